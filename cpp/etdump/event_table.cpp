@@ -1,0 +1,1 @@
+#include "etdump/event_table.h"
