@@ -1,0 +1,63 @@
+"""Writes files so that a reader sees the old content or the new, never a part."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
+
+from contextlib import contextmanager
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a temporary file beside `path`; renames it to `path` when the block succeeds.
+
+    Raises OutputError, and leaves nothing behind, when the folder or the disk refuses.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+        temporary = Path(name)
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
+        raise OutputError(msg) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """Returns the process's umask; mkstemp ignores it and makes private files."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes `data` to `path` at once."""
+    with replacing(path) as stream:
+        stream.write(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` to `path` at once, as UTF-8."""
+    write_bytes(path, text.encode("utf-8", "surrogateescape"))
+
+
+def write_json(path: Path, document: object) -> None:
+    """Writes `document` to `path` at once; NaN and infinity are a defect, so they raise."""
+    write_text(path, json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")

@@ -1,0 +1,67 @@
+"""Turns numbers into text: the only place that decides digits and units."""
+
+from __future__ import annotations
+
+import math
+
+MISSING = "–"
+
+_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def format_duration(duration_ns: float | None) -> str:
+    """Formats nanoseconds with three significant digits, such as `1.83 ms`."""
+    if duration_ns is None:
+        return MISSING
+    if duration_ns == 0:
+        return "0 ns"
+    for scale, unit in _TIME_UNITS:
+        if abs(duration_ns) >= scale * 0.9995:
+            return f"{_significant(duration_ns / scale)} {unit}"
+    return f"{_significant(duration_ns)} ns"
+
+
+def format_interval(low_ns: float | None, high_ns: float | None) -> str:
+    """Formats an interval of nanoseconds in one unit, such as `1.80 … 1.86 ms`."""
+    if low_ns is None or high_ns is None:
+        return MISSING
+    scale, unit = next(
+        (entry for entry in _TIME_UNITS if abs(high_ns) >= entry[0]), _TIME_UNITS[-1]
+    )
+    return f"{_significant(low_ns / scale)} … {_significant(high_ns / scale)} {unit}"
+
+
+def format_share(share: float | None) -> str:
+    """Formats a fraction of one as per cent, such as `12.3 %`."""
+    return MISSING if share is None else f"{share * 100:.1f} %"
+
+
+def format_size(size_bytes: float | None) -> str:
+    """Formats bytes with binary prefixes, such as `9.1 MiB`."""
+    if size_bytes is None:
+        return MISSING
+    for scale, unit in _SIZE_UNITS:
+        if abs(size_bytes) >= scale:
+            return f"{size_bytes / scale:.1f} {unit}"
+    return f"{size_bytes:.0f} B"
+
+
+def format_count(count: float | None) -> str:
+    """Formats a count, with a fraction only where it has one: `41`, `0.5`."""
+    if count is None:
+        return MISSING
+    return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.2f}"
+
+
+def format_ratio(ratio: float | None) -> str:
+    """Formats a speed-up, such as `3.86×`."""
+    return MISSING if ratio is None else f"{_significant(ratio)}×"
+
+
+def _significant(value: float, digits: int = 3) -> str:
+    """Rounds to `digits` significant digits without an exponent."""
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
