@@ -1,0 +1,89 @@
+"""Export a model: PyTorch in, a program and its description out.
+
+Writes, into out_<model>/artifacts or where --outdir or --out says:
+  <model>_<backend>_<precision>.pte            the program
+  <...>.pte.etrecord                           its description, for ExecuTorch's tools and etprof
+  <...>.pte.json                               the export manifest
+  <...>.pte.data/                              example inputs and the eager model's outputs, raw
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from etprof.export.stages import StageTime
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.add_argument("name", nargs="?", metavar="MODEL", help="see `etprof models`")
+    parser.add_argument(
+        "--model",
+        "--model-name",
+        metavar="MODEL",
+        help="the same as a flag; also path/to/file.py:ClassName",
+    )
+    parser.add_argument(
+        "--dtype", default="fp16", metavar="PRECISION", help="fp16 (default) or fp32"
+    )
+    parser.add_argument("--backend", default="xnnpack", help="xnnpack (default) or portable")
+    parser.add_argument("--outdir", type=Path, metavar="DIR", help="folder of the files")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the program's own path")
+    parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exports the model and prints the paths."""
+    from etprof.export.exporter import export_model
+    from etprof.export.request import ExportRequest
+
+    request = ExportRequest(
+        model=_model_name(arguments),
+        precision=arguments.dtype,
+        backend=arguments.backend,
+        outdir=arguments.outdir,
+        out=arguments.out,
+    )
+    files = export_model(request, None if arguments.quiet else StageProgress())
+    if not arguments.quiet:
+        for path in (files.pte, files.etrecord, files.manifest, files.data):
+            print(path)
+    return 0
+
+
+def _model_name(arguments: argparse.Namespace) -> str:
+    """Returns the model, given by position or by flag."""
+    names = [name for name in (arguments.name, arguments.model) if name is not None]
+    if len(names) != 1:
+        msg = "give one model, as in `etprof export toy_cnn`; `etprof models` lists them"
+        raise UsageError(msg)
+    return str(names[0])
+
+
+class StageProgress:
+    """Shows the running stage with a spinner, and each finished one with its time, on stderr."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(file=sys.stderr)
+        self._status = self._console.status("")
+
+    def stage_started(self, name: str) -> None:
+        """Starts the spinner."""
+        self._status.update(f"{name} …")
+        self._status.start()
+
+    def stage_ended(self, stage: StageTime) -> None:
+        """Replaces the spinner by a line."""
+        from etprof.units import format_duration
+
+        self._status.stop()
+        self._console.print(f"{stage.name:18} {format_duration(stage.duration_ns):>8}")

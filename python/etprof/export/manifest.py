@@ -1,0 +1,78 @@
+"""The export manifest: what was exported, from what, how, and with which hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import etprof
+from etprof.export import tensors, upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from etprof.export.request import ExportRequest
+    from etprof.export.stages import StageTime
+
+SCHEMA_VERSION = 1
+
+
+def file_identity(path: Path) -> dict[str, Any]:
+    """Returns the SHA-256 and the size of a file."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"sha256": digest, "size_bytes": path.stat().st_size}
+
+
+def write_values(values: Sequence[object], folder: Path, prefix: str) -> list[dict[str, Any]]:
+    """Writes tensors as `<prefix>_<index>.bin` and returns their entries in the manifest."""
+    return [
+        {"index": index, **_write_value(value, folder / f"{prefix}_{index}.bin")}
+        for index, value in enumerate(values)
+    ]
+
+
+def _write_value(value: object, path: Path) -> dict[str, Any]:
+    if not isinstance(value, torch.Tensor):
+        return {"dtype": type(value).__name__, "shape": None, "path": None, "value": value}
+    path.write_bytes(tensors.raw_bytes(value))
+    return {
+        "dtype": tensors.dtype_name(value),
+        "shape": list(value.shape),
+        "path": f"{path.parent.name}/{path.name}",
+        **file_identity(path),
+    }
+
+
+def tool_versions() -> dict[str, str]:
+    """Returns the versions that decide what an export contains."""
+    return {
+        "etprof": etprof.__version__,
+        "executorch": upstream.EXECUTORCH_VERSION,
+        "torch": upstream.TORCH_VERSION,
+        "python": platform.python_version(),
+    }
+
+
+def describe_export(request: ExportRequest, stages: Sequence[StageTime]) -> dict[str, Any]:
+    """Returns the part of the manifest that is known without the files."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": request.model_name(),
+        "backend": request.backend,
+        "precision": request.precision,
+        "versions": tool_versions(),
+        "options": {},
+        "stages": [asdict(stage) for stage in stages],
+    }
+
+
+def describe_methods(methods: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Returns all methods, and at the top level the tensors of the one that is run by default."""
+    default = "forward" if "forward" in methods else next(iter(methods))
+    return {"method": default, "methods": methods, **methods[default]}

@@ -1,0 +1,81 @@
+"""What an export is asked for, and the files it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from etprof.errors import UsageError
+from etprof.export.precision import Precision, parse_precision
+
+BACKENDS = ("xnnpack", "portable")
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """One model in one precision for one backend."""
+
+    model: str
+    """A registered name, or `path/to/file.py:ClassName`."""
+    precision: str = "fp16"
+    backend: str = "xnnpack"
+    outdir: Path | None = None
+    """Where the files go; default `out_<model>/artifacts`."""
+    out: Path | None = None
+    """The program's own path, instead of a name made of model, backend and precision."""
+
+    def parsed_precision(self) -> Precision:
+        """Returns the precision; raises UsageError for an unknown name."""
+        return parse_precision(self.precision)
+
+    def model_name(self) -> str:
+        """Returns the name used in file names: the registered one, or the class's."""
+        return self.model.rpartition(":")[2] if ":" in self.model else self.model
+
+    def files(self) -> ExportedFiles:
+        """Returns the paths this export writes; raises UsageError for a request without sense."""
+        precision = self.parsed_precision()
+        if self.backend not in BACKENDS:
+            msg = f"unknown backend {self.backend!r}; choose one of {', '.join(BACKENDS)}"
+            raise UsageError(msg)
+        if self.out is not None and self.outdir is not None:
+            msg = "--out names the file and --outdir its folder; give one of them"
+            raise UsageError(msg)
+        if self.out is not None:
+            return ExportedFiles(_with_suffix(self.out))
+        name = self.model_name()
+        folder = self.outdir or Path(f"out_{name}") / "artifacts"
+        return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}.pte")
+
+
+def _with_suffix(path: Path) -> Path:
+    """Returns `path` when it ends in `.pte`; raises UsageError when it does not."""
+    if path.suffix != ".pte":
+        msg = f"--out {path} must end in .pte"
+        raise UsageError(msg)
+    return path
+
+
+@dataclass(frozen=True)
+class ExportedFiles:
+    """The files of one export, all beside the program and named after it."""
+
+    pte: Path
+
+    @property
+    def etrecord(self) -> Path:
+        """ExecuTorch's own description of the export, for its Inspector and for etprof."""
+        return self._beside(".etrecord")
+
+    @property
+    def manifest(self) -> Path:
+        """What was exported, how and with what; JSON."""
+        return self._beside(".json")
+
+    @property
+    def data(self) -> Path:
+        """The folder of example inputs and reference outputs."""
+        return self._beside(".data")
+
+    def _beside(self, suffix: str) -> Path:
+        return self.pte.with_name(self.pte.name + suffix)

@@ -1,0 +1,56 @@
+"""The stages of an export and the time each one took."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """A finished stage."""
+
+    name: str
+    duration_ns: int
+
+
+class StageListener(Protocol):
+    """Hears of stages as they start and end."""
+
+    def stage_started(self, name: str) -> None:
+        """A stage has begun."""
+
+    def stage_ended(self, stage: StageTime) -> None:
+        """A stage ended without an error."""
+
+
+class SilentListener:
+    """Shows nothing."""
+
+    def stage_started(self, name: str) -> None:
+        """Does nothing."""
+
+    def stage_ended(self, stage: StageTime) -> None:
+        """Does nothing."""
+
+
+@dataclass
+class StageClock:
+    """Times stages and passes them on to a listener."""
+
+    listener: StageListener = field(default_factory=SilentListener)
+    times: list[StageTime] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Times the block as stage `name`; a block that raises is not recorded."""
+        self.listener.stage_started(name)
+        start_ns = time.perf_counter_ns()
+        yield
+        self.times.append(StageTime(name, time.perf_counter_ns() - start_ns))
+        self.listener.stage_ended(self.times[-1])

@@ -1,0 +1,100 @@
+"""The one importer of ExecuTorch's export code, and the silence around its known noise.
+
+ExecuTorch and torchao warn about their own use of older Python and PyTorch interfaces, on import
+and while they lower. None of it concerns the model or its owner. What is dropped is listed here,
+by message or by the library's own modules; every other warning and log record is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LIBRARIES = r"(torch|torchao|executorch)(\.|$)"
+
+# Attributed to the standard library, because the calling frame is.
+_KNOWN_WARNINGS = (
+    r"(read_text|open_text|read_binary) is deprecated",
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",
+    r"This API is experimental and subject to change",
+)
+
+# torchao looks for its CUDA extensions, which a CPU build of PyTorch cannot load.
+_KNOWN_LOG_LINES = re.compile(
+    r"Failed to load .*torchao|Skipping import of cpp extensions|is an Enum subclass and is now"
+)
+
+
+class _LogCollector(logging.Handler):
+    """Keeps the records of WARNING and above that are not known noise."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps one record."""
+        message = record.getMessage()
+        if not _KNOWN_LOG_LINES.search(message):
+            self.messages.append(f"{record.name}: {message}")
+
+
+@contextmanager
+def _sole_log_handler(handler: logging.Handler) -> Iterator[None]:
+    """Makes `handler` the only one of the loggers that the libraries write to."""
+    loggers = [logging.getLogger(name) for name in ("", "torch", "torchao", "executorch")]
+    before = [logger.handlers for logger in loggers]
+    for logger in loggers:
+        logger.handlers = [handler]
+    try:
+        yield
+    finally:
+        for logger, handlers in zip(loggers, before, strict=True):
+            logger.handlers = handlers
+
+
+@contextmanager
+def quiet_upstream() -> Iterator[list[str]]:
+    """Drops the libraries' known noise; yields the list of the log lines that remain."""
+    collector = _LogCollector()
+    with warnings.catch_warnings(), _sole_log_handler(collector):
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=_LIBRARIES)
+        warnings.filterwarnings("ignore", category=FutureWarning, module=_LIBRARIES)
+        for message in _KNOWN_WARNINGS:
+            warnings.filterwarnings("ignore", message=message)
+        yield collector.messages
+
+
+with quiet_upstream():
+    import executorch.version
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import (
+        EdgeCompileConfig,
+        EdgeProgramManager,
+        ExecutorchBackendConfig,
+        ExecutorchProgramManager,
+        to_edge_transform_and_lower,
+    )
+
+EXECUTORCH_VERSION: str = executorch.version.__version__
+TORCH_VERSION: str = torch.__version__
+
+__all__ = [
+    "EXECUTORCH_VERSION",
+    "TORCH_VERSION",
+    "EdgeCompileConfig",
+    "EdgeProgramManager",
+    "ExecutorchBackendConfig",
+    "ExecutorchProgramManager",
+    "XnnpackPartitioner",
+    "quiet_upstream",
+    "to_edge_transform_and_lower",
+]

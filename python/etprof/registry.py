@@ -1,0 +1,196 @@
+"""Finds models: in the folders that come with etprof, and wherever the user keeps their own."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from etprof.errors import ExportError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from etprof.export.eager_model import EagerModelBase
+
+ENTRY_POINT_GROUP = "etprof.models"
+PATH_VARIABLE = "ETPROF_MODEL_PATH"
+_INTERFACE = ("get_eager_model", "get_example_inputs")
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model's class can be found; nothing of it is imported yet."""
+
+    name: str
+    origin: str
+    """The file, or the entry point as `module:Class`; shown to the user."""
+    file: Path | None = None
+    class_name: str | None = None
+    """None when the file's only class with the interface is meant."""
+    entry_point: EntryPoint | None = None
+
+    def load_class(self) -> type[EagerModelBase]:
+        """Imports the model's class; raises ExportError with the cause when that fails."""
+        try:
+            if self.entry_point is not None:
+                found = self.entry_point.load()
+                return _checked_class(found, self.origin)
+            module = _import_file(cast("Path", self.file))
+        except ModuleNotFoundError as error:
+            msg = f"model {self.name!r} needs a package that is missing here: pip install "
+            raise ExportError(msg + f"{_package_name(error)} ({self.origin}: {error})") from error
+        # A user's module may raise anything when it is imported.
+        except Exception as error:
+            if isinstance(error, ExportError):
+                raise
+            msg = f"cannot import model {self.name!r} from {self.origin}: {_describe(error)}"
+            raise ExportError(msg) from error
+        return _find_class(module, self)
+
+
+def find_models() -> dict[str, ModelSource]:
+    """Returns every model that can be named, sorted; raises UsageError when two share a name."""
+    models: dict[str, ModelSource] = {}
+    for source in (*_folder_models(), *_entry_point_models()):
+        if source.name in models:
+            first = models[source.name].origin
+            msg = f"two models are called {source.name!r}: {first} and {source.origin}; rename one"
+            raise UsageError(msg)
+        models[source.name] = source
+    return dict(sorted(models.items()))
+
+
+def find_model(name: str) -> ModelSource:
+    """Returns the model called `name`, or the class in `path/to/file.py:ClassName`.
+
+    Raises UsageError when there is none; no model is ever taken for another.
+    """
+    if name.endswith(".py") or ".py:" in name:
+        return _source_of_file(name)
+    models = find_models()
+    if name not in models:
+        close = difflib.get_close_matches(name, models, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        known = ", ".join(models)
+        msg = f"no model is called {name!r}; {hint}known: {known}; or give path/to/file.py:Class"
+        raise UsageError(msg)
+    return models[name]
+
+
+def load_model(name: str) -> EagerModelBase:
+    """Returns an instance of the model called `name`, or of `path/to/file.py:ClassName`."""
+    source = find_model(name)
+    model_class = source.load_class()
+    try:
+        return model_class()
+    # The constructor is the user's code.
+    except Exception as error:
+        msg = f"cannot create model {name!r} ({source.origin}): {_describe(error)}"
+        raise ExportError(msg) from error
+
+
+def _folder_models() -> Iterator[ModelSource]:
+    """Yields the models of etprof's own folder and of each folder in ETPROF_MODEL_PATH."""
+    user = [entry for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if entry]
+    for folder in (*find_model_folders(), *(Path(entry).absolute() for entry in user)):
+        if not folder.is_dir():
+            msg = f"{PATH_VARIABLE} names {folder}, which is not a folder"
+            raise UsageError(msg)
+        for file in sorted(folder.glob("*/model.py")):
+            yield ModelSource(file.parent.name, str(file), file=file)
+
+
+def find_model_folders() -> list[Path]:
+    """Returns the folder of etprof's own models: installed, or the repository's."""
+    return [Path(entry).resolve() for entry in importlib.import_module("etprof.models").__path__]
+
+
+def _entry_point_models() -> Iterator[ModelSource]:
+    """Yields the models that installed packages declare."""
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        yield ModelSource(point.name, f"entry point {point.value}", entry_point=point)
+
+
+def _source_of_file(text: str) -> ModelSource:
+    """Returns the source of `path/to/file.py` or `path/to/file.py:ClassName`."""
+    path_text, colon, class_name = text.rpartition(":")
+    if not colon or class_name.endswith(".py"):
+        path_text, class_name = text, ""
+    file = Path(path_text)
+    if not file.is_file():
+        msg = f"model file {file} does not exist"
+        raise UsageError(msg)
+    return ModelSource(class_name or file.stem, str(file), file, class_name or None)
+
+
+def _import_file(file: Path) -> ModuleType:
+    """Imports a Python file as a module of a package made of its folder.
+
+    The package lets `model.py` import its neighbours with `from . import …`; no folder is added
+    to `sys.path`. Models that come with etprof keep the name they are installed under.
+    """
+    folder = file.resolve().parent
+    if folder.parent in find_model_folders():
+        return importlib.import_module(f"etprof.models.{folder.name}.{file.stem}")
+    package_name = f"etprof_model_folder_{folder.as_posix().encode().hex()}"
+    if package_name not in sys.modules:
+        spec = importlib.util.spec_from_loader(package_name, loader=None, is_package=True)
+        package = importlib.util.module_from_spec(cast("importlib.machinery.ModuleSpec", spec))
+        package.__path__ = [str(folder)]
+        sys.modules[package_name] = package
+    return importlib.import_module(f"{package_name}.{file.stem}")
+
+
+def _find_class(module: ModuleType, source: ModelSource) -> type[EagerModelBase]:
+    """Returns the class asked for, or the module's only one with the interface."""
+    if source.class_name is not None:
+        if not hasattr(module, source.class_name):
+            msg = f"{source.origin} has no class {source.class_name!r}"
+            raise UsageError(msg)
+        return _checked_class(getattr(module, source.class_name), source.origin)
+    own = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and _has_interface(value)
+    ]
+    if len(own) != 1:
+        found = ", ".join(value.__name__ for value in own) or "none"
+        msg = (
+            f"{source.origin} must define one class with {' and '.join(_INTERFACE)}; it has {found}"
+        )
+        raise ExportError(msg)
+    return cast("type[EagerModelBase]", own[0])
+
+
+def _has_interface(value: type) -> bool:
+    return all(callable(getattr(value, name, None)) for name in _INTERFACE)
+
+
+def _checked_class(value: object, origin: str) -> type[EagerModelBase]:
+    """Returns `value` when it is a class with the interface of EagerModelBase."""
+    if not inspect.isclass(value):
+        msg = f"{origin}: {value!r} is not a class"
+        raise ExportError(msg)
+    missing = [name for name in _INTERFACE if not callable(getattr(value, name, None))]
+    if missing:
+        msg = f"{origin}: class {value.__name__!r} lacks {' and '.join(missing)}"
+        raise ExportError(msg)
+    return cast("type[EagerModelBase]", value)
+
+
+def _package_name(error: ModuleNotFoundError) -> str:
+    """Returns the top-level package that an import did not find."""
+    return (error.name or str(error)).partition(".")[0]
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from etprof.errors import OutputError
+from etprof.export.exporter import export_model
+from etprof.export.request import ExportRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.export.request import ExportedFiles
+
+
+@pytest.fixture(scope="session")
+def toy_fp16(tmp_path_factory: pytest.TempPathFactory) -> ExportedFiles:
+    return export_model(ExportRequest("toy_cnn", outdir=tmp_path_factory.mktemp("toy_fp16")))
+
+
+def test_an_export_leaves_exactly_the_files_of_the_contract(toy_fp16: ExportedFiles) -> None:
+    names = {path.name for path in toy_fp16.pte.parent.iterdir()}
+    assert names == {
+        "toy_cnn_xnnpack_fp16.pte",
+        "toy_cnn_xnnpack_fp16.pte.etrecord",
+        "toy_cnn_xnnpack_fp16.pte.json",
+        "toy_cnn_xnnpack_fp16.pte.data",
+    }
+
+
+def test_the_manifest_tells_hashes_sizes_and_shapes(toy_fp16: ExportedFiles) -> None:
+    manifest = json.loads(toy_fp16.manifest.read_text(encoding="utf-8"))
+    program = toy_fp16.pte.read_bytes()
+    assert manifest["pte"]["sha256"] == hashlib.sha256(program).hexdigest()
+    assert manifest["pte"]["size_bytes"] == len(program)
+    (entry,) = manifest["inputs"]
+    assert (entry["dtype"], entry["shape"], entry["size_bytes"]) == (
+        "float16",
+        [1, 3, 32, 32],
+        6144,
+    )
+    data = (toy_fp16.manifest.parent / entry["path"]).read_bytes()
+    assert entry["sha256"] == hashlib.sha256(data).hexdigest()
+
+
+def test_the_inputs_are_not_constant(toy_fp16: ExportedFiles) -> None:
+    values = np.fromfile(toy_fp16.data / "input_0.bin", dtype="<f2")
+    assert values.size == 3 * 32 * 32
+    assert 0.9 < values.astype(np.float32).std() < 1.1
+
+
+def test_the_same_model_gives_the_same_program(toy_fp16: ExportedFiles, tmp_path: Path) -> None:
+    out = tmp_path / "again.pte"
+    export_model(ExportRequest("toy_cnn", out=out))
+    assert out.read_bytes() == toy_fp16.pte.read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder", encoding="utf-8")
+    with pytest.raises(OutputError) as caught:
+        export_model(ExportRequest("toy_cnn", precision="fp32", outdir=blocked))
+    assert str(caught.value) == (
+        f"cannot write into {blocked}: File exists; free space or choose another folder"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

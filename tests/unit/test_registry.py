@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof import registry
+from etprof.errors import EtprofError, ExportError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODEL = """
+    from torch import nn, zeros
+
+    class Tiny:
+        def get_eager_model(self):
+            return nn.ReLU()
+
+        def get_example_inputs(self):
+            return (zeros(1),)
+"""
+
+
+def write_model(folder: Path, name: str, text: str = MODEL) -> Path:
+    file = folder / name / "model.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(textwrap.dedent(text), encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "my_models"
+    folder.mkdir()
+    monkeypatch.setenv("ETPROF_MODEL_PATH", str(folder))
+    return folder
+
+
+def test_built_in_models_are_found_by_their_folders() -> None:
+    assert registry.find_models()["toy_cnn"].origin.endswith("toy_cnn/model.py")
+
+
+def test_a_model_in_the_users_folder_is_found_and_loaded(user_folder: Path) -> None:
+    # GIVEN a class that has the interface without deriving from EagerModelBase
+    write_model(user_folder, "tiny")
+    # THEN it is listed beside the built-in ones, and loads
+    assert {"tiny", "toy_cnn"} <= set(registry.find_models())
+    assert type(registry.load_model("tiny")).__name__ == "Tiny"
+
+
+def test_a_model_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    file = write_model(tmp_path, "pair", "from .part import Tiny as Base\nclass Own(Base): pass\n")
+    (file.parent / "part.py").write_text(textwrap.dedent(MODEL), encoding="utf-8")
+    assert type(registry.load_model(f"{file}:Own")).__name__ == "Own"
+    # Without a class name the file's own class is meant, not the imported one.
+    assert type(registry.load_model(str(file))).__name__ == "Own"
+
+
+def test_two_models_of_one_name_are_an_error(user_folder: Path) -> None:
+    file = write_model(user_folder, "toy_cnn")
+    first = registry.find_model_folders()[0] / "toy_cnn" / "model.py"
+    with pytest.raises(UsageError) as caught:
+        registry.find_models()
+    assert str(caught.value) == (f"two models are called 'toy_cnn': {first} and {file}; rename one")
+
+
+def test_an_unknown_name_gets_a_suggestion() -> None:
+    with pytest.raises(UsageError, match=r"no model is called 'toy_cn'; did you mean 'toy_cnn'\? "):
+        registry.find_model("toy_cn")
+
+
+def test_a_folder_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETPROF_MODEL_PATH", "/nowhere")
+    with pytest.raises(UsageError) as caught:
+        registry.find_models()
+    assert str(caught.value) == "ETPROF_MODEL_PATH names /nowhere, which is not a folder"
+
+
+BROKEN = {
+    "missing-package": (
+        "import no_such_package.inner",
+        (
+            "model 'bad' needs a package that is missing here: pip install no_such_package "
+            "({file}: No module named 'no_such_package')"
+        ),
+    ),
+    "import-error": (
+        "raise RuntimeError('no weights')",
+        "cannot import model 'bad' from {file}: RuntimeError: no weights",
+    ),
+    "no-class": (
+        "",
+        "{file} must define one class with get_eager_model and get_example_inputs; it has none",
+    ),
+    "two-classes": (
+        textwrap.dedent(MODEL) + "class Other(Tiny): pass",
+        (
+            "{file} must define one class with get_eager_model and get_example_inputs; "
+            "it has Tiny, Other"
+        ),
+    ),
+    "constructor-fails": (
+        textwrap.dedent(MODEL) + "    def __init__(self): raise ValueError('which size?')",
+        "cannot create model 'bad' ({file}): ValueError: which size?",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_model_that_cannot_be_loaded_says_why(user_folder: Path, text: str, message: str) -> None:
+    file = write_model(user_folder, "bad", text)
+    with pytest.raises(ExportError) as caught:
+        registry.load_model("bad")
+    assert str(caught.value) == message.format(file=file)
+
+
+def test_a_class_named_in_a_file_is_checked(tmp_path: Path) -> None:
+    file = write_model(tmp_path, "m", textwrap.dedent(MODEL) + "class Half: pass\nvalue = 3\n")
+    for name, message in {
+        "Absent": f"{file} has no class 'Absent'",
+        "Half": f"{file}: class 'Half' lacks get_eager_model and get_example_inputs",
+        "value": f"{file}: 3 is not a class",
+    }.items():
+        with pytest.raises(EtprofError) as caught:
+            registry.load_model(f"{file}:{name}")
+        assert str(caught.value) == message
+
+
+def test_a_model_file_that_does_not_exist_is_named() -> None:
+    with pytest.raises(UsageError) as caught:
+        registry.find_model("nowhere/model.py:Tiny")
+    assert str(caught.value) == "model file nowhere/model.py does not exist"
