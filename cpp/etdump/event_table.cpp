@@ -1,1 +1,0 @@
-#include "etdump/event_table.h"
