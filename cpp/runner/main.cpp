@@ -1,3 +1,150 @@
-#include <executorch/extension/module/module.h>
+// etprof-runner: options to a session, the session to result files. The only place that exits.
+
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
-int main() { executorch::extension::Module m("x.pte"); std::printf("%d\n", static_cast<int>(m.load())); return 0; }
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "atomic_file.h"
+#include "build_info.h"
+#include "inputs.h"
+#include "model_session.h"
+#include "options.h"
+#include "outputs.h"
+#include "program_description.h"
+#include "result_document.h"
+#include "runner_error.h"
+#include "runtime_log.h"
+
+namespace {
+
+using namespace etprof;
+
+/// One line, whatever bytes file names and messages bring.
+int report_failure(ExitCode code, std::string message) {
+    for (char& character : message) {
+        const auto byte = static_cast<unsigned char>(character);
+        character = byte < 0x20 || byte == 0x7F ? '?' : character;
+    }
+    std::fprintf(stderr, "etprof-runner: %s\n", message.c_str());
+    return static_cast<int>(code);
+}
+
+[[noreturn]] void exit_on_runtime_abort(const std::string& reason) {
+    const std::string known = reason.empty() ? "no reason given" : reason;
+    std::_Exit(report_failure(
+        ExitCode::kInternal,
+        "ExecuTorch stopped itself (" + known + "): the program may be damaged; export it again"));
+}
+
+void print(const std::string& text) {
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if (!written || std::fflush(stdout) != 0) {
+        throw RunnerError(ExitCode::kOutput,
+                          std::string("cannot write to stdout (") + std::strerror(errno) + ")",
+                          "send it to a file on a disk with space, or a program that reads it");
+    }
+}
+
+void refuse_unwritable(const Options& options) {
+    require_writable(options.result_path);
+    if (options.etdump_path) {
+        require_writable(*options.etdump_path);
+    }
+}
+
+std::vector<AtomicFile> write_outputs(std::vector<Output>& outputs, const std::string& folder) {
+    std::vector<AtomicFile> files;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+        outputs[i].path = folder + "/output_" + std::to_string(i) + ".bin";
+        files.emplace_back(*outputs[i].path, outputs[i].bytes.data(), outputs[i].bytes.size());
+    }
+    return files;
+}
+
+/// Writes everything under temporary names first, so that a failure leaves nothing behind.
+void write_results(const Options& options, const ProgramDescription& program,
+                   const std::vector<Input>& inputs, ModelSession& session) {
+    std::vector<Output> outputs = session.outputs();
+    std::vector<AtomicFile> files;
+    std::optional<AtomicFolder> folder;
+    if (options.outputs_dir) {
+        folder.emplace(*options.outputs_dir);
+        files = write_outputs(outputs, *options.outputs_dir);
+    }
+    std::optional<std::uint64_t> etdump_size_bytes;
+    if (options.etdump_path) {
+        const EtdumpBytes etdump = session.take_etdump();
+        etdump_size_bytes = etdump.size_bytes;
+        files.emplace_back(*options.etdump_path, etdump.data.get(), etdump.size_bytes);
+    }
+    files.emplace_back(options.result_path,
+                       result_document(options, program, inputs, session.measurements(), outputs,
+                                       etdump_size_bytes));
+    for (AtomicFile& file : files) {
+        file.commit();
+    }
+    if (folder) {
+        folder->commit();
+    }
+}
+
+void run_model(const Options& options) {
+    refuse_unwritable(options);
+    const ProgramDescription program = describe_program(options.model_path);
+    if (options.data_path) {
+        require_file(*options.data_path, "the data file", ExitCode::kModel);
+    }
+    const MethodDescription& method = program.find_method(options.method);
+    const std::vector<Input> inputs = prepare_inputs(method, options);
+    ModelSession session(options, method);
+    session.load();
+    session.bind_inputs(inputs);
+    session.run();
+    write_results(options, program, inputs, session);
+}
+
+void act(const Options& options) {
+    switch (options.action) {
+        case Action::kHelp:
+            return print(help_text());
+        case Action::kVersion:
+            return print(std::string("etprof-runner ") + runner_version() + "\n");
+        case Action::kBuildInfo:
+            return print(build_document());
+        case Action::kCpuInfo:
+            return print(cpu_document());
+        case Action::kDescribe:
+            return print(describe_document(describe_program(options.model_path)));
+        case Action::kRun:
+            return run_model(options);
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    // A full quota or a closed pipe is an error to report, not a signal to die from.
+    std::signal(SIGXFSZ, SIG_IGN);
+    std::signal(SIGPIPE, SIG_IGN);
+    capture_runtime_log(exit_on_runtime_abort);
+    try {
+        act(parse_options({argv + 1, argv + argc}));
+        return static_cast<int>(ExitCode::kOk);
+    } catch (const RunnerError& error) {
+        return report_failure(error.code(), error.what());
+    } catch (const std::bad_alloc&) {
+        return report_failure(ExitCode::kInternal,
+                              "out of memory: run a smaller model, or fewer iterations");
+    } catch (const std::exception& error) {
+        return report_failure(ExitCode::kInternal, std::string("unexpected failure (") +
+                                                       error.what() +
+                                                       "): please report it with the command line");
+    }
+}

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace etprof {
+
+/// A file that appears whole or not at all: written under a temporary name in the same folder,
+/// renamed by commit(). Without commit() the temporary goes away with the object.
+///
+/// A path that is a device or pipe is written to directly. Every failure is a RunnerError (kOutput)
+/// that names the path; on a full disk too.
+class AtomicFile {
+ public:
+    AtomicFile(std::string path, const void* data, std::size_t size_bytes);
+    AtomicFile(std::string path, std::string_view content)
+        : AtomicFile(std::move(path), content.data(), content.size()) {}
+    ~AtomicFile();
+
+    AtomicFile(AtomicFile&& other) noexcept;
+    AtomicFile(const AtomicFile&) = delete;
+    AtomicFile& operator=(const AtomicFile&) = delete;
+    AtomicFile& operator=(AtomicFile&&) = delete;
+
+    void commit();
+
+ private:
+    void write_all(int descriptor, const char* data, std::size_t size_bytes) const;
+
+    std::string path_;
+    /// Empty when there is nothing to rename or remove.
+    std::string temporary_path_;
+};
+
+/// Refuses, before anything is measured, a path that cannot become a file.
+void require_writable(const std::string& path);
+
+/// A folder that is made if it is missing, and goes away again unless commit() is called.
+class AtomicFolder {
+ public:
+    explicit AtomicFolder(std::string path);
+    ~AtomicFolder();
+
+    AtomicFolder(const AtomicFolder&) = delete;
+    AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+    void commit() { created_.clear(); }
+
+ private:
+    /// The folders that this object made, outermost first.
+    std::vector<std::string> created_;
+};
+
+}  // namespace etprof

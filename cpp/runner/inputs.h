@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "options.h"
+#include "program_description.h"
+
+namespace etprof {
+
+/// Memory aligned for any vector load, of fixed size, zeroed.
+class AlignedBuffer {
+ public:
+    AlignedBuffer() = default;
+    /// Throws std::bad_alloc.
+    explicit AlignedBuffer(std::size_t size_bytes);
+
+    unsigned char* data() const { return data_.get(); }
+    std::size_t size_bytes() const { return size_bytes_; }
+
+ private:
+    struct Free {
+        void operator()(unsigned char* data) const { std::free(data); }
+    };
+    std::unique_ptr<unsigned char, Free> data_;
+    std::size_t size_bytes_ = 0;
+};
+
+enum class InputSource {
+    kFile,
+    kSeeded,
+    /// Fixed in the program at export, as all that is not a tensor.
+    kProgram,
+};
+
+/// One input of the method as it will be given to it.
+struct Input {
+    ValueDescription value;
+    InputSource source = InputSource::kProgram;
+    std::optional<std::string> path;
+    AlignedBuffer bytes;
+};
+
+/// Reads the inputs from the files of `options`, or makes them up from its seed when it names none.
+///
+/// Throws RunnerError (kInput) when count, shape, dtype or size do not fit the method.
+std::vector<Input> prepare_inputs(const MethodDescription& method, const Options& options);
+
+/// Fills `bytes` with values of `dtype` that depend on `seed` alone: floats from [-1, 1), integers
+/// 0 or 1, booleans. False for a dtype without plain values, such as packed bits.
+bool fill_seeded(AlignedBuffer& bytes, ScalarType dtype, std::uint64_t seed);
+
+}  // namespace etprof

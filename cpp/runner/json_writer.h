@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace etprof {
+
+/// Writes one JSON document: objects over several lines, arrays on one.
+///
+/// Strings may hold any bytes: what is not UTF-8 becomes U+FFFD. Numbers that JSON cannot express
+/// become null.
+class JsonWriter {
+ public:
+    void begin_object() { open('{'); }
+    void end_object() { close('}'); }
+    void begin_array() { open('['); }
+    void end_array() { close(']'); }
+
+    /// Starts a member of the current object; a value has to follow.
+    void key(std::string_view name);
+
+    void value(std::nullptr_t) { write_token("null"); }
+    void value(bool flag) { write_token(flag ? "true" : "false"); }
+    void value(double number);
+    void value(std::string_view text);
+    void value(const std::string& text) { value(std::string_view(text)); }
+    void value(const char* text) { value(std::string_view(text)); }
+
+    template <typename Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>
+    void value(Integer number) {
+        write_token(std::to_string(number));
+    }
+
+    template <typename T>
+    void value(const std::optional<T>& maybe) {
+        maybe ? value(*maybe) : value(nullptr);
+    }
+
+    template <typename T>
+    void value(const std::vector<T>& items) {
+        begin_array();
+        for (const T& item : items) {
+            value(item);
+        }
+        end_array();
+    }
+
+    /// One member of the current object.
+    template <typename T>
+    void field(std::string_view name, const T& content) {
+        key(name);
+        value(content);
+    }
+
+    /// The document, ended by a line feed. The writer is empty afterwards.
+    std::string take_text();
+
+ private:
+    struct Level {
+        bool is_object;
+        bool is_empty = true;
+    };
+
+    void open(char bracket);
+    void close(char bracket);
+    void write_token(std::string_view token);
+    void start_value();
+    void start_line();
+    void append_quoted(std::string_view text);
+
+    std::string text_;
+    std::vector<Level> levels_;
+    bool after_key_ = false;
+};
+
+}  // namespace etprof

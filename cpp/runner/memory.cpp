@@ -1,0 +1,52 @@
+#include "memory.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#if defined(__APPLE__)
+#include <mach/mach.h>
+#else
+#include <fstream>
+#endif
+
+namespace etprof {
+
+#if defined(__APPLE__)
+
+std::optional<std::uint64_t> resident_bytes() {
+    mach_task_basic_info info{};
+    mach_msg_type_number_t count = MACH_TASK_BASIC_INFO_COUNT;
+    const auto status = task_info(mach_task_self(), MACH_TASK_BASIC_INFO,
+                                  reinterpret_cast<task_info_t>(&info), &count);
+    if (status != KERN_SUCCESS) {
+        return std::nullopt;
+    }
+    return info.resident_size;
+}
+
+#else
+
+std::optional<std::uint64_t> resident_bytes() {
+    std::ifstream statm("/proc/self/statm");
+    std::uint64_t total_pages = 0;
+    std::uint64_t resident_pages = 0;
+    if (!(statm >> total_pages >> resident_pages)) {
+        return std::nullopt;
+    }
+    return resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+#endif
+
+std::uint64_t peak_resident_bytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    const auto peak = static_cast<std::uint64_t>(usage.ru_maxrss);
+#if defined(__APPLE__)
+    return peak;  // bytes
+#else
+    return peak * 1024;  // KiB
+#endif
+}
+
+}  // namespace etprof

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inputs.h"
+#include "options.h"
+#include "outputs.h"
+#include "program_description.h"
+
+namespace etprof {
+
+/// Everything a run measured; latencies and times in ns of the steady clock.
+struct Measurements {
+    std::size_t threads_in_force = 0;
+    std::uint64_t program_load_ns = 0;
+    std::uint64_t method_load_ns = 0;
+    std::uint64_t first_inference_ns = 0;
+    std::vector<std::uint64_t> warmup_latency_ns;
+    std::vector<std::uint64_t> latency_ns;
+    std::optional<std::uint64_t> rss_before_load_bytes;
+    std::optional<std::uint64_t> rss_after_load_bytes;
+};
+
+/// A finished ETDump in memory.
+struct EtdumpBytes {
+    struct Free {
+        void operator()(void* data) const { std::free(data); }
+    };
+    std::unique_ptr<void, Free> data;
+    std::size_t size_bytes = 0;
+};
+
+/// One method of one program, loaded and executed.
+///
+/// Use: load(), bind_inputs(), run(), then outputs() and take_etdump(). Every failure is a
+/// RunnerError. Without --etdump nothing observes the executions.
+class ModelSession {
+ public:
+    /// `method` must outlive the session. Sets the size of the process's thread pool.
+    ModelSession(const Options& options, const MethodDescription& method);
+    ~ModelSession();
+
+    void load();
+    /// Keeps a view of `inputs`, which must outlive run(). Takes what the program fixes from it.
+    void bind_inputs(const std::vector<Input>& inputs);
+    void run();
+
+    const Measurements& measurements() const { return measurements_; }
+    std::vector<Output> outputs();
+    /// Only with --etdump, once, after run().
+    EtdumpBytes take_etdump();
+
+ private:
+    class LoadedModule;
+
+    void bind_outputs();
+    std::uint64_t execute();
+    std::uint64_t fastest_so_far() const;
+
+    const Options& options_;
+    const MethodDescription& method_;
+    std::unique_ptr<LoadedModule> module_;
+    std::vector<AlignedBuffer> output_buffers_;
+    Measurements measurements_;
+};
+
+}  // namespace etprof

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace etprof {
+
+/// How the bytes of a program reach memory.
+enum class LoadMode { kFile, kMmap };
+
+/// What the caller asked for: a run, or one of the questions that need none.
+enum class Action { kRun, kDescribe, kCpuInfo, kBuildInfo, kHelp, kVersion };
+
+/// The command line, checked.
+struct Options {
+    Action action = Action::kRun;
+    std::string model_path;
+    std::optional<std::string> data_path;
+    std::vector<std::string> input_paths;
+    /// One text per tensor input, such as "1x3x224x224"; empty: the shapes of the method.
+    std::vector<std::string> shapes;
+    std::string method = "forward";
+    /// The least number of timed iterations, whatever `min_seconds` says.
+    std::uint64_t iterations = 10;
+    std::optional<double> min_seconds;
+    std::uint64_t warmup = 3;
+    std::optional<std::uint32_t> threads;
+    std::uint64_t seed = 0;
+    LoadMode load_mode = LoadMode::kFile;
+    std::optional<std::string> etdump_path;
+    std::optional<std::string> outputs_dir;
+    std::string result_path;
+};
+
+/// Reads the arguments after the program's name. Throws RunnerError (kUsage) that names the flag.
+Options parse_options(const std::vector<std::string>& arguments);
+
+/// The text of --help.
+std::string help_text();
+
+}  // namespace etprof

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <executorch/runtime/core/exec_aten/exec_aten.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runner_error.h"
+
+namespace etprof {
+
+using executorch::aten::ScalarType;
+
+/// What one input or output of a method is.
+struct ValueDescription {
+    /// "tensor", or for what is fixed at export: "int", "double", "bool", "string", "none".
+    std::string kind;
+    /// Of tensors only, as everything below.
+    ScalarType dtype = ScalarType::Undefined;
+    /// The upper bound where the shape is dynamic.
+    std::vector<std::int32_t> shape;
+    std::vector<std::uint8_t> dim_order;
+    std::uint64_t size_bytes = 0;
+    /// Whether the program brings the memory, or its user has to.
+    bool is_memory_planned = true;
+
+    bool is_tensor() const { return kind == "tensor"; }
+};
+
+struct MethodDescription {
+    std::string name;
+    std::vector<ValueDescription> inputs;
+    std::vector<ValueDescription> outputs;
+    std::vector<std::string> backends;
+    std::vector<std::uint64_t> planned_buffers_bytes;
+};
+
+struct ProgramDescription {
+    std::string path;
+    std::uint64_t size_bytes = 0;
+    std::vector<MethodDescription> methods;
+
+    /// Throws RunnerError (kMethod) that lists the methods there are.
+    const MethodDescription& find_method(const std::string& name) const;
+};
+
+/// Reads what the program says about itself, after ExecuTorch has verified the whole of it.
+///
+/// The program is mapped, and let go again: what is loaded and timed later is not touched by this.
+/// Throws RunnerError (kModel) for a file that is missing, unreadable, truncated or corrupt.
+ProgramDescription describe_program(const std::string& path);
+
+/// Size of a regular file. Throws RunnerError (`code`) for any other, calling it by `role`.
+std::uint64_t require_file(const std::string& path, const std::string& role, ExitCode code);
+
+/// "float32", "int64", …: NumPy's names where it has the type.
+std::string dtype_name(ScalarType dtype);
+
+/// "1x3x224x224"; "scalar" for no dimensions.
+std::string shape_text(const std::vector<std::int32_t>& shape);
+
+}  // namespace etprof

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inputs.h"
+#include "model_session.h"
+#include "options.h"
+#include "outputs.h"
+#include "program_description.h"
+
+namespace etprof {
+
+/// Version of the documents below; a reader refuses the ones it does not know.
+constexpr int kSchemaVersion = 1;
+
+/// The result of a run as JSON.
+std::string result_document(const Options& options, const ProgramDescription& program,
+                            const std::vector<Input>& inputs, const Measurements& measurements,
+                            const std::vector<Output>& outputs,
+                            std::optional<std::uint64_t> etdump_size_bytes);
+
+/// The answers to --describe, --cpu-info and --build-info.
+std::string describe_document(const ProgramDescription& program);
+std::string cpu_document();
+std::string build_document();
+
+}  // namespace etprof
