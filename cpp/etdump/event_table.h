@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ struct ProfileColumns {
     Column<std::uint64_t> end_time;
     Column<std::uint64_t> metadata_offset;  ///< In the file; 0: no metadata.
     Column<std::uint32_t> metadata_size;
+
+    void reserve(std::size_t rows);
 };
 
 /// One row per allocation event, in file order.

@@ -104,7 +104,7 @@ class Buffer {
 /// Where a vtable puts the fields that a reader knows; 0 stands for a field that is not there.
 template <std::size_t N>
 struct Layout {
-    std::uint64_t vtable = ~std::uint64_t{0};
+    std::uint64_t vtable = ~std::uint64_t{0};  // None yet.
     std::uint32_t table_size = 0;
     std::array<std::uint16_t, N> field_at{};
 };
@@ -136,13 +136,19 @@ class Table {
     const Layout<N>* layout_;
 };
 
-/// Checks vtables: in the file, of a possible size, and with every known field inside its table.
-/// `widths` are the sizes of the first fields of the schema, in bytes.
-void check_vtable(const Buffer& buffer, std::uint64_t vtable, const char* name,
-                  const std::uint8_t* widths, std::uint16_t* field_at, std::size_t fields);
+/// What a reader knows about one kind of table.
+struct TableKind {
+    const char* name;
+    const std::uint8_t* widths;  ///< Of the schema's first fields, in bytes.
+    std::size_t fields;
+};
 
-/// Position of the vtable of the table at the checked position `table`.
-std::uint64_t find_vtable(const Buffer& buffer, std::uint64_t table, const char* name);
+/// Checks the vtable of the table at the checked position `table`: in the file, of a possible size,
+/// and with every known field inside its table. `field_at` gets the fields' places.
+void check_vtable(const Buffer& buffer, const TableKind& kind, std::uint64_t table,
+                  std::uint64_t vtable, std::uint16_t* field_at);
+
+[[noreturn]] void throw_bad_extent(const TableKind& kind, std::uint64_t table, std::uint32_t size);
 
 /// Reads tables of one kind. It remembers the last vtable, for a writer gives the same one to all
 /// tables that have the same fields.
@@ -150,34 +156,29 @@ template <std::size_t N>
 class TableReader {
  public:
     TableReader(const char* name, const std::array<std::uint8_t, N>& widths)
-        : name_(name), widths_(widths) {}
+        : kind_{name, widths.data(), N} {}
 
     /// Reads the table that the offset at the checked position `at` leads to. The table returned
     /// is valid until the next call.
     Table<N> follow(Buffer& buffer, std::uint64_t at) {
-        const std::uint64_t table = buffer.follow(at, name_);
-        const std::uint64_t vtable = find_vtable(buffer, table, name_);
+        const std::uint64_t table = buffer.follow(at, kind_.name);
+        // Before the file's first byte, this wraps around to a position behind its last.
+        const auto distance = static_cast<std::int64_t>(buffer.load<std::int32_t>(table));
+        const std::uint64_t vtable = table - static_cast<std::uint64_t>(distance);
         if (vtable != layout_.vtable) {
-            check_vtable(buffer, vtable, name_, widths_.data(), layout_.field_at.data(), N);
+            check_vtable(buffer, kind_, table, vtable, layout_.field_at.data());
             layout_.vtable = vtable;
             layout_.table_size = buffer.load<std::uint16_t>(vtable + 2);
         }
         if (!buffer.holds(table, layout_.table_size)) {
-            throw_bad_extent(table);
+            throw_bad_extent(kind_, table, layout_.table_size);
         }
         buffer.charge(layout_.table_size, table);
         return Table<N>(buffer, table, layout_);
     }
 
  private:
-    [[noreturn]] void throw_bad_extent(std::uint64_t table) const {
-        throw FormatError(Fault::kDamaged, table,
-                          std::string(name_) + " table of " + std::to_string(layout_.table_size) +
-                              " bytes reaches past the end");
-    }
-
-    const char* name_;
-    std::array<std::uint8_t, N> widths_;
+    TableKind kind_;
     Layout<N> layout_;
 };
 
