@@ -133,7 +133,8 @@ def _collect(dump: ETDump, events: _Classified, phases: NDArray[np.int8]) -> Exe
 
     def total(role: int) -> NDArray[np.float64]:
         chosen = inside & (roles == role)
-        return np.bincount(number[chosen], duration[chosen], minlength=int(steady.sum()))
+        sums = np.bincount(number[chosen], duration[chosen], minlength=int(steady.sum()))
+        return sums.astype(np.float64)
 
     first = execute_ns[phases == _FIRST]
     return Executions(
@@ -157,7 +158,9 @@ def _durations(start: NDArray[np.uint64], end: NDArray[np.uint64]) -> NDArray[np
     """Durations in ticks; a 32-bit timer that wrapped once is put right (end < start < 2**32)."""
     wrapped = (end < start) & (start < 2**32)
     difference = end.astype(np.int64) - start.astype(np.int64)
-    return (difference + np.where(wrapped, 2**32, 0)).astype(np.float64)
+    ticks: NDArray[np.float64] = difference.astype(np.float64)
+    ticks[wrapped] += 2**32
+    return ticks
 
 
 def _roles(dump: ETDump) -> NDArray[np.int8]:

@@ -1,0 +1,87 @@
+"""Takes KleidiAI microkernel names apart.
+
+Grammar: docs/microkernel_names.md of ARM-software/kleidiai, plus the older names that it lists as
+exceptions (no engine, `biasf32`, three-part tiles). This module imports nothing of ours, because
+the native build uses it too, to describe the microkernels it counts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PREFIX: Final = "kai_run_"
+_ENGINES: Final = ("neon", "sve", "sve2", "sve2p1", "sme", "sme2", "sme2p1")
+_SIZE = r"(?:\d+(?:vl|vs)?|mr|nr)"
+_TILE: Final = re.compile(rf"{_SIZE}x{_SIZE}(?:x\d+)?")
+_BUFFER: Final = re.compile(
+    r"(?P<type>(?:q[as]?[isu]{0,2}|[fixsu]|bf)\d+(?:cx|dx|c32|d32)?)"
+    r"(?P<packing>p.*|s\d+s0|k\d+.*)?"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelName:
+    """A microkernel's name and what its parts say; None where the name does not say it."""
+
+    name: str
+    operation: str
+    """Such as `matmul_clamp`, `lhs_pack` or `rhs_imatmul_pack_kxn`."""
+    destination: str | None
+    """Data type of what it writes, without its packing, such as `f32`."""
+    inputs: tuple[str, ...]
+    """Data types of what it reads, left before right."""
+    tile: str | None
+    """Rows × columns of the output computed at once; `vl` counts vector lengths."""
+    engine: str | None
+    """Instruction set: `neon`, `sve…`, `sme`, `sme2…`."""
+    instruction: str | None
+    """The feature that sets it apart, such as `mopa`, `dot`, `dotprod` or `i8mm`."""
+
+    @property
+    def level(self) -> str | None:
+        """One word for how fast a path it is: sme2, sme, i8mm, dotprod or neon."""
+        if self.engine == "neon" and self.instruction in {"dotprod", "i8mm"}:
+            return self.instruction
+        return "sme2" if self.engine == "sme2p1" else self.engine
+
+    @property
+    def is_packing(self) -> bool:
+        """Whether it rearranges data for another microkernel instead of computing a result."""
+        return "pack" in self.operation.split("_")
+
+
+def parse_kernel_name(name: str) -> KernelName:
+    """Reads a symbol such as `kai_run_lhs_pack_f32p2vlx1_f32_sme`; never fails."""
+    words = name.removeprefix(PREFIX).split("_")
+    first_buffer = _count_while(words, lambda word: _BUFFER.fullmatch(word) is None)
+    operation, rest = words[:first_buffer], words[first_buffer:]
+    buffer_count = _count_while(rest, lambda word: _BUFFER.fullmatch(word) is not None)
+    types = [_data_type(word) for word in rest[:buffer_count]]
+    tail = rest[buffer_count:]
+    tile = tail.pop(0) if tail and _TILE.fullmatch(tail[0]) else None
+    engine = tail.pop(0) if tail and tail[0] in _ENGINES else None
+    return KernelName(
+        name=name,
+        operation="_".join(operation),
+        destination=types[0] if types else None,
+        inputs=tuple(types[1:]),
+        tile=tile,
+        engine=engine,
+        instruction="_".join(tail) or None,
+    )
+
+
+def _count_while(words: list[str], holds: Callable[[str], bool]) -> int:
+    """Number of leading words for which `holds`."""
+    return next((i for i, word in enumerate(words) if not holds(word)), len(words))
+
+
+def _data_type(word: str) -> str:
+    """Strips the packing from a buffer's description: `qsi4cxp4vlx4` is `qsi4cx`."""
+    match = _BUFFER.fullmatch(word)
+    return match["type"] if match else word

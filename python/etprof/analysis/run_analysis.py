@@ -1,0 +1,143 @@
+"""Reads a run directory, or one ETDump, and brings its numbers together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etprof.analysis.executions import split_executions
+from etprof.analysis.operators import OperatorSplit, split_operators
+from etprof.analysis.statistics import BlockedMedian, SampleSummary, summarise, summarise_blocks
+from etprof.errors import InputFileError
+from etprof.etdump import load_etdump
+from etprof.run_directory import (
+    ExperimentMetrics,
+    Manifest,
+    find_etdumps,
+    load_manifest,
+    load_metrics,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from etprof.etdump import ETDump
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Timing without event tracer, over blocks; times in ns."""
+
+    load: BlockedMedian
+    first_inference: BlockedMedian
+    steady: BlockedMedian
+    samples: SampleSummary
+    """All steady samples together."""
+    peak_rss_bytes: int | None
+    rss_after_load_bytes: int | None
+    planned_buffers_bytes: int
+
+
+@dataclass(frozen=True)
+class ExperimentAnalysis:
+    """One experiment: its operator split and, where it was timed, its latency."""
+
+    name: str
+    etdump: Path
+    dump: ETDump
+    split: OperatorSplit
+    sme: str | None
+    threads: int | None
+    latency: Latency | None
+
+
+@dataclass(frozen=True)
+class RunAnalysis:
+    """Everything that a run directory or an ETDump says."""
+
+    source: Path
+    manifest: Manifest | None
+    times_are_meaningful: bool
+    experiments: tuple[ExperimentAnalysis, ...]
+    notes: tuple[str, ...]
+    """What is missing, and what that costs."""
+
+
+def analyze_source(source: Path) -> RunAnalysis:
+    """Analyses a run directory or a single ETDump file."""
+    if source.is_dir():
+        return _analyze_run(source)
+    experiment = _analyze_experiment(source, source.stem, None)
+    note = "one ETDump alone: latency without tracer, load and memory are not known"
+    return RunAnalysis(source, None, True, (experiment,), (note,))
+
+
+def _analyze_run(run: Path) -> RunAnalysis:
+    etdumps = find_etdumps(run)
+    if not etdumps:
+        msg = f"{run} holds no .etdump file; measure with `etprof profile MODEL` first"
+        raise InputFileError(msg)
+    manifest, metrics = load_manifest(run), load_metrics(run)
+    notes = []
+    if manifest is None:
+        notes.append("no manifest.json: what was measured, where and with what is not known")
+    if metrics is None:
+        notes.append("no metrics.json: latency without tracer, load and memory are not known")
+    known = metrics.experiments if metrics else {}
+    names = _experiment_names(etdumps, run)
+    return RunAnalysis(
+        source=run,
+        manifest=manifest,
+        times_are_meaningful=metrics.times_are_meaningful if metrics else True,
+        experiments=tuple(_analyze_experiment(path, name, known.get(name)) for path, name in names),
+        notes=tuple(notes),
+    )
+
+
+def _experiment_names(etdumps: Sequence[Path], run: Path) -> list[tuple[Path, str]]:
+    """Names experiments by their folder; several ETDumps in one folder by their file."""
+    folders = [path.parent for path in etdumps]
+    return [
+        (path, path.stem if path.parent == run or folders.count(path.parent) > 1
+         else path.parent.name)
+        for path in etdumps
+    ]  # fmt: skip
+
+
+def _analyze_experiment(
+    etdump: Path, name: str, metrics: ExperimentMetrics | None
+) -> ExperimentAnalysis:
+    dump = load_etdump(etdump)
+    try:
+        executions = split_executions(dump)
+    except InputFileError as error:
+        msg = f"{etdump}: {error}"
+        raise InputFileError(msg) from error
+    return ExperimentAnalysis(
+        name=name,
+        etdump=etdump,
+        dump=dump,
+        split=split_operators(executions, dump.names),
+        sme=metrics.sme if metrics else None,
+        threads=metrics.threads if metrics else None,
+        latency=_latency(metrics) if metrics else None,
+    )
+
+
+def _latency(metrics: ExperimentMetrics) -> Latency:
+    """Reduces all timing blocks of one experiment."""
+    blocks = metrics.blocks
+    peaks = [b.memory.peak_rss_bytes for b in blocks if b.memory.peak_rss_bytes is not None]
+    loaded = [
+        b.memory.rss_after_load_bytes for b in blocks if b.memory.rss_after_load_bytes is not None
+    ]
+    return Latency(
+        load=summarise_blocks([[b.load.program_ns + b.load.method_ns] for b in blocks]),
+        first_inference=summarise_blocks([[b.first_inference_ns] for b in blocks]),
+        steady=summarise_blocks([b.latency_ns for b in blocks]),
+        samples=summarise([sample for b in blocks for sample in b.latency_ns]),
+        peak_rss_bytes=max(peaks, default=None),
+        rss_after_load_bytes=max(loaded, default=None),
+        planned_buffers_bytes=sum(blocks[0].memory.planned_buffers_bytes),
+    )

@@ -1,0 +1,75 @@
+"""Analyse a run directory or one ETDump: where an inference's time goes.
+
+Needs neither PyTorch nor ExecuTorch. Writes analysis_summary.json and CSV tables beside the
+measurements of a run directory; of a single ETDump only with --out.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from etprof.analysis.run_analysis import RunAnalysis
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.add_argument(
+        "source", nargs="?", type=Path, metavar="RUN_DIR|FILE.etdump", help="what to analyse"
+    )
+    parser.add_argument(
+        "--run-dir", type=Path, metavar="RUN_DIR", help="the same as a flag, for scripts"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the JSON and CSV files")
+    parser.add_argument("--json", action="store_true", help="print analysis_summary.json instead")
+    parser.add_argument("--quiet", action="store_true", help="write the files, print nothing")
+    parser.add_argument(
+        "--top", type=int, default=12, metavar="N", help="operators to list (default 12)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Analyses the source, writes the files and prints the report."""
+    from etprof.analysis.run_analysis import analyze_source
+    from etprof.report.files import write_report_files
+
+    source = _source(arguments)
+    analysis = analyze_source(source)
+    folder = arguments.out or (source if source.is_dir() else None)
+    if folder is not None:
+        write_report_files(analysis, folder)
+    if not arguments.quiet:
+        show_analysis(analysis, as_json=arguments.json, top=arguments.top)
+    return 0
+
+
+def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
+    """Prints the analysis as JSON or as tables."""
+    from rich.console import Console
+
+    from etprof.report.summary_json import summary_document
+    from etprof.report.terminal import render_analysis
+
+    if as_json:
+        print(json.dumps(summary_document(analysis), indent=2))
+    else:
+        Console().print(render_analysis(analysis, top=top))
+
+
+def _source(arguments: argparse.Namespace) -> Path:
+    """Returns the one source that was given, by position or by flag; it must exist."""
+    from etprof.errors import InputFileError, UsageError
+
+    given = [path for path in (arguments.source, arguments.run_dir) if path is not None]
+    if len(given) != 1:
+        msg = "give one run directory or ETDump, as in `etprof analyze out_toy_cnn/runs/linux`"
+        raise UsageError(msg)
+    source = Path(given[0])
+    if not source.exists():
+        msg = f"{source} does not exist; `etprof profile MODEL` makes a run directory"
+        raise InputFileError(msg)
+    return source

@@ -1,0 +1,119 @@
+"""Reads what the exporter wrote beside a program, without PyTorch: name, inputs, references."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from etprof.errors import InputFileError, UsageError
+from etprof.records import Count, Record, read_record
+from etprof.run_directory import safe_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TensorFile(Record):
+    """One tensor of the example inputs or reference outputs."""
+
+    index: Count
+    dtype: str
+    shape: list[Count] | None = None
+    path: str | None = None
+    sha256: str | None = None
+
+
+class MethodFiles(Record):
+    """Example inputs and reference outputs of one method."""
+
+    inputs: tuple[TensorFile, ...] = ()
+    references: tuple[TensorFile, ...] = ()
+
+
+class ExportManifest(Record):
+    """The export manifest as far as measuring needs it."""
+
+    model: str
+    backend: str
+    precision: str
+    versions: dict[str, str] = Field(default_factory=dict)
+    method: str = "forward"
+    methods: dict[str, MethodFiles] = Field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+    """What is measured: the program, its inputs, and what its outputs should be."""
+
+    name: str
+    """Name of the model; safe as a file name."""
+    label: str
+    """Name with backend and precision; safe as a file name."""
+    model: Path
+    data: Path | None = None
+    inputs: tuple[Path, ...] = ()
+    references: tuple[Path, ...] = ()
+    method: str = "forward"
+
+
+def load_export_manifest(model: Path) -> ExportManifest | None:
+    """Reads `<model>.json`; None when the program was not exported by etprof."""
+    path = model.with_name(f"{model.name}.json")
+    if not path.exists():
+        return None
+    return read_record(ExportManifest, path, way_out="export the model again")
+
+
+def describe_program(
+    model: Path,
+    *,
+    inputs: tuple[Path, ...] = (),
+    data: Path | None = None,
+    method: str | None = None,
+) -> Program:
+    """Returns the program in `model` with the inputs given or, by default, its example inputs.
+
+    Raises InputFileError when a file does not exist and UsageError for an unknown method.
+    """
+    for path in (model, *inputs, *((data,) if data else ())):
+        if not path.is_file():
+            msg = f"{path} does not exist; `etprof export MODEL` makes a program"
+            raise InputFileError(msg)
+    manifest = load_export_manifest(model)
+    name = safe_name(model.stem)
+    if manifest is None:
+        chosen = method or "forward"
+        return Program(name=name, label=name, model=model, inputs=inputs, data=data, method=chosen)
+    chosen = method or manifest.method
+    files = _method_files(manifest, chosen)
+    external = model.with_suffix(".ptd")
+    return Program(
+        name=safe_name(manifest.model),
+        label=name,
+        model=model,
+        data=data or (external if external.is_file() else None),
+        inputs=inputs or _paths(model, files.inputs),
+        references=() if inputs else _paths(model, files.references),
+        method=chosen,
+    )
+
+
+def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:
+    if method not in manifest.methods:
+        known = ", ".join(sorted(manifest.methods))
+        msg = f"the program has no method {method!r}; it has {known}; choose one with --method"
+        raise UsageError(msg)
+    return manifest.methods[method]
+
+
+def _paths(model: Path, tensors: tuple[TensorFile, ...]) -> tuple[Path, ...]:
+    """Returns the tensors' files; a path in the manifest must stay beside the program."""
+    folder = model.parent.resolve()
+    paths = [folder / tensor.path for tensor in tensors if tensor.path is not None]
+    for path in paths:
+        if not path.resolve().is_relative_to(folder):
+            msg = f"{model}.json names {path}, outside its own folder; export the model again"
+            raise InputFileError(msg)
+    return tuple(paths)

@@ -1,0 +1,29 @@
+"""Writes the report's files beside the measurements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etprof.atomic import write_json
+from etprof.report.csv_tables import write_operator_csv, write_timeline_csv
+from etprof.report.summary_json import summary_document
+from etprof.run_directory import ANALYSIS_SUMMARY, safe_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.analysis.run_analysis import RunAnalysis
+
+
+def write_report_files(analysis: RunAnalysis, folder: Path) -> None:
+    """Writes analysis_summary.json, and per experiment the timeline and operator tables.
+
+    Tables of a run directory stand beside their ETDump, others directly in `folder`.
+    """
+    inside = folder == analysis.source
+    for experiment in analysis.experiments:
+        place = experiment.etdump.parent if inside else folder
+        stem = safe_name(experiment.etdump.stem)
+        write_timeline_csv(place / f"{stem}_timeline.csv", experiment.dump)
+        write_operator_csv(place / f"{stem}_ops_stats.csv", experiment.split)
+    write_json(folder / ANALYSIS_SUMMARY, summary_document(analysis))

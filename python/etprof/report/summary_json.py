@@ -1,0 +1,109 @@
+"""analysis_summary.json: every number of the analysis for other programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from etprof.analysis.operators import category_totals_ns, class_totals_ns
+
+if TYPE_CHECKING:
+    from etprof.analysis.operators import OperatorRow, OperatorSplit
+    from etprof.analysis.run_analysis import ExperimentAnalysis, Latency, RunAnalysis
+    from etprof.analysis.statistics import BlockedMedian
+
+SCHEMA_VERSION = 1
+_NS_PER_MS = 1e6
+
+
+def summary_document(analysis: RunAnalysis) -> dict[str, object]:
+    """Returns the analysis as JSON data; `*_ms` totals are over all steady executions."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": analysis.manifest.model.name if analysis.manifest else None,
+        "platform": analysis.manifest.platform if analysis.manifest else None,
+        "times_are_meaningful": analysis.times_are_meaningful,
+        "category_totals_ms": {e.name: _categories_ms(e.split) for e in analysis.experiments},
+        "experiments": {e.name: _experiment(e) for e in analysis.experiments},
+        "notes": list(analysis.notes),
+    }
+
+
+def _categories_ms(split: OperatorSplit) -> dict[str, float]:
+    return {name: total / _NS_PER_MS for name, total in category_totals_ns(split).items()}
+
+
+def _experiment(experiment: ExperimentAnalysis) -> dict[str, object]:
+    split = experiment.split
+    return {
+        "etdump": experiment.etdump.name,
+        "sme": experiment.sme,
+        "threads": experiment.threads,
+        "latency": _latency(experiment.latency) if experiment.latency else None,
+        "executions": split.executions,
+        "execute_total_ms": split.execute_total_ns / _NS_PER_MS,
+        "execute_median_ns": split.execute_median_ns,
+        "first_execute_ns": split.first_execute_ns,
+        "load_events_ns": split.load_ns,
+        "category_totals_ms": _categories_ms(split),
+        "categories": [
+            {
+                "category": entry.category,
+                "class": entry.finer,
+                "mean_ns": total / split.executions,
+                "share": total / split.execute_total_ns if split.execute_total_ns else 0.0,
+            }
+            for entry, total in class_totals_ns(split).items()
+        ],
+        "operators": [operator_fields(row) for row in split.rows],
+        "overheads": [
+            {"label": row.label, "class": row.operator_class.finer, "mean_ns": row.mean_ns,
+             "share": row.share}
+            for row in split.overheads
+        ],
+        "unknown_names": list(split.unknown_names),
+    }  # fmt: skip
+
+
+def operator_fields(row: OperatorRow) -> dict[str, object]:
+    """Returns one operator as flat fields, the same in JSON and CSV."""
+    return {
+        "label": row.label,
+        "operator": row.base,
+        "category": row.operator_class.category,
+        "class": row.operator_class.finer,
+        "delegated": row.is_delegated,
+        "instruction_id": row.instruction_id,
+        "data_types": " ".join(row.data_types) or None,
+        "microkernel_type": row.microkernel_type,
+        "executions": row.executions,
+        "calls": row.calls,
+        "mean_ns": row.mean_ns,
+        "median_ns": row.median_ns,
+        "minimum_ns": row.minimum_ns,
+        "maximum_ns": row.maximum_ns,
+        "standard_deviation_ns": row.standard_deviation_ns,
+        "total_ns": row.total_ns,
+        "share": row.share,
+    }
+
+
+def _latency(latency: Latency) -> dict[str, object]:
+    return {
+        "load_ns": _blocked(latency.load),
+        "first_inference_ns": _blocked(latency.first_inference),
+        "steady_ns": _blocked(latency.steady),
+        "samples": dataclasses.asdict(latency.samples),
+        "peak_rss_bytes": latency.peak_rss_bytes,
+        "rss_after_load_bytes": latency.rss_after_load_bytes,
+        "planned_buffers_bytes": latency.planned_buffers_bytes,
+    }
+
+
+def _blocked(summary: BlockedMedian) -> dict[str, object]:
+    interval = dataclasses.asdict(summary.interval) if summary.interval else None
+    return {
+        "median": summary.median,
+        "interval": interval,
+        "block_medians": list(summary.block_medians),
+    }

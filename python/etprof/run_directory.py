@@ -1,0 +1,164 @@
+"""The run directory: the border between measuring and reading. Names, layout, load, save."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from etprof.atomic import write_json
+from etprof.errors import OutputError
+from etprof.records import Count, Document, Record, read_record
+from etprof.runner_result import Load, Memory
+
+MANIFEST = "manifest.json"
+METRICS = "metrics.json"
+ANALYSIS_SUMMARY = "analysis_summary.json"
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
+ETDUMP_SUFFIXES = (".etdump", ".etdp")
+
+
+class BlockMetrics(Record):
+    """What one process launch measured; times in ns."""
+
+    block: Count
+    load: Load
+    first_inference_ns: Count
+    warmup_latency_ns: list[Count]
+    latency_ns: Annotated[list[Count], Field(min_length=1)]
+    memory: Memory
+
+
+class ExperimentMetrics(Record):
+    """All blocks of one experiment."""
+
+    sme: str
+    threads: Count
+    blocks: list[BlockMetrics]
+
+
+class Metrics(Record):
+    """metrics.json: raw latencies, load times and memory of every block."""
+
+    schema_version: Literal[1] = 1
+    times_are_meaningful: bool
+    experiments: dict[str, ExperimentMetrics]
+
+
+class ManifestModel(Record):
+    """The part of manifest.json that reading needs; the rest is provenance."""
+
+    name: str
+    path: str | None = None
+    precision: str | None = None
+    backend: str | None = None
+
+
+class Manifest(Record):
+    """manifest.json as far as reading needs it."""
+
+    schema_version: Literal[1]
+    platform: str
+    model: ManifestModel
+
+
+@dataclass(frozen=True)
+class ExperimentFiles:
+    """The files of one experiment; each may be missing."""
+
+    name: str
+    folder: Path
+    stem: str
+
+    def file(self, suffix: str) -> Path:
+        """Returns the path of the file with this ending, such as `.etdump`."""
+        return self.folder / f"{self.stem}{suffix}"
+
+    @property
+    def etdump(self) -> Path:
+        """The operator split's ETDump."""
+        return self.file(".etdump")
+
+
+def safe_name(text: str) -> str:
+    """Makes a file name of a name that came from outside; never empty, hidden or a path."""
+    return _UNSAFE.sub("_", text).strip(".") or "model"
+
+
+def runs_folder(model: str, platform: str, *, root: Path | None = None) -> Path:
+    """Returns out_<model>/runs/<platform> below `root` (default: the working folder)."""
+    return (root or Path()) / f"out_{safe_name(model)}" / "runs" / platform
+
+
+def experiment_files(run: Path, model: str, experiment: str, threads: int) -> ExperimentFiles:
+    """Names the files of one experiment at one thread count."""
+    name = safe_name(experiment)
+    return ExperimentFiles(name, run / name, f"{safe_name(model)}_{name}_t{threads}")
+
+
+def set_aside(run: Path) -> Path | None:
+    """Renames an earlier run directory after its time, so that two runs never mix.
+
+    Returns the new path, or None when there was nothing. Raises OutputError when the folder holds
+    something else, which is never touched.
+    """
+    if not run.exists() or (run.is_dir() and not any(run.iterdir())):
+        return None
+    manifest = run / MANIFEST
+    if not run.is_dir() or not (manifest.exists() or find_etdumps(run)):
+        msg = f"{run} exists and is not a run directory; choose another with --out"
+        raise OutputError(msg)
+    changed = manifest if manifest.exists() else run
+    moment = datetime.fromtimestamp(changed.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%SZ")
+    target = run.with_name(f"{run.name}_{moment}")
+    count = 1
+    while target.exists():
+        count += 1
+        target = run.with_name(f"{run.name}_{moment}_{count}")
+    run.rename(target)
+    return target
+
+
+def find_etdumps(run: Path) -> list[Path]:
+    """Lists the ETDumps of a run directory: in experiment folders, or directly inside."""
+    found = [
+        path
+        for suffix in ETDUMP_SUFFIXES
+        for pattern in (f"*{suffix}", f"*/*{suffix}")
+        for path in run.glob(pattern)
+    ]
+    return sorted(found)
+
+
+def hash_file(path: Path) -> str:
+    """Returns the file's SHA-256 in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def save_metrics(run: Path, metrics: Metrics) -> None:
+    """Writes metrics.json."""
+    write_json(run / METRICS, metrics.model_dump(mode="json"))
+
+
+def load_metrics(run: Path) -> Metrics | None:
+    """Reads metrics.json; None when it is not there, for an ETDump alone is enough."""
+    return _load(Metrics, run / METRICS)
+
+
+def load_manifest(run: Path) -> Manifest | None:
+    """Reads manifest.json; None when it is not there."""
+    return _load(Manifest, run / MANIFEST)
+
+
+def _load(kind: type[Document], path: Path) -> Document | None:
+    """Reads and checks one JSON file of the run directory."""
+    if not path.exists():
+        return None
+    return read_record(kind, path, way_out="delete it to analyse the ETDumps alone")

@@ -1,0 +1,84 @@
+"""The runner's result file, checked field by field: it may come from a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from etprof.records import Count, Record, read_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class RunnerBuild(Record):
+    """Version of the runner and everything it was built with."""
+
+    version: str
+    build: dict[str, object]
+
+
+class Cpu(Record):
+    """The CPU as the runner saw it."""
+
+    architecture: str
+    model_name: str | None = None
+    logical_cores: Count
+    features: dict[str, bool]
+
+
+class Load(Record):
+    """Load time in two steps."""
+
+    program_ns: Count
+    method_ns: Count
+
+
+class Memory(Record):
+    """Memory in bytes."""
+
+    rss_before_load_bytes: Count | None = None
+    rss_after_load_bytes: Count | None = None
+    peak_rss_bytes: Count | None = None
+    planned_buffers_bytes: tuple[Count, ...] = ()
+
+
+class Threads(Record):
+    """Threads asked for and given."""
+
+    requested: Count | None = None
+    in_force: Count
+
+
+class Tensor(Record):
+    """An input or output of the method."""
+
+    index: Count
+    dtype: str
+    shape: list[Count]
+    size_bytes: Count
+    path: str | None = None
+    source: str | None = None
+    nonfinite_count: Count = 0
+
+
+class RunnerResult(Record):
+    """What one launch of the runner measured; times in ns."""
+
+    schema_version: Literal[1]
+    runner: RunnerBuild
+    method: str
+    cpu: Cpu
+    threads: Threads
+    load: Load
+    first_inference_ns: Count
+    warmup_latency_ns: list[Count]
+    latency_ns: list[Count]
+    memory: Memory
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    sme: dict[str, object] | None = None
+
+
+def read_result(path: Path) -> RunnerResult:
+    """Reads the result file; raises InputFileError that names the file and the field."""
+    return read_record(RunnerResult, path, way_out="run the model again")

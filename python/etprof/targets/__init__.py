@@ -1,0 +1,33 @@
+"""Where a model runs: each target takes the same request and brings back the same files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from etprof.runner_result import RunnerResult
+    from etprof.targets.request import RunnerRequest
+
+
+class Target(Protocol):
+    """A machine or emulator that can run etprof-runner."""
+
+    platform: str
+    """Folder name under runs/: android, mac, linux or emulator."""
+    times_are_meaningful: bool
+    """False for emulators, whose times must never be compared or shown as performance."""
+
+    def describe(self) -> dict[str, object]:
+        """Identity and state of the machine, for the manifest."""
+
+    def sme_modes(self) -> tuple[str, ...]:
+        """SME modes that the CPU can give, such as ("sme2", "sme1", "off") or ("off",)."""
+
+    def default_threads(self) -> int:
+        """Threads to use when the user does not say."""
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        """Runs the model once; the request's files are on this machine afterwards.
+
+        Raises TargetError when the runner fails, is killed or does not end in time.
+        """

@@ -1,0 +1,72 @@
+"""This machine as a target, Linux or macOS."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.process import run_command
+from etprof.runner_result import read_result
+from etprof.targets.request import runner_arguments
+from etprof.targets.runner import check_completed, find_host_runner
+
+if TYPE_CHECKING:
+    from etprof.runner_result import RunnerResult
+    from etprof.targets.request import RunnerRequest
+
+_CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
+_NO_TURBO = Path("/sys/devices/system/cpu/intel_pstate/no_turbo")
+
+
+class LocalTarget:
+    """Runs the host's own runner."""
+
+    platform = "mac" if sys.platform == "darwin" else "linux"
+    times_are_meaningful = True
+
+    @cached_property
+    def runner(self) -> Path:
+        """The installed runner."""
+        return find_host_runner()
+
+    def describe(self) -> dict[str, object]:
+        """Operating system, cores, load and what is known of frequency scaling."""
+        return {
+            "system": platform.system(),
+            "release": platform.release(),
+            "machine": platform.machine(),
+            "logical_cores": os.cpu_count(),
+            "load_average": list(os.getloadavg()),
+            "frequency_governor": _read_line(_CPUFREQ / "scaling_governor"),
+            "turbo_disabled": _read_line(_NO_TURBO),
+        }
+
+    def sme_modes(self) -> tuple[str, ...]:
+        """The runner chooses by itself; the run-time switch tells it otherwise."""
+        return ("auto",)
+
+    def default_threads(self) -> int:
+        """All cores this process may use."""
+        if sys.platform == "linux":
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        """Runs the model here and reads what was measured."""
+        completed = run_command(
+            [self.runner, *runner_arguments(request)], timeout_s=request.timeout_s
+        )
+        check_completed(completed)
+        return read_result(request.result)
+
+
+def _read_line(path: Path) -> str | None:
+    """Returns the file's first line, or None where this system does not have it."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,51 @@
+"""What is asked of etprof-runner, as a value and as its command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunnerRequest:
+    """One launch of the runner; paths are on the machine that runs it."""
+
+    model: Path
+    result: Path
+    data: Path | None = None
+    inputs: tuple[Path, ...] = ()
+    method: str = "forward"
+    iterations: int | None = None
+    min_seconds: float | None = None
+    warmup: int = 0
+    threads: int | None = None
+    seed: int = 0
+    sme: str = "auto"
+    etdump: Path | None = None
+    kernel_trace: Path | None = None
+    outputs: Path | None = None
+    timeout_s: float = 3600.0
+
+
+def runner_arguments(request: RunnerRequest) -> list[str]:
+    """Returns the runner's flags for `request`; every value is joined by `=`, never split."""
+    flags: list[tuple[str, object | None]] = [
+        ("model", request.model),
+        ("data", request.data),
+        *(("input", path) for path in request.inputs),
+        ("method", request.method),
+        ("iterations", request.iterations),
+        ("min-seconds", request.min_seconds),
+        ("warmup", request.warmup),
+        ("threads", request.threads),
+        ("seed", request.seed),
+        ("sme", None if request.sme == "auto" else request.sme),
+        ("etdump", request.etdump),
+        ("kernel-trace", request.kernel_trace),
+        ("outputs", request.outputs),
+        ("result", request.result),
+    ]
+    return [f"--{name}={value}" for name, value in flags if value is not None]

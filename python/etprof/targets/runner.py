@@ -1,0 +1,54 @@
+"""Finds the host's etprof-runner and says in words why a launch failed."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.errors import BuildError, EtprofError, InputFileError, OutputError, TargetError
+
+if TYPE_CHECKING:
+    from etprof.process import Completed
+
+_ERRORS: dict[int, type[EtprofError]] = {3: InputFileError, 4: InputFileError, 7: OutputError}
+"""Runner exit codes that are not the target's fault; all others are TargetError."""
+
+
+def find_host_runner() -> Path:
+    """Returns the runner that was installed with the package.
+
+    It stands beside the native reader, which in an editable installation is not beside the
+    Python sources. Raises BuildError when it was not built.
+    """
+    from etprof import _etdump
+
+    runner = Path(_etdump.__file__).parent / "bin" / "etprof-runner"
+    if not runner.is_file():
+        msg = f"no etprof-runner at {runner}; install etprof again with `pip install .`"
+        raise BuildError(msg)
+    return runner
+
+
+def check_completed(completed: Completed) -> None:
+    """Raises the error that the runner's exit code stands for; returns when it succeeded."""
+    if completed.exit_code == 0:
+        return
+    if completed.exit_code < 0:
+        name = _signal_name(-completed.exit_code)
+        detail = completed.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
+        msg = (
+            f"etprof-runner was killed by {name} ({detail[0]}); the program may be damaged or "
+            f"need more memory. Repeat with: {completed.shell_text}"
+        )
+        raise TargetError(msg)
+    lines = completed.stderr.strip().splitlines() or [f"exit code {completed.exit_code}"]
+    msg = lines[-1].removeprefix("etprof-runner: ")
+    raise _ERRORS.get(completed.exit_code, TargetError)(msg)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
