@@ -54,8 +54,8 @@ void check_vtable(const Buffer& buffer, const TableKind& kind, std::uint64_t tab
         throw_bad_vtable(kind, vtable, " claims a size of " + std::to_string(size) + " bytes");
     }
     if (table_size < kTableHeaderSize) {
-        throw_damaged(vtable,
-                      whose + " claims a table of " + std::to_string(table_size) + " bytes");
+        throw_bad_vtable(kind, vtable,
+                         " claims a table of " + std::to_string(table_size) + " bytes");
     }
     const std::size_t stored = (size - kVtableHeaderSize) / 2;
     for (std::size_t field = 0; field < kind.fields; ++field) {

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import mmap
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -187,7 +187,7 @@ class TensorEntry:
 DebugValue = int | float | TensorEntry | tuple[TensorEntry, ...] | None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class ETDump:
     """Everything that an ETDump says. The columns are read-only views of one parsed table."""
 
@@ -200,7 +200,15 @@ class ETDump:
     allocators: AllocatorColumns
     debug: DebugColumns
     tensors: TensorColumns
-    _data: memoryview = field(repr=False)
+    _data: memoryview
+
+    def __repr__(self) -> str:
+        return (
+            f"<ETDump of {self.size_bytes} bytes: {len(self.blocks.name_id)} event blocks, "
+            f"{len(self.profile.name_id)} profile events, "
+            f"{len(self.allocations.allocator_id)} allocation events, "
+            f"{len(self.debug.name_id)} debug events>"
+        )
 
     def profile_metadata(self, row: int) -> bytes:
         """Returns the bytes that the delegate attached to profile event `row`."""
