@@ -14,7 +14,7 @@ from pydantic import Field
 from etprof.atomic import write_json
 from etprof.errors import OutputError
 from etprof.records import Count, Document, Record, read_record
-from etprof.runner_result import Load, Memory
+from etprof.runner_result import Cpu, Load, Memory
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.json"
@@ -66,6 +66,7 @@ class Manifest(Record):
     schema_version: Literal[1]
     platform: str
     model: ManifestModel
+    cpu: Cpu | None = None
 
 
 @dataclass(frozen=True)

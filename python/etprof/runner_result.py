@@ -25,6 +25,11 @@ class Cpu(Record):
     logical_cores: Count
     features: dict[str, bool]
 
+    @property
+    def has_sme2(self) -> bool:
+        """Whether the CPU executes SME2."""
+        return self.features.get("sme2", False)
+
 
 class Load(Record):
     """Load time in two steps."""

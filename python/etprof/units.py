@@ -61,7 +61,8 @@ def format_ratio(ratio: float | None) -> str:
 
 def _significant(value: float, digits: int = 3) -> str:
     """Rounds to `digits` significant digits without an exponent."""
-    if value == 0:
+    rounded = float(f"{value:.{digits}g}")
+    if rounded == 0:
         return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{decimals}f}"

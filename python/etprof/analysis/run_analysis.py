@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from etprof.etdump import ETDump
 
 
+_NO_SME2 = (
+    "this CPU has no SME2: comparing on with off needs an SME2 phone or Mac, or the emulator "
+    "(`etprof profile MODEL --target emulator`), which proves kernels but not times"
+)
+
+
 @dataclass(frozen=True)
 class Latency:
     """Timing without event tracer, over blocks; times in ns."""
@@ -84,6 +90,8 @@ def _analyze_run(run: Path) -> RunAnalysis:
         notes.append("no manifest.json: what was measured, where and with what is not known")
     if metrics is None:
         notes.append("no metrics.json: latency without tracer, load and memory are not known")
+    if manifest is not None and manifest.cpu is not None and not manifest.cpu.has_sme2:
+        notes.append(_NO_SME2)
     known = metrics.experiments if metrics else {}
     names = _experiment_names(etdumps, run)
     return RunAnalysis(

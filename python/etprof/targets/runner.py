@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,11 @@ def find_host_runner() -> Path:
     It stands beside the native reader, which in an editable installation is not beside the
     Python sources. Raises BuildError when it was not built.
     """
-    from etprof import _etdump
-
-    runner = Path(_etdump.__file__).parent / "bin" / "etprof-runner"
+    reader = find_spec("etprof._etdump")
+    if reader is None or reader.origin is None:
+        msg = "etprof's native part is not built; install etprof again with `pip install .`"
+        raise BuildError(msg)
+    runner = Path(reader.origin).parent / "bin" / "etprof-runner"
     if not runner.is_file():
         msg = f"no etprof-runner at {runner}; install etprof again with `pip install .`"
         raise BuildError(msg)

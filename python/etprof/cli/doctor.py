@@ -1,0 +1,48 @@
+"""Show what this machine can do, and how to get the rest.
+
+Exit code 0 when models can be profiled here, 3 when a needed part is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from etprof.errors import BuildError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from etprof.doctor import Finding
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examines the machine and prints what was found."""
+    from etprof.doctor import examine
+
+    findings = examine()
+    if arguments.json:
+        document = {"schema_version": 1, "findings": [dataclasses.asdict(f) for f in findings]}
+        print(json.dumps(document, indent=2))
+    else:
+        _print_table(findings)
+    return BuildError.exit_code if any(f.status == "missing" for f in findings) else 0
+
+
+def _print_table(findings: list[Finding]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "note": "[yellow]note[/]"}
+    table = Table("part", "", "found", "way out")
+    for finding in findings:
+        mark = marks[finding.status]
+        table.add_row(finding.part, mark, Text(finding.detail), Text(finding.way_out or ""))
+    Console().print(table)

@@ -1,0 +1,164 @@
+"""Finds out what this machine can do, and how to get the rest."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import etprof
+from etprof.errors import EtprofError
+from etprof.process import run_command
+from etprof.targets.runner import find_host_runner
+from etprof.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Status = Literal["ok", "missing", "note"]
+_LEAST_CMAKE = (3, 28)
+_LEAST_FREE_BYTES = 2 * 2**30
+_COMPILERS = ("c++", "g++", "clang++")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is known of one part, and what to do when it is not there."""
+
+    part: str
+    status: Status
+    detail: str
+    way_out: str | None = None
+
+
+def examine() -> list[Finding]:
+    """Examines every part; none of them stops the others."""
+    checks: tuple[Callable[[], Finding], ...] = (
+        _check_python,
+        _check_reader,
+        _check_runner,
+        _check_sme2,
+        _check_executorch,
+        _check_torch,
+        _check_cmake,
+        _check_compiler,
+        _check_adb,
+        _check_disk,
+    )
+    return [check() for check in checks]
+
+
+def _check_python() -> Finding:
+    detail = f"etprof {etprof.__version__} on Python {platform.python_version()}"
+    return Finding("etprof", "ok", f"{detail}, {platform.system()} {platform.machine()}")
+
+
+def _check_reader() -> Finding:
+    part = "ETDump reader"
+    try:
+        importlib.import_module("etprof.etdump")
+    except EtprofError as error:
+        return Finding(part, "missing", str(error), "pip install .")
+    return Finding(part, "ok", "native")
+
+
+def _ask_runner(flag: str) -> dict[str, object]:
+    """Returns the JSON that the runner prints for `flag`."""
+    completed = run_command([find_host_runner(), flag], timeout_s=30)
+    document = json.loads(completed.stdout)
+    return document if isinstance(document, dict) else {}
+
+
+def _check_runner() -> Finding:
+    part = "etprof-runner"
+    try:
+        build = _ask_runner("--build-info")
+    except (EtprofError, ValueError) as error:
+        return Finding(part, "missing", str(error), "pip install .")
+    built = build.get("build", build)
+    detail = "built for this machine"
+    if isinstance(built, dict):
+        detail += f" against ExecuTorch {built.get('executorch_version', '?')}"
+    return Finding(part, "ok", detail)
+
+
+def _check_sme2() -> Finding:
+    part = "SME2"
+    try:
+        features = _ask_runner("--cpu-info").get("features")
+    except (EtprofError, ValueError) as error:
+        return Finding(part, "missing", str(error), "pip install .")
+    present = isinstance(features, dict) and features.get("sme2") is True
+    if present:
+        return Finding(part, "ok", "this CPU has it: on and off can be measured here")
+    way_out = "measure on an SME2 phone or Mac; the emulator proves kernels, not times"
+    return Finding(part, "note", f"not in this {platform.machine()} CPU", way_out)
+
+
+def _pinned(package: str) -> str | None:
+    """Returns the requirement on `package` that etprof was installed with."""
+    for requirement in requires("etprof") or ():
+        if re.match(rf"{package}\b", requirement):
+            return requirement
+    return None
+
+
+def _check_package(package: str, gives: str) -> Finding:
+    needed = _pinned(package) or package
+    try:
+        found = version(package)
+    except PackageNotFoundError:
+        return Finding(package, "missing", f"{gives} needs it", f"pip install '{needed}'")
+    return Finding(package, "ok", f"{found} (wanted: {needed})")
+
+
+def _check_executorch() -> Finding:
+    return _check_package("executorch", "export")
+
+
+def _check_torch() -> Finding:
+    return _check_package("torch", "export")
+
+
+def _check_cmake() -> Finding:
+    part, way_out = "CMake", "pip install 'cmake>=3.28'"
+    needed = "only to build runners from a checkout"
+    program = shutil.which("cmake")
+    if program is None:
+        return Finding(part, "note", f"not found; needed {needed}", way_out)
+    match = re.search(r"(\d+)\.(\d+)", run_command([program, "--version"], timeout_s=30).stdout)
+    if match is None or (int(match[1]), int(match[2])) < _LEAST_CMAKE:
+        found = match[0] if match else "unknown version"
+        return Finding(part, "note", f"{found} is too old; needed {needed}", way_out)
+    return Finding(part, "ok", f"{match[0]} at {program}")
+
+
+def _check_compiler() -> Finding:
+    part = "C++ compiler"
+    for name in _COMPILERS:
+        if path := shutil.which(name):
+            return Finding(part, "ok", path)
+    way_out = "apt install g++" if sys.platform == "linux" else "xcode-select --install"
+    return Finding(part, "note", "not found; needed only to build runners from a checkout", way_out)
+
+
+def _check_adb() -> Finding:
+    part = "adb"
+    if path := shutil.which("adb"):
+        return Finding(part, "ok", path)
+    return Finding(part, "note", "not found; needed for Android phones", "apt install adb")
+
+
+def _check_disk() -> Finding:
+    free = shutil.disk_usage(Path.cwd()).free
+    detail = f"{format_size(free)} free in this folder"
+    if free < _LEAST_FREE_BYTES:
+        return Finding("Disk", "note", detail, "exports and runs of large models need more")
+    return Finding("Disk", "ok", detail)

@@ -1,0 +1,174 @@
+"""The rules of CONTRIBUTING that a machine can check: layers, sizes, presets, versions."""
+
+from __future__ import annotations
+
+import ast
+import json
+import statistics
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import etprof
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "etprof"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# Each part may import the parts named, and itself; parts are modules or folders of the package.
+LEAVES = {"errors", "units", "process", "atomic", "records"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "units": set(),
+    "process": {"errors"},
+    "atomic": {"errors"},
+    "records": {"errors"},
+    "runner_result": {"records"},
+    "run_directory": {"atomic", "errors", "records", "runner_result"},
+    "program_files": {"errors", "records", "run_directory"},
+    "etdump": {"errors", "_etdump"},
+    "blocks": set(),
+    "targets": LEAVES | {"runner_result", "emulator"},
+    "emulator": LEAVES,
+    "pipeline": LEAVES | {"blocks", "program_files", "run_directory", "runner_result", "targets"},
+    "manifest": LEAVES
+    | {"blocks", "pipeline", "program_files", "run_directory", "runner_result", "targets"},
+    "analysis": LEAVES | {"etdump", "program_files", "run_directory", "runner_result"},
+    "report": LEAVES | {"analysis", "etdump", "run_directory"},
+    "registry": {"errors", "export"},
+    "etrecord": LEAVES | {"program_files"},
+    "export": LEAVES | {"registry", "etrecord"},
+    "doctor": LEAVES | {"emulator", "targets"},
+}
+HEAVY = {"torch", "executorch", "torchao", "transformers"}
+MAY_IMPORT_TORCH = {"export", "etrecord"}
+UNCHECKED = {"cli", "__main__", "__init__"}
+
+
+def part_of(module: Path) -> str:
+    return module.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported_names(module: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imported_parts(module: Path) -> set[str]:
+    names = [name.split(".") for name in imported_names(module)]
+    return {name[1] for name in names if name[0] == "etprof" and len(name) > 1} - {"__version__"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_follow_the_arrows(module: Path) -> None:
+    part = part_of(module)
+    if part in UNCHECKED:
+        return
+    assert part in ALLOWED, f"{part} is new: give it its place in the table of this test"
+    wrong = imported_parts(module) - ALLOWED[part] - {part}
+    assert not wrong, f"{part} may not import {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_only_export_imports_torch_or_executorch(module: Path) -> None:
+    heavy = {name.split(".")[0] for name in imported_names(module)} & HEAVY
+    assert not heavy or part_of(module) in MAY_IMPORT_TORCH
+
+
+def test_only_one_module_imports_the_native_reader() -> None:
+    importers = {part_of(module) for module in MODULES if "_etdump" in imported_parts(module)}
+    assert importers == {"etdump"}
+
+
+def test_only_one_module_starts_processes() -> None:
+    starters = {
+        str(module.relative_to(PACKAGE))
+        for module in MODULES
+        if {name.split(".")[0] for name in imported_names(module)} & {"subprocess", "pty"}
+    }
+    assert starters == {"process.py"}
+
+
+def test_only_one_file_includes_pybind11() -> None:
+    sources = [*ROOT.glob("cpp/**/*.cpp"), *ROOT.glob("cpp/**/*.h")]
+    users = {path.name for path in sources if "#include <pybind11" in path.read_text()}
+    assert users == {"module.cpp"}
+
+
+def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of the body, its docstring apart."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_functions_are_small() -> None:
+    sizes = {f"{m.name}:{f.name}": code_lines(f) for m in MODULES for f in functions(m)}
+    too_long = {name: size for name, size in sizes.items() if size > 40}
+    assert not too_long
+    assert statistics.median(sizes.values()) < 10
+
+
+@pytest.mark.parametrize("folder", ["python", "cpp", "tests", "models", "benchmarks"])
+def test_files_are_short(folder: str) -> None:
+    files = [p for s in ("py", "cpp", "h", "S") for p in (ROOT / folder).rglob(f"*.{s}")]
+    too_long = [str(p) for p in files if len(p.read_text().splitlines()) > 400]
+    assert not too_long
+
+
+def test_presets_come_in_sets_of_the_same_name() -> None:
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())
+    named = {
+        kind: {p["name"] for p in presets[kind] if not p.get("hidden")}
+        for kind in ("configurePresets", "buildPresets", "testPresets", "workflowPresets")
+    }
+    runnable = named["workflowPresets"]
+    assert {"host", "host-debug"} <= runnable
+    for kind, names in named.items():
+        assert runnable <= names, kind
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert etprof.__version__ == project["version"]
+
+
+def test_executorch_is_pinned_once() -> None:
+    pin = "1.5.1"
+    holders = {
+        str(path.relative_to(ROOT))
+        for pattern in ("*.toml", "*.txt", "cmake/*", "python/**/*.py", "cpp/**/*", "tests/**/*.py")
+        for path in ROOT.glob(pattern)
+        if path.is_file() and path != Path(__file__) and f"=={pin}" in path.read_text()
+    }
+    assert holders == {"pyproject.toml"}
+
+
+def test_help_imports_nothing_heavy() -> None:
+    from etprof.process import run_command
+
+    code = (
+        "import sys, contextlib\n"
+        "from etprof.cli import main\n"
+        "with contextlib.suppress(SystemExit): main(['--help'])\n"
+        "print(sorted(sys.modules), file=sys.stderr)"
+    )
+    completed = run_command([sys.executable, "-c", code])
+    assert completed.stdout.startswith("usage: etprof")
+    loaded = completed.stderr
+    for heavy in ("torch", "executorch", "pandas", "scipy", "numpy", "pydantic", "rich"):
+        assert f"'{heavy}'" not in loaded, heavy

@@ -1,0 +1,55 @@
+"""Numbers become text in one place, with three significant digits and a unit."""
+
+from __future__ import annotations
+
+import pytest
+
+from etprof.units import (
+    format_count,
+    format_duration,
+    format_interval,
+    format_ratio,
+    format_share,
+    format_size,
+)
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "text"),
+    [
+        (None, "–"),
+        (0, "0 ns"),
+        (1, "1.00 ns"),
+        (999.4, "999 ns"),
+        (999.6, "1.00 µs"),
+        (33_612, "33.6 µs"),
+        (1_830_000, "1.83 ms"),
+        (2_500_000_000, "2.50 s"),
+        (75e9, "75.0 s"),
+        (-1_500, "-1.50 µs"),
+    ],
+)
+def test_durations_have_the_unit_people_would_choose(duration_ns: float | None, text: str) -> None:
+    assert format_duration(duration_ns) == text
+
+
+def test_both_ends_of_an_interval_have_one_unit() -> None:
+    assert format_interval(950_000, 1_020_000) == "0.950 … 1.02 ms"
+    assert format_interval(None, 1) == "–"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (format_share(0.1234), "12.3 %"),
+        (format_share(None), "–"),
+        (format_size(12), "12 B"),
+        (format_size(9_437_184), "9.0 MiB"),
+        (format_size(None), "–"),
+        (format_count(3_504_872), "3,504,872"),
+        (format_count(0.5), "0.50"),
+        (format_ratio(3.861), "3.86×"),
+    ],
+)
+def test_other_numbers(text: str, expected: str) -> None:
+    assert text == expected
