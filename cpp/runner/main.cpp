@@ -1,5 +1,7 @@
 // etprof-runner: options to a session, the session to result files. The only place that exits.
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -43,6 +45,26 @@ int report_failure(ExitCode code, std::string message) {
         "ExecuTorch stopped itself (" + known + "): the program may be damaged; export it again"));
 }
 
+/// A damaged program can crash ExecuTorch. Says so, and then ends by the signal all the same.
+extern "C" void report_crash(int signal_number) {
+    constexpr char kMessage[] =
+        "etprof-runner: ExecuTorch crashed: the program may be damaged; export it again\n";
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+    std::raise(signal_number);
+}
+
+/// Sanitizers bring their own, better report.
+void install_crash_report() {
+#if !defined(__SANITIZE_ADDRESS__)
+    struct sigaction action{};
+    action.sa_handler = report_crash;
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
+    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+        sigaction(signal_number, &action, nullptr);
+    }
+#endif
+}
+
 void print(const std::string& text) {
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
     if (!written || std::fflush(stdout) != 0) {
@@ -57,6 +79,9 @@ void refuse_unwritable(const Options& options) {
     if (options.etdump_path) {
         require_writable(*options.etdump_path);
     }
+    if (options.kernel_trace_path) {
+        require_writable(*options.kernel_trace_path);
+    }
 }
 
 std::vector<AtomicFile> write_outputs(std::vector<Output>& outputs, const std::string& folder) {
@@ -68,9 +93,31 @@ std::vector<AtomicFile> write_outputs(std::vector<Output>& outputs, const std::s
     return files;
 }
 
+/// The trace that was asked for; null when none was.
+std::unique_ptr<KernelTrace> make_trace(const Options& options) {
+    if (!options.kernel_trace_path) {
+        return nullptr;
+    }
+    std::unique_ptr<KernelTrace> trace = make_kernel_trace();
+    if (trace == nullptr) {
+        throw RunnerError(
+            ExitCode::kUsage, "--kernel-trace is given, but this runner has no trace",
+            "use the runner of a trace build, such as preset linux-aarch64-sme2-trace");
+    }
+    return trace;
+}
+
+SmeReport require_sme(SmeMode mode) {
+    try {
+        return require_sme_mode(mode);
+    } catch (const SmeModeError& error) {
+        throw RunnerError(ExitCode::kSmeMode, error);
+    }
+}
+
 /// Writes everything under temporary names first, so that a failure leaves nothing behind.
-void write_results(const Options& options, const ProgramDescription& program,
-                   const std::vector<Input>& inputs, ModelSession& session) {
+void write_results(const Options& options, const ProgramDescription& program, const SmeReport& sme,
+                   const std::vector<Input>& inputs, ModelSession& session, KernelTrace* trace) {
     std::vector<Output> outputs = session.outputs();
     std::vector<AtomicFile> files;
     std::optional<AtomicFolder> folder;
@@ -84,9 +131,13 @@ void write_results(const Options& options, const ProgramDescription& program,
         etdump_size_bytes = etdump.size_bytes;
         files.emplace_back(*options.etdump_path, etdump.data.get(), etdump.size_bytes);
     }
+    if (trace != nullptr) {
+        files.emplace_back(*options.kernel_trace_path,
+                           trace_document(options, program, session.measurements(), sme, *trace));
+    }
     files.emplace_back(options.result_path,
                        result_document(options, program, inputs, session.measurements(), outputs,
-                                       etdump_size_bytes));
+                                       etdump_size_bytes, sme));
     for (AtomicFile& file : files) {
         file.commit();
     }
@@ -97,17 +148,19 @@ void write_results(const Options& options, const ProgramDescription& program,
 
 void run_model(const Options& options) {
     refuse_unwritable(options);
+    const SmeReport sme = require_sme(options.sme);
+    const std::unique_ptr<KernelTrace> trace = make_trace(options);
     const ProgramDescription program = describe_program(options.model_path);
     if (options.data_path) {
         require_file(*options.data_path, "the data file", ExitCode::kModel);
     }
     const MethodDescription& method = program.find_method(options.method);
     const std::vector<Input> inputs = prepare_inputs(method, options);
-    ModelSession session(options, method);
+    ModelSession session(options, method, trace.get());
     session.load();
     session.bind_inputs(inputs);
     session.run();
-    write_results(options, program, inputs, session);
+    write_results(options, program, sme, inputs, session, trace.get());
 }
 
 void act(const Options& options) {
@@ -133,6 +186,7 @@ int main(int argc, char** argv) {
     // A full quota or a closed pipe is an error to report, not a signal to die from.
     std::signal(SIGXFSZ, SIG_IGN);
     std::signal(SIGPIPE, SIG_IGN);
+    install_crash_report();
     capture_runtime_log(exit_on_runtime_abort);
     try {
         act(parse_options({argv + 1, argv + argc}));

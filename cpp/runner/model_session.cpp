@@ -108,18 +108,14 @@ TensorPtr make_tensor(const ValueDescription& value, const AlignedBuffer& bytes)
 /// Module, and access to what it keeps to itself.
 class ModelSession::LoadedModule : public Module {
  public:
-    LoadedModule(const Options& options, std::unique_ptr<PhaseTracer> tracer)
+    LoadedModule(const Options& options, std::unique_ptr<executorch::runtime::EventTracer> tracer,
+                 PhaseTracer* phases)
         : Module(options.model_path, options.data_path.value_or(""),
                  options.load_mode == etprof::LoadMode::kMmap ? LoadMode::Mmap : LoadMode::File,
-                 std::move(tracer)) {}
+                 std::move(tracer)),
+          phases_(phases) {}
 
-    PhaseTracer* tracer() const { return static_cast<PhaseTracer*>(event_tracer()); }
-
-    void set_phase(const char* name) {
-        if (tracer() != nullptr) {
-            tracer()->set_phase(name);
-        }
-    }
+    PhaseTracer* tracer() const { return phases_; }
 
     /// The method's inputs before any were set: the values that the export fixed.
     std::vector<EValue> exported_inputs(const MethodDescription& method) {
@@ -142,27 +138,47 @@ class ModelSession::LoadedModule : public Module {
     std::vector<EValue> inputs;
     /// What the tensors among `inputs` live in.
     std::vector<TensorPtr> tensors;
+
+ private:
+    /// The event tracer, when it is there for an ETDump.
+    PhaseTracer* phases_;
 };
 
-ModelSession::ModelSession(const Options& options, const MethodDescription& method)
-    : options_(options), method_(method) {
+ModelSession::ModelSession(const Options& options, const MethodDescription& method,
+                           KernelTrace* trace)
+    : options_(options), method_(method), trace_(trace) {
     measurements_.threads_in_force = configure_thread_pool(options.threads);
+    if (trace != nullptr) {
+        module_ = std::make_unique<LoadedModule>(options, trace->take_event_tracer(), nullptr);
+        return;
+    }
     auto tracer = options.etdump_path ? std::make_unique<PhaseTracer>() : nullptr;
-    module_ = std::make_unique<LoadedModule>(options, std::move(tracer));
+    PhaseTracer* phases = tracer.get();
+    module_ = std::make_unique<LoadedModule>(options, std::move(tracer), phases);
 }
 
 ModelSession::~ModelSession() = default;
 
 void ModelSession::load() {
+    if (trace_ == nullptr) {
+        return load_program_and_method();
+    }
+    trace_->begin_load();
+    load_program_and_method();
+    trace_->end_load();
+}
+
+void ModelSession::load_program_and_method() {
     clear_runtime_errors();
     measurements_.rss_before_load_bytes = resident_bytes();
     const auto begin = Clock::now();
     const Error program_error = module_->Module::load();
     const auto program_loaded = Clock::now();
     if (program_error != Error::Ok) {
+        // The program was verified before, so it is its data file that fails, if it has one.
         const std::string file = options_.data_path.value_or(options_.model_path);
         throw RunnerError(ExitCode::kModel,
-                          "cannot load " + file + " (" + reason_for(program_error) + ")",
+                          file + " cannot be loaded (" + reason_for(program_error) + ")",
                           "export it again, or copy it again if it was cut short");
     }
     const Error method_error = module_->load_method(method_.name);
@@ -217,9 +233,15 @@ void ModelSession::bind_outputs() {
 }
 
 std::uint64_t ModelSession::execute() {
+    if (trace_ != nullptr) {
+        trace_->begin_execution(phase_);
+    }
     const auto begin = Clock::now();
     const auto result = module_->execute(method_.name, module_->inputs);
     const auto end = Clock::now();
+    if (trace_ != nullptr) {
+        trace_->end_execution();
+    }
     if (!result.ok()) {
         throw RunnerError(ExitCode::kExecution,
                           "'" + method_.name + "' of " + options_.model_path + " failed (" +
@@ -229,18 +251,25 @@ std::uint64_t ModelSession::execute() {
     return elapsed_ns(begin, end);
 }
 
+void ModelSession::set_phase(const char* name) {
+    phase_ = name;
+    if (module_->tracer() != nullptr) {
+        module_->tracer()->set_phase(name);
+    }
+}
+
 void ModelSession::run() {
     clear_runtime_errors();
-    module_->set_phase("First");
+    set_phase("First");
     measurements_.first_inference_ns = execute();
 
-    module_->set_phase("Warmup");
+    set_phase("Warmup");
     measurements_.warmup_latency_ns.resize(options_.warmup);
     for (std::uint64_t& latency_ns : measurements_.warmup_latency_ns) {
         latency_ns = execute();
     }
 
-    module_->set_phase("Execute");
+    set_phase("Execute");
     const auto least_ns = static_cast<std::uint64_t>(options_.min_seconds.value_or(0) * 1e9);
     const std::uint64_t guess = least_ns / std::max<std::uint64_t>(1, fastest_so_far());
     std::vector<std::uint64_t>& samples = measurements_.latency_ns;

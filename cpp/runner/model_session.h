@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "inputs.h"
+#include "kernel_trace/kernel_trace.h"
 #include "options.h"
 #include "outputs.h"
 #include "program_description.h"
@@ -39,11 +40,12 @@ struct EtdumpBytes {
 /// One method of one program, loaded and executed.
 ///
 /// Use: load(), bind_inputs(), run(), then outputs() and take_etdump(). Every failure is a
-/// RunnerError. Without --etdump nothing observes the executions.
+/// RunnerError. Without --etdump or --kernel-trace nothing observes the executions.
 class ModelSession {
  public:
-    /// `method` must outlive the session. Sets the size of the process's thread pool.
-    ModelSession(const Options& options, const MethodDescription& method);
+    /// `method` must outlive the session, and so must `trace`, which is null when there is none.
+    /// Sets the size of the process's thread pool.
+    ModelSession(const Options& options, const MethodDescription& method, KernelTrace* trace);
     ~ModelSession();
 
     void load();
@@ -60,11 +62,15 @@ class ModelSession {
     class LoadedModule;
 
     void bind_outputs();
+    void load_program_and_method();
+    void set_phase(const char* name);
     std::uint64_t execute();
     std::uint64_t fastest_so_far() const;
 
     const Options& options_;
     const MethodDescription& method_;
+    KernelTrace* trace_;
+    const char* phase_ = "First";
     std::unique_ptr<LoadedModule> module_;
     std::vector<AlignedBuffer> output_buffers_;
     Measurements measurements_;

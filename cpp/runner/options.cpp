@@ -54,6 +54,14 @@ LoadMode parse_load_mode(std::string_view flag, Text value) {
     refuse_value(flag, value, "give file or mmap");
 }
 
+SmeMode parse_sme(std::string_view flag, Text value) {
+    const std::optional<SmeMode> mode = parse_sme_mode(value);
+    if (!mode) {
+        refuse_value(flag, value, "give auto, sme2, sme1 or off");
+    }
+    return *mode;
+}
+
 std::vector<std::string> split_list(std::string_view flag, Text value) {
     std::vector<std::string> items;
     std::size_t begin = 0;
@@ -125,6 +133,10 @@ constexpr std::array kFlags{
          }},
     Flag{"--etdump", "F.etdump", "attach the event tracer and write what it saw",
          [](Options& o, std::string_view, Text value) { o.etdump_path = value; }},
+    Flag{"--sme", "MODE", "SME kernels that may run: auto, sme2, sme1 or off",
+         [](Options& o, std::string_view flag, Text value) { o.sme = parse_sme(flag, value); }},
+    Flag{"--kernel-trace", "F.json", "count microkernels and time operators (trace builds only)",
+         [](Options& o, std::string_view, Text value) { o.kernel_trace_path = value; }},
     Flag{"--outputs", "DIR", "write the outputs of the last inference as DIR/output_<i>.bin",
          [](Options& o, std::string_view, Text value) { o.outputs_dir = value; }},
     Flag{"--result", "F.json", "where the measurements go",
@@ -242,6 +254,10 @@ Options parse_options(const std::vector<std::string>& arguments) {
     if (options.action == Action::kRun) {
         require_value("--result", options.result_path, "F.json");
     }
+    if (options.etdump_path && options.kernel_trace_path) {
+        throw RunnerError(ExitCode::kUsage, "--kernel-trace and --etdump are given together",
+                          "run once with each");
+    }
     return options;
 }
 
@@ -259,7 +275,7 @@ std::string help_text() {
            "or "
            "1\n(valid indices into any table of two rows), booleans by coin toss.\n"
            "Exit codes: 0 ok, 2 flags, 3 program or data file, 4 inputs, 5 method, 6 execution,\n"
-           "7 outputs, 70 internal.\n";
+           "7 outputs, 8 SME mode, 70 internal.\n";
 }
 
 }  // namespace etprof

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "sme_mode/sme_mode.h"
+
 namespace etprof {
 
 /// How the bytes of a program reach memory.
@@ -30,6 +32,8 @@ struct Options {
     std::uint64_t seed = 0;
     LoadMode load_mode = LoadMode::kFile;
     std::optional<std::string> etdump_path;
+    SmeMode sme = default_sme_mode();
+    std::optional<std::string> kernel_trace_path;
     std::optional<std::string> outputs_dir;
     std::string result_path;
 };

@@ -1,12 +1,59 @@
 #include "phase_tracer.h"
 
-#include <string_view>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 
 namespace etprof {
+namespace {
+
+using executorch::runtime::ChainID;
+using executorch::runtime::DebugHandle;
+using executorch::runtime::DelegateDebugIntId;
+using executorch::runtime::EventTracerEntry;
+
+constexpr std::size_t kEventBytes = 96;
+/// Offsets in a FlatBuffer are signed 32-bit numbers; an eighth is left for the estimate's error.
+constexpr std::size_t kMostBytes = (std::size_t{1} << 31) / 8 * 7;
+
+}  // namespace
+
+bool PhaseTracer::has_room() const {
+    // The finished file is one more copy of everything; the rest covers buffers that double.
+    constexpr std::size_t kSlackBytes = std::size_t{8} << 20;
+    const std::size_t needed_bytes = estimated_bytes_ + estimated_bytes_ / 2 + kSlackBytes;
+    const std::unique_ptr<void, decltype(&std::free)> trial(std::malloc(needed_bytes), &std::free);
+    return estimated_bytes_ < kMostBytes && trial != nullptr;
+}
 
 void PhaseTracer::create_event_block(const char* name) {
-    const bool is_execution = std::string_view(name) == "Execute";
+    const bool is_execution = std::strcmp(name, "Execute") == 0;
+    count_event(name, 0);
     ETDumpGen::create_event_block(is_execution ? phase_ : name);
+}
+
+EventTracerEntry PhaseTracer::start_profiling(const char* name, ChainID chain_id,
+                                              DebugHandle debug_handle) {
+    count_event(name, 0);
+    return ETDumpGen::start_profiling(name, chain_id, debug_handle);
+}
+
+EventTracerEntry PhaseTracer::start_profiling_delegate(const char* name,
+                                                       DelegateDebugIntId delegate_debug_index) {
+    count_event(name, 0);
+    return ETDumpGen::start_profiling_delegate(name, delegate_debug_index);
+}
+
+void PhaseTracer::log_profiling_delegate(const char* name, DelegateDebugIntId delegate_debug_index,
+                                         et_timestamp_t start_time, et_timestamp_t end_time,
+                                         const void* metadata, std::size_t metadata_len) {
+    count_event(name, metadata_len);
+    ETDumpGen::log_profiling_delegate(name, delegate_debug_index, start_time, end_time, metadata,
+                                      metadata_len);
+}
+
+void PhaseTracer::count_event(const char* name, std::size_t metadata_bytes) {
+    estimated_bytes_ += kEventBytes + metadata_bytes + (name == nullptr ? 0 : std::strlen(name));
 }
 
 }  // namespace etprof

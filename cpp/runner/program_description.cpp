@@ -40,21 +40,28 @@ T require(Result<T> result, const std::string& path) {
     return std::move(result.get());
 }
 
-std::string kind_of(Tag tag) {
+/// What is fixed at export; only its kind and its size are known without loading the method.
+ValueDescription describe_fixed_value(Tag tag) {
+    ValueDescription value;
     switch (tag) {
-        case Tag::Tensor:
-            return "tensor";
         case Tag::Int:
-            return "int";
+            value.kind = "int";
+            value.dtype = ScalarType::Long;
+            break;
         case Tag::Double:
-            return "double";
+            value.kind = "double";
+            value.dtype = ScalarType::Double;
+            break;
         case Tag::Bool:
-            return "bool";
-        case Tag::String:
-            return "string";
+            value.kind = "bool";
+            value.dtype = ScalarType::Bool;
+            break;
         default:
-            return "none";
+            value.kind = tag == Tag::String ? "string" : "none";
+            return value;
     }
+    value.size_bytes = executorch::runtime::elementSize(value.dtype);
+    return value;
 }
 
 ValueDescription describe_tensor(const TensorInfo& info) {
@@ -74,9 +81,7 @@ ValueDescription describe_value(Tag tag, TensorMeta tensor_meta, const std::stri
     if (tag == Tag::Tensor) {
         return describe_tensor(require(tensor_meta(), path));
     }
-    ValueDescription value;
-    value.kind = kind_of(tag);
-    return value;
+    return describe_fixed_value(tag);
 }
 
 MethodDescription describe_method(const MethodMeta& meta, const std::string& path) {

@@ -16,9 +16,9 @@ using executorch::aten::ScalarType;
 struct ValueDescription {
     /// "tensor", or for what is fixed at export: "int", "double", "bool", "string", "none".
     std::string kind;
-    /// Of tensors only, as everything below.
+    /// Undefined for "string" and "none".
     ScalarType dtype = ScalarType::Undefined;
-    /// The upper bound where the shape is dynamic.
+    /// The upper bound where the shape is dynamic; empty for what is no tensor.
     std::vector<std::int32_t> shape;
     std::vector<std::uint8_t> dim_order;
     std::uint64_t size_bytes = 0;

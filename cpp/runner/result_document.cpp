@@ -20,7 +20,7 @@ const char* source_name(InputSource source) {
 }
 
 std::string type_name(const ValueDescription& value) {
-    return value.is_tensor() ? dtype_name(value.dtype) : value.kind;
+    return value.dtype == ScalarType::Undefined ? value.kind : dtype_name(value.dtype);
 }
 
 void write_runner(JsonWriter& json) {
@@ -90,6 +90,22 @@ void write_threads(JsonWriter& json, const Options& options, const Measurements&
     json.end_object();
 }
 
+void write_sme(JsonWriter& json, const SmeReport& sme) {
+    json.begin_object();
+    json.field("requested", to_string(sme.requested));
+    json.field("in_force", to_string(sme.in_force));
+    json.field("cpu_features", sme.cpu_features);
+    json.field("shown_features", sme.shown_features);
+    json.end_object();
+}
+
+const char* pass_name(const Options& options) {
+    if (options.kernel_trace_path) {
+        return "kernel_trace";
+    }
+    return options.etdump_path ? "etdump" : "timing";
+}
+
 void write_load(JsonWriter& json, const Options& options, const Measurements& measurements) {
     json.begin_object();
     json.field("program_ns", measurements.program_load_ns);
@@ -152,7 +168,7 @@ void write_method(JsonWriter& json, const MethodDescription& method) {
 std::string result_document(const Options& options, const ProgramDescription& program,
                             const std::vector<Input>& inputs, const Measurements& measurements,
                             const std::vector<Output>& outputs,
-                            std::optional<std::uint64_t> etdump_size_bytes) {
+                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme) {
     JsonWriter json;
     json.begin_object();
     json.field("schema_version", kSchemaVersion);
@@ -162,11 +178,13 @@ std::string result_document(const Options& options, const ProgramDescription& pr
     write_model(json, program);
     json.field("data_path", options.data_path);
     json.field("method", options.method);
-    json.field("pass", options.etdump_path ? "etdump" : "timing");
+    json.field("pass", pass_name(options));
     json.key("cpu");
     write_cpu(json);
     json.key("threads");
     write_threads(json, options, measurements);
+    json.key("sme");
+    write_sme(json, sme);
     json.field("seed", options.seed);
     json.key("inputs");
     write_inputs(json, inputs);
@@ -182,6 +200,26 @@ std::string result_document(const Options& options, const ProgramDescription& pr
     write_outputs(json, outputs);
     json.key("etdump");
     write_etdump(json, options, etdump_size_bytes);
+    json.end_object();
+    return json.take_text();
+}
+
+std::string trace_document(const Options& options, const ProgramDescription& program,
+                           const Measurements& measurements, const SmeReport& sme,
+                           KernelTrace& trace) {
+    JsonWriter json;
+    json.begin_object();
+    json.field("schema_version", kSchemaVersion);
+    json.key("runner");
+    write_runner(json);
+    json.key("model");
+    write_model(json, program);
+    json.field("method", options.method);
+    json.key("threads");
+    write_threads(json, options, measurements);
+    json.key("sme");
+    write_sme(json, sme);
+    trace.write(json);
     json.end_object();
     return json.take_text();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "inputs.h"
+#include "kernel_trace/kernel_trace.h"
 #include "model_session.h"
 #include "options.h"
 #include "outputs.h"
@@ -20,7 +21,12 @@ constexpr int kSchemaVersion = 1;
 std::string result_document(const Options& options, const ProgramDescription& program,
                             const std::vector<Input>& inputs, const Measurements& measurements,
                             const std::vector<Output>& outputs,
-                            std::optional<std::uint64_t> etdump_size_bytes);
+                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme);
+
+/// What --kernel-trace collected, as JSON.
+std::string trace_document(const Options& options, const ProgramDescription& program,
+                           const Measurements& measurements, const SmeReport& sme,
+                           KernelTrace& trace);
 
 /// The answers to --describe, --cpu-info and --build-info.
 std::string describe_document(const ProgramDescription& program);

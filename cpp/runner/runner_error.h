@@ -20,6 +20,8 @@ enum class ExitCode : int {
     kExecution = 6,
     /// A result that cannot be written.
     kOutput = 7,
+    /// An SME mode that this CPU, system or build cannot give.
+    kSmeMode = 8,
     /// Anything that is our own fault, and whatever stops ExecuTorch itself.
     kInternal = 70,
 };
@@ -29,6 +31,9 @@ class RunnerError : public std::runtime_error {
  public:
     RunnerError(ExitCode code, const std::string& what_happened, const std::string& way_out)
         : std::runtime_error(what_happened + ": " + way_out), code_(code) {}
+    /// An error that names the way out already.
+    RunnerError(ExitCode code, const std::runtime_error& error)
+        : std::runtime_error(error), code_(code) {}
 
     ExitCode code() const { return code_; }
 

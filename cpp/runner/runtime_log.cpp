@@ -21,6 +21,7 @@ void (*abort_handler)(const std::string&) = nullptr;
 void keep_message(et_timestamp_t, et_pal_log_level_t level, const char*, const char*, std::size_t,
                   const char* message, std::size_t length) {
     const std::lock_guard<std::mutex> lock(log_mutex);
+    length -= length > 0 && message[length - 1] == '.' ? 1 : 0;
     if (level == kFatal) {
         fatal_message.assign(message, length);
     } else if (level == kError && logged_errors.size() < kMostErrors) {

@@ -1,0 +1,108 @@
+"""Lists the functions of an ExecuTorch SDK that etprof interposes, as a C++ include file.
+
+A new SDK brings new microkernels; this finds them in the libraries themselves. A microkernel that
+is not called through the procedure linkage table would be missed silently, so it is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE_SOURCES = Path(__file__).resolve().parents[2] / "python"
+sys.path.insert(0, str(PACKAGE_SOURCES))
+
+from etprof.analysis.kernel_names import PREFIX, parse_kernel_name  # noqa: E402
+
+PARALLEL_PREFIX = "pthreadpool_parallelize_"
+_SYMBOL = re.compile(r"^\s*\d+:\s+[0-9a-f]+\s+\S+\s+FUNC\s+\S+\s+\S+\s+(\S+)\s+([^\s@]+)")
+_RELOCATION = re.compile(r"^[0-9a-f]+\s+[0-9a-f]+\s+R_\S+\s+[0-9a-f]+\s+([^\s@]+)")
+
+
+@dataclass(frozen=True)
+class Library:
+    """What a shared library defines, and what it looks up by name when it is loaded."""
+
+    name: str
+    defined: frozenset[str]
+    looked_up: frozenset[str]
+
+
+def read_library(readelf: str, path: Path) -> Library:
+    """Reads the dynamic symbols and relocations of `path`."""
+    command = [readelf, "--wide", "--dyn-syms", "--relocs", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    symbols = [match for line in text.splitlines() if (match := _SYMBOL.match(line))]
+    relocations = [match for line in text.splitlines() if (match := _RELOCATION.match(line))]
+    return Library(
+        name=path.name,
+        defined=frozenset(match[2] for match in symbols if match[1] != "UND"),
+        looked_up=frozenset(match[1] for match in relocations),
+    )
+
+
+def find_kernels(libraries: list[Library]) -> list[str]:
+    """Returns every microkernel; exits with its name when one cannot be interposed."""
+    kernels = []
+    for library in libraries:
+        for name in sorted(library.defined):
+            if not name.startswith(PREFIX):
+                continue
+            if name not in library.looked_up:
+                sys.exit(
+                    f"{library.name}: {name} is not called through the procedure linkage table, "
+                    f"so its calls cannot be counted; build with ETPROF_KERNEL_TRACE=OFF, or use "
+                    f"an SDK whose microkernels can be interposed"
+                )
+            kernels.append(name)
+    return kernels
+
+
+def find_parallel_functions(libraries: list[Library]) -> list[str]:
+    """Returns the thread pool's functions that any library calls through the linkage table."""
+    defined = {name for library in libraries for name in library.defined}
+    looked_up = {name for library in libraries for name in library.looked_up}
+    return sorted(n for n in defined & looked_up if n.startswith(PARALLEL_PREFIX))
+
+
+def kernel_line(index: int, name: str) -> str:
+    """Returns the macro call that describes one microkernel."""
+    parts = parse_kernel_name(name)
+    texts = (
+        name,
+        parts.level,
+        parts.operation,
+        parts.destination,
+        ",".join(parts.inputs),
+        parts.tile,
+        parts.instruction,
+    )
+    quoted = ", ".join(f'"{text or ""}"' for text in texts)
+    return f"ETPROF_KERNEL({index}, {name}, {quoted})"
+
+
+def main() -> None:
+    """Writes the include file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--readelf", required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("libraries", type=Path, nargs="+")
+    arguments = parser.parse_args()
+    libraries = [read_library(arguments.readelf, path) for path in arguments.libraries]
+    parallel = find_parallel_functions(libraries)
+    if not parallel:
+        sys.exit(
+            "no pthreadpool_parallelize_* function is called through the procedure linkage "
+            "table; build with ETPROF_KERNEL_TRACE=OFF"
+        )
+    lines = [kernel_line(i, name) for i, name in enumerate(find_kernels(libraries))]
+    lines += [f"ETPROF_PARALLEL({i}, {name})" for i, name in enumerate(parallel)]
+    arguments.output.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace executorch::runtime {
+class EventTracer;
+}
+
+namespace etprof {
+
+class JsonWriter;
+
+/// Which microkernels ran, how often and in which operator, and when each operator ran.
+///
+/// Use from one thread: begin_load(), end_load(), then begin_execution() and end_execution()
+/// around each inference, then write(). The event tracer has to be given to the program before.
+class KernelTrace {
+ public:
+    virtual ~KernelTrace() = default;
+
+    /// The event tracer for the program; once.
+    virtual std::unique_ptr<executorch::runtime::EventTracer> take_event_tracer() = 0;
+    virtual void begin_load() = 0;
+    virtual void end_load() = 0;
+    /// `phase` is First, Warmup or Execute.
+    virtual void begin_execution(const char* phase) = 0;
+    virtual void end_execution() = 0;
+    /// Writes members of the current JSON object: clock, kernels, executions, operators.
+    virtual void write(JsonWriter& json) = 0;
+};
+
+/// Returns nothing when this build has no trace (ETPROF_KERNEL_TRACE=OFF).
+std::unique_ptr<KernelTrace> make_kernel_trace();
+
+}  // namespace etprof
