@@ -1,0 +1,70 @@
+"""A target that answers at once, for tests of what surrounds a measurement.
+
+It stands in where a real runner cannot be made to fail on demand; everything else is tested with
+the real one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from etprof.atomic import write_bytes, write_json
+from etprof.errors import TargetError
+from etprof.runner_result import RunnerResult
+from tests.known_etdumps import runner_etdump
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from etprof.targets.request import RunnerRequest
+
+
+class FakeTarget:
+    """Fails at the launches whose numbers are given; the latency is 1000 ns + launch number."""
+
+    platform = "linux"
+    times_are_meaningful = True
+
+    def __init__(self, failing: Collection[int] = ()) -> None:
+        self.failing = failing
+        self.requests: list[RunnerRequest] = []
+
+    def describe(self) -> dict[str, object]:
+        return {"system": "Fake"}
+
+    def sme_modes(self) -> tuple[str, ...]:
+        return ("auto",)
+
+    def default_threads(self) -> int:
+        return 1
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        number = len(self.requests)
+        self.requests.append(request)
+        if number in self.failing:
+            msg = f"launch {number} failed; try again"
+            raise TargetError(msg)
+        document = result_document(1000 + number)
+        write_json(request.result, document)
+        if request.etdump is not None:
+            write_bytes(request.etdump, runner_etdump())
+        return RunnerResult.model_validate_json(json.dumps(document))
+
+
+def result_document(latency_ns: int) -> dict[str, object]:
+    """A result file of the runner with 20 equal latencies."""
+    return {
+        "schema_version": 1,
+        "runner": {"version": "0.1.0", "build": {"compiler": "GNU"}},
+        "method": "forward",
+        "cpu": {"architecture": "x86_64", "logical_cores": 2, "features": {"avx2": True}},
+        "threads": {"requested": 1, "in_force": 1},
+        "load": {"program_ns": 10, "method_ns": 90},
+        "first_inference_ns": 5000,
+        "warmup_latency_ns": [2000],
+        "latency_ns": [latency_ns] * 20,
+        "memory": {"peak_rss_bytes": 2**20, "planned_buffers_bytes": [64]},
+        "inputs": [],
+        "outputs": [],
+    }
