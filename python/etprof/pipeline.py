@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from etprof.blocks import Experiment, Launch, plan_launches
-from etprof.errors import EtprofError, TargetError
+from etprof.errors import EtprofError
 from etprof.run_directory import (
     BlockMetrics,
     ExperimentFiles,
@@ -83,8 +83,8 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
 ) -> Measured:
     """Runs all blocks and ETDump passes; a failed launch never loses a finished one.
 
-    `progress` is told before each launch what starts, how many are done, and of how many. Writes results, ETDumps and metrics.json into `run`. Raises TargetError when no timing block
-    of any experiment finished.
+    `progress` is told before each launch what starts, how many are done, and of how many. Writes results, ETDumps and metrics.json into `run`. Raises the first launch's error when no
+    timing block of any experiment finished.
     """
     launches = plan_launches(experiments, settings.blocks, settings.seed)
     measured = Measured({e.name: {} for e in experiments}, {}, [])
@@ -99,8 +99,8 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     for index, experiment in enumerate(finished):
         progress(f"{experiment.name}: operator split", len(launches) + index, total)
         session.split_operators(experiment)
-    if not finished:
-        raise TargetError(measured.errors[0])
+    if session.first_failure is not None and not finished:
+        raise session.first_failure
     save_metrics(run, session.metrics())
     return measured
 
@@ -114,6 +114,7 @@ class _Session:
     run: Path
     settings: Settings
     measured: Measured
+    first_failure: EtprofError | None = None
 
     def files(self, experiment: Experiment) -> ExperimentFiles:
         """Names the experiment's files."""
@@ -176,6 +177,7 @@ class _Session:
             result = self.target.run(request)
         except EtprofError as error:
             problem = str(error)
+            self.first_failure = self.first_failure or error
         self.measured.records.append(
             LaunchRecord(
                 experiment.name, measured, block, started_at, time.monotonic() - clock, problem

@@ -8,6 +8,7 @@ it for the operator split, and analysed. Everything is kept in out_<model>/runs/
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -62,7 +63,7 @@ def _add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--min-seconds",
-        type=float,
+        type=_seconds,
         default=0.2,
         metavar="S",
         help="least time a block (default 0.2)",
@@ -71,7 +72,7 @@ def _add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", type=int, default=0, help="of inputs and block order (default 0)")
     group.add_argument(
         "--timeout",
-        type=float,
+        type=_seconds,
         default=3600,
         metavar="S",
         help="longest a launch may take (default 3600 s)",
@@ -86,6 +87,14 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         msg = f"must be at least 1, not {value}"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        msg = f"must be above 0 s, not {text}"
         raise argparse.ArgumentTypeError(msg)
     return value
 

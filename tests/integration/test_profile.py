@@ -1,0 +1,196 @@
+"""`etprof profile` and `etprof analyze` as a user runs them: real model, real runner, real files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.etdump import load_etdump
+from etprof.process import Completed, run_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def etprof(folder: Path, *words: object) -> Completed:
+    return run_command(
+        [sys.executable, "-m", "etprof", *map(str, words)],
+        folder=folder,
+        timeout_s=300,
+        environment={"COLUMNS": "120"},
+    )
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A folder in which toy_cnn was profiled, and what that printed."""
+
+    folder: Path
+    completed: Completed
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "out_toy_cnn/runs/linux"
+
+    @property
+    def summary(self) -> dict[str, object]:
+        document: dict[str, object] = json.loads((self.run / "analysis_summary.json").read_text())
+        return document
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
+    folder = tmp_path_factory.mktemp("profile")
+    words = ("--dtype", "fp32", "--threads", "1", "--blocks", "6", "--min-seconds", "0.05")
+    return Profiled(folder, etprof(folder, "profile", "toy_cnn", *words))
+
+
+def test_profile_ends_with_a_report(profiled: Profiled) -> None:
+    assert profiled.completed.exit_code == 0, profiled.completed.stderr
+    for text in (
+        "linux_auto: SME off, 1 thread, 100 executions in the ETDump",
+        "Latency without event tracer, 6 process launches",
+        "First inference",
+        "Convolution",
+        "Delegate overhead",
+        "Method::execute",
+        "100.0 %",
+    ):
+        assert text in profiled.completed.stdout
+    assert "Traceback" not in profiled.completed.stderr
+
+
+def test_the_run_directory_is_complete(profiled: Profiled) -> None:
+    stem = "linux_auto/toy_cnn_xnnpack_fp32_linux_auto_t1"
+    for name in (
+        "manifest.json",
+        "metrics.json",
+        "analysis_summary.json",
+        f"{stem}.etdump",
+        f"{stem}.log",
+        f"{stem}_result.json",
+        f"{stem}_timeline.csv",
+        f"{stem}_ops_stats.csv",
+    ):
+        assert (profiled.run / name).is_file(), name
+
+
+def test_shares_close_on_the_execution(profiled: Profiled) -> None:
+    experiment = profiled.summary["experiments"]["linux_auto"]  # type: ignore[index]
+    entries = [*experiment["operators"], *experiment["overheads"]]
+    assert sum(entry["share"] for entry in entries) == pytest.approx(1, abs=1e-9)
+    total = sum(experiment["category_totals_ms"].values())
+    assert total == pytest.approx(experiment["execute_total_ms"])
+    assert experiment["unknown_names"] == []
+
+
+def test_totals_agree_with_the_raw_etdump(profiled: Profiled) -> None:
+    (path,) = profiled.run.glob("*/*.etdump")
+    dump = load_etdump(path)
+    block = {i for i, name in enumerate(dump.blocks.name_id) if dump.names[name] == "Execute"}
+    raw = sum(
+        int(end) - int(start)
+        for name, index, start, end in zip(
+            dump.profile.name_id,
+            dump.profile.block_index,
+            dump.profile.start_time,
+            dump.profile.end_time,
+            strict=True,
+        )
+        if name >= 0 and dump.names[name] == "Method::execute" and int(index) in block
+    )
+    experiment = profiled.summary["experiments"]["linux_auto"]  # type: ignore[index]
+    assert experiment["executions"] == 100
+    assert experiment["execute_total_ms"] == pytest.approx(raw / 1e6)
+
+
+def test_csv_twins_have_the_numbers_of_the_json(profiled: Profiled) -> None:
+    (path,) = profiled.run.glob("*/*_ops_stats.csv")
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    experiment = profiled.summary["experiments"]["linux_auto"]  # type: ignore[index]
+    assert [row["label"] for row in rows] == [o["label"] for o in experiment["operators"]]
+    assert [float(row["total_ns"]) for row in rows] == [
+        o["total_ns"] for o in experiment["operators"]
+    ]
+    (timeline,) = profiled.run.glob("*/*_timeline.csv")
+    with timeline.open(newline="") as stream:
+        names = [row["name"] for row in csv.DictReader(stream)]
+    assert names.count("Method::execute") == 1 + 10 + 100
+
+
+def test_metrics_keep_every_raw_sample(profiled: Profiled) -> None:
+    metrics = json.loads((profiled.run / "metrics.json").read_text())
+    blocks = metrics["experiments"]["linux_auto"]["blocks"]
+    assert [block["block"] for block in blocks] == list(range(6))
+    for block in blocks:
+        assert len(block["latency_ns"]) >= 20
+        assert sum(block["latency_ns"]) >= 0.05e9
+        assert len(block["warmup_latency_ns"]) == 10
+
+
+def test_peak_memory_is_the_runners_own(profiled: Profiled) -> None:
+    metrics = json.loads((profiled.run / "metrics.json").read_text())
+    for block in metrics["experiments"]["linux_auto"]["blocks"]:
+        memory = block["memory"]
+        assert memory["rss_after_load_bytes"] <= memory["peak_rss_bytes"] < 100 * 2**20
+
+
+def test_a_program_that_is_up_to_date_is_not_exported_again(profiled: Profiled) -> None:
+    words = ("--dtype", "fp32", "--threads", "1", "--blocks", "1", "--min-seconds", "0.001")
+    again = etprof(profiled.folder, "profile", "toy_cnn", *words, "--out", "second")
+    assert again.exit_code == 0
+    assert "exported earlier; --export makes it anew" in again.stderr
+
+
+def test_json_is_the_summary(profiled: Profiled) -> None:
+    completed = etprof(profiled.folder, "analyze", profiled.run, "--json")
+    assert json.loads(completed.stdout) == profiled.summary
+
+
+def test_an_etdump_alone_is_enough(profiled: Profiled, tmp_path: Path) -> None:
+    (path,) = profiled.run.glob("*/*.etdump")
+    shutil.copy(path, tmp_path / "alone.etdump")
+    completed = etprof(tmp_path, "analyze", "alone.etdump")
+    assert completed.exit_code == 0
+    assert "Method::execute" in completed.stdout
+    assert "latency without tracer, load and memory are not known" in completed.stdout
+    assert [p.name for p in tmp_path.iterdir()] == ["alone.etdump"]
+
+
+def test_without_its_json_files_a_run_can_still_be_analysed(
+    profiled: Profiled, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(profiled.run, run)
+    for name in ("manifest.json", "metrics.json", "analysis_summary.json"):
+        (run / name).unlink()
+    completed = etprof(tmp_path, "analyze", run)
+    assert completed.exit_code == 0
+    assert "no metrics.json" in completed.stdout
+    assert (run / "analysis_summary.json").is_file()
+
+
+def test_analyze_imports_neither_torch_nor_pandas(profiled: Profiled) -> None:
+    code = (
+        "import sys; from etprof.cli import main; "
+        f"main(['analyze', {str(profiled.run)!r}, '--json', '--out', {str(profiled.folder)!r}]); "
+        "print(sorted(sys.modules), file=sys.stderr)"
+    )
+    completed = run_command([sys.executable, "-c", code])
+    assert completed.exit_code == 0
+    for heavy in ("torch", "executorch", "pandas", "scipy"):
+        assert f"'{heavy}'" not in completed.stderr, heavy
+
+
+def test_doctor_and_models_answer_in_json(tmp_path: Path) -> None:
+    doctor = json.loads(etprof(tmp_path, "doctor", "--json").stdout)
+    assert {f["part"]: f["status"] for f in doctor["findings"]}["etprof-runner"] == "ok"
+    models = json.loads(etprof(tmp_path, "models", "--json").stdout)
+    assert "toy_cnn" in {model["name"] for model in models["models"]}
