@@ -248,6 +248,10 @@ std::uint64_t ModelSession::execute() {
                               reason_for(result.error()) + ")",
                           "check that the inputs are what the model expects");
     }
+    if (module_->tracer() != nullptr && !module_->tracer()->has_room()) {
+        throw RunnerError(ExitCode::kOutput, "there is no room for a larger ETDump",
+                          "run fewer iterations with --etdump");
+    }
     return elapsed_ns(begin, end);
 }
 

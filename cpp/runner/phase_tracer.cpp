@@ -1,8 +1,8 @@
 #include "phase_tracer.h"
 
-#include <cstdlib>
+#include <sys/mman.h>
+
 #include <cstring>
-#include <memory>
 
 namespace etprof {
 namespace {
@@ -12,9 +12,16 @@ using executorch::runtime::DebugHandle;
 using executorch::runtime::DelegateDebugIntId;
 using executorch::runtime::EventTracerEntry;
 
-constexpr std::size_t kEventBytes = 96;
+/// Beside its name; measured: files are 0.8 to 1.1 times the estimate.
+constexpr std::size_t kEventBytes = 48;
 /// Offsets in a FlatBuffer are signed 32-bit numbers; an eighth is left for the estimate's error.
 constexpr std::size_t kMostBytes = (std::size_t{1} << 31) / 8 * 7;
+
+/// Asks the system, because a compiler may take malloc's success for granted.
+bool can_map(std::size_t size_bytes) {
+    void* trial = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANON, -1, 0);
+    return trial != MAP_FAILED && munmap(trial, size_bytes) == 0;
+}
 
 }  // namespace
 
@@ -22,8 +29,7 @@ bool PhaseTracer::has_room() const {
     // The finished file is one more copy of everything; the rest covers buffers that double.
     constexpr std::size_t kSlackBytes = std::size_t{8} << 20;
     const std::size_t needed_bytes = estimated_bytes_ + estimated_bytes_ / 2 + kSlackBytes;
-    const std::unique_ptr<void, decltype(&std::free)> trial(std::malloc(needed_bytes), &std::free);
-    return estimated_bytes_ < kMostBytes && trial != nullptr;
+    return estimated_bytes_ < kMostBytes && can_map(needed_bytes);
 }
 
 void PhaseTracer::create_event_block(const char* name) {
