@@ -1,0 +1,500 @@
+"""Bytes that are no sound ETDump: each ends in its own message, offset and way out."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pytest
+
+from etprof.errors import InputFileError, UsageError
+from etprof.etdump import ETDumpFormatError, load_etdump
+from tests import etdump_writer as writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+AGAIN = "pull the file again, or run the model again"
+OTHER_FILE = "give a file that `etprof-runner --etdump` wrote"
+
+
+class Sample:
+    """An ETDump that has every kind of table, vector and string, laid out to be damaged."""
+
+    def __init__(self, *, size_prefix: bool = True) -> None:
+        self.tensor = writer.tensor_entry(6, [2, 3], [3, 1], 64)
+        self.listed_tensor = writer.tensor_entry(4, [1], [1], 0)
+        self.value = writer.value_entry(
+            5,
+            tensor=self.tensor,
+            tensors=[self.listed_tensor],
+            int_value=1,
+            float_value=2.0,
+            double_value=3.0,
+            bool_value=True,
+            output=True,
+        )
+        self.debug = writer.debug_event(self.value, name=b"add", delegate_debug_id_str=b"x")
+        self.profile = writer.profile_event(
+            b"DELEGATE_CALL", delegate_debug_id_str=b"GEMM #1", metadata=b"meta", end_time=7
+        )
+        self.allocation = writer.allocation_event(1, 4096)
+        self.events = [
+            writer.event(profile=self.profile),
+            writer.event(allocation=self.allocation),
+            writer.event(debug=self.debug),
+        ]
+        self.allocator = writer.allocator(b"planned")
+        self.block = writer.event_block(b"Execute", self.events, allocators=[self.allocator])
+        self.root = writer.etdump([self.block], version=0)
+        self.written = writer.write_etdump(self.root, size_prefix=size_prefix)
+        self.size = len(self.written.data)
+
+    def tables(self) -> dict[str, writer.Table]:
+        boxed = {
+            name: self._child(self.value, key)
+            for key, name in enumerate(["TensorList", "Int", "Float", "Double", "Bool"], start=2)
+        }
+        return boxed | {
+            "ETDump": self.root,
+            "RunData": self.block,
+            "Allocator": self.allocator,
+            "Event": self.events[0],
+            "ProfileEvent": self.profile,
+            "AllocationEvent": self.allocation,
+            "DebugEvent": self.debug,
+            "Value": self.value,
+            "Tensor": self.tensor,
+        }
+
+    def offsets(self) -> dict[str, int]:
+        """Position of an offset of every kind, by what it leads to."""
+        field = self.written.field
+        first_of: dict[str, Any] = {
+            "RunData": self._child(self.root, 1),
+            "Allocator": self._child(self.block, 2),
+            "Event": self.events,
+        }
+        vectors = {name: self.written.node(node) + 4 for name, node in first_of.items()}
+        return vectors | {
+            "ETDump": 4,
+            "ETDump.run_data": field(self.root, 1),
+            "RunData.name": field(self.block, 0),
+            "RunData.allocators": field(self.block, 2),
+            "RunData.events": field(self.block, 3),
+            "Allocator.name": field(self.allocator, 0),
+            "ProfileEvent": field(self.events[0], 0),
+            "AllocationEvent": field(self.events[1], 1),
+            "DebugEvent": field(self.events[2], 2),
+            "ProfileEvent.name": field(self.profile, 0),
+            "ProfileEvent.delegate_debug_id_str": field(self.profile, 4),
+            "ProfileEvent.delegate_debug_metadata": field(self.profile, 5),
+            "Value": field(self.debug, 2),
+            "DebugEvent.delegate_debug_id_str": field(self.debug, 4),
+            "DebugEvent.name": field(self.debug, 5),
+            "Tensor": field(self.value, 1),
+            "TensorList": field(self.value, 2),
+            "Int": field(self.value, 3),
+            "Float": field(self.value, 4),
+            "Double": field(self.value, 5),
+            "Bool": field(self.value, 7),
+            "TensorList.tensors": field(self._child(self.value, 2), 0),
+            "Tensor.sizes": field(self.tensor, 1),
+            "Tensor.strides": field(self.tensor, 2),
+        }
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Position of every kind of element count, and the width of the elements."""
+        node = self.written.node
+        lists: dict[str, Any] = {
+            "ETDump.run_data": self._child(self.root, 1),
+            "RunData.allocators": self._child(self.block, 2),
+            "RunData.events": self.events,
+            "TensorList.tensors": self._child(self._child(self.value, 2), 0),
+        }
+        numbers = {
+            "Tensor.sizes": (node(self._child(self.tensor, 1)), 8),
+            "Tensor.strides": (node(self._child(self.tensor, 2)), 8),
+            "ProfileEvent.delegate_debug_metadata": (node(self._child(self.profile, 5)), 1),
+        }
+        return {name: (node(items), 4) for name, items in lists.items()} | numbers
+
+    def string_lengths(self) -> dict[str, int]:
+        offsets = {
+            name: at
+            for name, at in self.offsets().items()
+            if name.endswith((".name", ".delegate_debug_id_str"))
+        }
+        return {name: at + self._number(at) for name, at in offsets.items()}
+
+    def _number(self, at: int) -> int:
+        return int(struct.unpack_from("<I", self.written.data, at)[0])
+
+    def _child(self, table: object, key: int) -> writer.Table:
+        """Any node, called a table because only its identity matters."""
+        return cast("writer.Table", cast("writer.Table", table).fields[key])
+
+
+class Bad(NamedTuple):
+    data: bytes
+    reason: str
+    offset: int
+    way_out: str = AGAIN
+
+
+def refusal(data: bytes) -> ETDumpFormatError:
+    with pytest.raises(ETDumpFormatError) as caught:
+        load_etdump(data)
+    return caught.value
+
+
+def assert_refused(bad: Bad) -> None:
+    error = refusal(bad.data)
+    assert (error.reason, error.offset) == (bad.reason, bad.offset)
+    assert str(error) == (f"ETDump in memory: {bad.reason} (at byte {bad.offset}); {bad.way_out}")
+
+
+SAMPLE = Sample()
+SOUND = bytes(SAMPLE.written.data)
+TABLES = sorted(SAMPLE.tables())
+OFFSETS = sorted(SAMPLE.offsets())
+
+
+def test_the_sample_is_sound() -> None:
+    # GIVEN the file that all rows below damage in one place, THEN it reads whole when it is not
+    dump = load_etdump(SOUND)
+    assert len(dump.profile.name_id) == len(dump.debug.name_id) == 1
+    assert len(dump.allocations.size_bytes) == len(dump.allocators.name_id) == 1
+    assert len(dump.tensors.offset) == 2
+
+
+@pytest.mark.parametrize("length", [1, 3, 4, 7, 8, 11])
+def test_less_than_a_header(length: int) -> None:
+    reason = f"cut short: {length} bytes are no whole header"
+    assert_refused(Bad(SOUND[:length], reason, length))
+
+
+def test_no_bytes() -> None:
+    way_out = "run the model again with --etdump, on a runner built with the event tracer"
+    assert_refused(Bad(b"", "empty", 0, way_out))
+
+
+def test_truncated_anywhere() -> None:
+    for length in range(12, SAMPLE.size):
+        reason = f"cut short: {SAMPLE.size} bytes announced, {length} there"
+        assert_refused(Bad(SOUND[:length], reason, length))
+
+
+def test_truncated_without_a_size_prefix() -> None:
+    # GIVEN a bare buffer, which does not tell its length; its last bytes are a string's end
+    data = bytes(Sample(size_prefix=False).written.data)
+    load_etdump(data)
+    # THEN every cut that takes away anything the reader needs is noticed
+    for length in range(8, len(data) - 2):
+        assert refusal(data[:length]).offset <= length
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(SOUND[:8] + b"ED01" + SOUND[12:], id="later identifier"),
+        pytest.param(SOUND[:8] + b"ed00" + SOUND[12:], id="lower case"),
+        pytest.param(b"\0" + SOUND, id="shifted by one byte"),
+        pytest.param(b"\x20\0\0\0ET12" + bytes(64), id="a program"),
+        pytest.param(b"PK\x03\x04" + bytes(64), id="an ETRecord"),
+        pytest.param(b"event,duration_ms\nadd,1\n", id="a CSV"),
+        pytest.param(bytes(4096), id="zeros"),
+    ],
+)
+def test_something_else(data: bytes) -> None:
+    assert_refused(Bad(data, 'no identifier "ED00" at byte 4 or 8', 4, OTHER_FILE))
+
+
+def test_size_prefix_beyond_the_file() -> None:
+    data = SAMPLE.written.patch(0, "I", 0xFFFFFFFF)
+    reason = f"cut short: {0xFFFFFFFF + 4} bytes announced, {SAMPLE.size} there"
+    assert_refused(Bad(data, reason, SAMPLE.size))
+
+
+@pytest.mark.parametrize("what", OFFSETS)
+def test_offset_of_zero(what: str) -> None:
+    at = SAMPLE.offsets()[what]
+    assert_refused(Bad(SAMPLE.written.patch(at, "I", 0), f"offset of {what} is 0", at))
+
+
+@pytest.mark.parametrize("what", OFFSETS)
+@pytest.mark.parametrize("distance", [0x7FFFFFFF, 0xFFFFFFFC], ids=["far", "backward"])
+def test_offset_out_of_range(what: str, distance: int) -> None:
+    # GIVEN an offset far ahead, or one that leads backward if taken for a signed number
+    at = SAMPLE.offsets()[what]
+    reason = f"offset of {what} leads to byte {at + distance} of {SAMPLE.size}"
+    assert_refused(Bad(SAMPLE.written.patch(at, "I", distance), reason, at))
+
+
+@pytest.mark.parametrize("what", OFFSETS)
+def test_offset_to_the_last_three_bytes(what: str) -> None:
+    at = SAMPLE.offsets()[what]
+    target = SAMPLE.size - 3
+    reason = f"offset of {what} leads to byte {target} of {SAMPLE.size}"
+    assert_refused(Bad(SAMPLE.written.patch(at, "I", target - at), reason, at))
+
+
+@pytest.mark.parametrize("what", sorted(SAMPLE.counts()))
+@pytest.mark.parametrize("count", [0xFFFFFFFF, 0x80000000, SAMPLE.size])
+def test_vector_longer_than_the_file(what: str, count: int) -> None:
+    at, width = SAMPLE.counts()[what]
+    left = SAMPLE.size - at - 4
+    reason = f"{what} claims {count} elements of {width} bytes where {left} bytes follow"
+    assert_refused(Bad(SAMPLE.written.patch(at, "I", count), reason, at))
+
+
+@pytest.mark.parametrize("what", sorted(SAMPLE.string_lengths()))
+def test_string_longer_than_the_file(what: str) -> None:
+    at = SAMPLE.string_lengths()[what]
+    left = SAMPLE.size - at - 4
+    reason = f"{what} claims {left + 1} elements of 1 bytes where {left} bytes follow"
+    assert_refused(Bad(SAMPLE.written.patch(at, "I", left + 1), reason, at))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("size", [0, 2, 3, 5, 0xFFFE])
+def test_vtable_of_an_impossible_size(kind: str, size: int) -> None:
+    at = SAMPLE.written.vtable(SAMPLE.tables()[kind])
+    reason = f"vtable of {kind} claims a size of {size} bytes"
+    assert_refused(Bad(SAMPLE.written.patch(at, "H", size), reason, at))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("distance", [2**31 - 1, -(2**31)], ids=["before", "behind"])
+def test_vtable_outside_the_file(kind: str, distance: int) -> None:
+    at = SAMPLE.written.node(SAMPLE.tables()[kind])
+    reason = f"vtable of {kind} is outside the file"
+    assert_refused(Bad(SAMPLE.written.patch(at, "i", distance), reason, at))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_table_that_is_its_own_vtable(kind: str) -> None:
+    at = SAMPLE.written.node(SAMPLE.tables()[kind])
+    reason = f"vtable of {kind} claims a size of 0 bytes"
+    assert_refused(Bad(SAMPLE.written.patch(at, "i", 0), reason, at))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("size", [0, 3])
+def test_table_smaller_than_a_table(kind: str, size: int) -> None:
+    at = SAMPLE.written.vtable(SAMPLE.tables()[kind])
+    reason = f"vtable of {kind} claims a table of {size} bytes"
+    assert_refused(Bad(SAMPLE.written.patch(at + 2, "H", size), reason, at))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_table_larger_than_the_file(kind: str) -> None:
+    table = SAMPLE.tables()[kind]
+    data = SAMPLE.written.patch(SAMPLE.written.vtable(table) + 2, "H", 0xFFFF)
+    reason = f"{kind} table of 65535 bytes reaches past the end"
+    assert_refused(Bad(data, reason, SAMPLE.written.node(table)))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("place", [1, 3, 0xFFFF])
+def test_field_outside_its_table(kind: str, place: int) -> None:
+    table = SAMPLE.tables()[kind]
+    vtable = SAMPLE.written.vtable(table)
+    field = next(key for key, value in table.fields.items() if value is not None)
+    (size,) = struct.unpack_from("<H", SOUND, vtable + 2)
+    data = SAMPLE.written.patch(vtable + 4 + 2 * field, "H", place)
+    reason = f"vtable of {kind} puts field {field} at byte {place} of a table of {size} bytes"
+    assert_refused(Bad(data, reason, vtable))
+
+
+def test_field_that_ends_behind_its_table() -> None:
+    # GIVEN a table one byte shorter than its last field, an end time of eight bytes
+    vtable = SAMPLE.written.vtable(SAMPLE.profile)
+    size, place = (struct.unpack_from("<H", SOUND, vtable + at)[0] for at in (2, 4 + 2 * 7))
+    reason = f"vtable of ProfileEvent puts field 7 at byte {place} of a table of {size - 1} bytes"
+    assert_refused(Bad(SAMPLE.written.patch(vtable + 2, "H", size - 1), reason, vtable))
+
+
+def test_event_of_two_kinds() -> None:
+    event = writer.event(profile=writer.profile_event(), allocation=writer.allocation_event())
+    written = writer.write_etdump(writer.etdump([writer.event_block(events=[event])]))
+    reason = "Event is of two kinds at once"
+    assert_refused(Bad(bytes(written.data), reason, written.node(event)))
+
+
+OVERLAP = "tables and vectors overlap: together they claim more bytes than there are"
+
+
+def shared_event() -> writer.Table:
+    return writer.etdump([writer.event_block(events=[Sample().events[0]] * 50_000)])
+
+
+def shared_events_vector() -> writer.Table:
+    events = [writer.event(profile=writer.profile_event()) for _ in range(2_000)]
+    return writer.etdump([writer.event_block(events=events) for _ in range(2_000)])
+
+
+def shared_block() -> writer.Table:
+    return writer.etdump([Sample().block] * 20_000)
+
+
+def shared_tensors() -> writer.Table:
+    tensors = [writer.tensor_entry(6, range(1_000), range(1_000), 0)] * 1_000
+    value = writer.value_entry(6, tensors=tensors)
+    events = [writer.event(debug=writer.debug_event(value)) for _ in range(1_000)]
+    return writer.etdump([writer.event_block(events=events)])
+
+
+def shared_metadata() -> writer.Table:
+    events = [writer.event(profile=writer.profile_event(metadata=bytes(60_000)))] * 2_000
+    return writer.etdump([writer.event_block(events=events)])
+
+
+@pytest.mark.parametrize(
+    "build", [shared_event, shared_events_vector, shared_block, shared_tensors, shared_metadata]
+)
+def test_a_small_file_that_describes_a_huge_tree(build: Callable[[], writer.Table]) -> None:
+    # GIVEN thousands of offsets to the same tables
+    data = bytes(writer.write_etdump(build()).data)
+    # WHEN THEN it is refused, for no writer does so and the columns would not fit in memory
+    assert refusal(data).reason == OVERLAP
+
+
+def test_strings_that_overlap() -> None:
+    # GIVEN 20,000 names that each claim nearly the whole file and differ in where they start
+    count = 20_000
+    events = [writer.event(profile=writer.profile_event(b"a")) for _ in range(count)]
+    written = writer.write_etdump(writer.etdump([writer.event_block(events=events)]))
+    filler = struct.pack("<I", count * 4) * (2 * count)
+    begin = len(written.data)
+    data = written.data + filler
+    for index, event in enumerate(events):
+        profile = event.fields[0]
+        assert isinstance(profile, writer.Table)
+        at = written.field(profile, 0)
+        struct.pack_into("<I", data, at, begin + 4 * index - at)
+    # WHEN THEN
+    expected = "strings overlap: together they claim more bytes than there are"
+    assert refusal(bytes(data)).reason == expected
+
+
+def test_memory_is_a_small_multiple_of_the_file() -> None:
+    # GIVEN the densest tables there are: each event 16 bytes, without any field
+    profile = [writer.event(profile=writer.profile_event()) for _ in range(50_000)]
+    document = writer.etdump([writer.event_block(events=profile)])
+    data = bytes(writer.write_etdump(document, aligned=False).data)
+    # WHEN
+    dump = load_etdump(data)
+    # THEN
+    columns = dump.profile
+    used = sum(getattr(columns, name).nbytes for name in type(columns).__annotations__)
+    assert used < 8 * len(data)
+
+
+def make_missing(folder: Path) -> Path:
+    return folder / "missing.etdump"
+
+
+def make_loop(folder: Path) -> Path:
+    (folder / "loop").symlink_to(folder / "loop")
+    return folder / "loop"
+
+
+def make_long_name(folder: Path) -> Path:
+    return folder / ("x" * 300)
+
+
+def make_file_as_folder(folder: Path) -> Path:
+    (folder / "file").touch()
+    return folder / "file" / "x.etdump"
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (make_missing, "cannot be read (No such file or directory); check the path"),
+        (make_loop, "cannot be read (Too many levels of symbolic links); check the path"),
+        (make_long_name, "cannot be read (File name too long); check the path"),
+        (make_file_as_folder, "cannot be read (Not a directory); check the path"),
+    ],
+)
+def test_path_that_leads_nowhere(
+    tmp_path: Path, make: Callable[[Path], Path], problem: str
+) -> None:
+    path = make(tmp_path)
+    with pytest.raises(InputFileError) as caught:
+        load_etdump(path)
+    assert str(caught.value) == f"{path}: {problem} and its permissions"
+
+
+def test_path_with_a_nul() -> None:
+    with pytest.raises(InputFileError, match=r"cannot be read \(embedded null byte\); check the"):
+        load_etdump("a\0b")
+
+
+def test_directory(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError) as caught:
+        load_etdump(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: is a directory; give the ETDump inside it"
+
+
+def test_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputFileError) as caught:
+        load_etdump(pipe)
+    assert str(caught.value) == (
+        f"{pipe}: is not a regular file; copy its contents to a file first"
+    )
+
+
+def test_unreadable_file(tmp_path: Path) -> None:
+    path = tmp_path / "private.etdump"
+    path.write_bytes(SOUND)
+    path.chmod(0)
+    code = (
+        "import os, sys\n"
+        "from etprof import _etdump; from etprof.etdump import load_etdump\n"
+        "os.geteuid() or os.setuid(65534)  # root may read everything\n"
+        "try: load_etdump(sys.argv[1])\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == (
+        f"InputFileError {path}: cannot be read (Permission denied); "
+        "check the path and its permissions\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["empty.etdump", "größe <b>.etdump"])
+def test_empty_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.touch()
+    with pytest.raises(ETDumpFormatError) as caught:
+        load_etdump(path)
+    assert str(caught.value) == (
+        f"{path}: empty (at byte 0); "
+        "run the model again with --etdump, on a runner built with the event tracer"
+    )
+
+
+def test_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cut.etdump"
+    path.write_bytes(SOUND[:100])
+    with pytest.raises(ETDumpFormatError) as caught:
+        load_etdump(str(path))
+    reason = f"cut short: {SAMPLE.size} bytes announced, 100 there"
+    assert str(caught.value) == f"{path}: {reason} (at byte 100); {AGAIN}"
+
+
+def test_file_object_in_text_mode() -> None:
+    with pytest.raises(UsageError) as caught:
+        load_etdump(io.StringIO("x"))  # type: ignore[arg-type]
+    assert str(caught.value) == "ETDump in memory: open as text; open it with mode 'rb'"
