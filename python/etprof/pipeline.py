@@ -6,6 +6,7 @@ import dataclasses
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.blocks import Experiment, Launch, plan_launches
@@ -22,7 +23,6 @@ from etprof.targets.request import RunnerRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from etprof.program_files import Program
     from etprof.runner_result import RunnerResult
@@ -83,8 +83,9 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
 ) -> Measured:
     """Runs all blocks and ETDump passes; a failed launch never loses a finished one.
 
-    `progress` is told before each launch what starts, how many are done, and of how many. Writes results, ETDumps and metrics.json into `run`. Raises the first launch's error when no
-    timing block of any experiment finished.
+    `progress` is told before each launch what starts, how many are done, and of how many.
+    Writes results, ETDumps and metrics.json into `run`. Raises the first launch's error, and
+    leaves no empty folders, when no timing block of any experiment finished.
     """
     launches = plan_launches(experiments, settings.blocks, settings.seed)
     measured = Measured({e.name: {} for e in experiments}, {}, [])
@@ -100,9 +101,18 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         progress(f"{experiment.name}: operator split", len(launches) + index, total)
         session.split_operators(experiment)
     if session.first_failure is not None and not finished:
+        _remove_empty_folders(run)
         raise session.first_failure
     save_metrics(run, session.metrics())
     return measured
+
+
+def _remove_empty_folders(run: Path) -> None:
+    """Removes `run` and the empty folders in and around it that were made for it."""
+    for folder in (*(path for path in run.iterdir() if path.is_dir()), run, *run.parents):
+        if folder == Path() or any(folder.iterdir()):
+            return
+        folder.rmdir()
 
 
 @dataclass

@@ -18,7 +18,7 @@ import etprof
 from etprof.errors import TargetError
 
 if TYPE_CHECKING:
-    from etprof.pipeline import Settings
+    from etprof.pipeline import Measured, Settings
     from etprof.program_files import Program
     from etprof.targets import Target
 
@@ -113,20 +113,21 @@ def run(arguments: argparse.Namespace) -> int:
     earlier = set_aside(run_directory)
     if earlier is not None:
         _say(f"The earlier run is kept in {earlier}")
-    problems = _measure(arguments, program, target, run_directory)
-    analysis = analyze_source(run_directory)
-    write_report_files(analysis, run_directory)
-    show_analysis(analysis, as_json=arguments.json, top=12)
-    for problem in problems:
+    measured = _measure(arguments, program, target, run_directory)
+    if measured.split_results:
+        analysis = analyze_source(run_directory)
+        write_report_files(analysis, run_directory)
+        show_analysis(analysis, as_json=arguments.json, top=12)
+    for problem in measured.errors:
         _say(problem)
     _say(f"Everything is in {run_directory}")
-    return TargetError.exit_code if problems else 0
+    return TargetError.exit_code if measured.errors else 0
 
 
 def _measure(
     arguments: argparse.Namespace, program: Program, target: Target, run_directory: Path
-) -> list[str]:
-    """Measures with progress, writes the manifest, and returns what failed."""
+) -> Measured:
+    """Measures with progress and writes the manifest."""
     from etprof.blocks import Experiment
     from etprof.cli.progress import show_progress
     from etprof.manifest import write_manifest
@@ -151,7 +152,7 @@ def _measure(
         settings=settings,
         measured=measured,
     )
-    return measured.errors
+    return measured
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,43 @@
+"""Development tasks: `nox` runs the checks and all tests, `nox -l` lists the tasks."""
+
+from __future__ import annotations
+
+import nox
+
+nox.options.sessions = ["lint", "tests"]
+nox.options.default_venv_backend = "venv"
+nox.needs_version = ">=2024.10"
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+
+
+def install_with_group(session: nox.Session, group: str) -> None:
+    """Installs etprof as a user would, and the tools of one dependency group."""
+    session.install("-U", "pip")
+    session.install(".", *nox.project.dependency_groups(PROJECT, group))
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, types and formatting of Python and C++."""
+    install_with_group(session, "lint")
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    session.run("mypy")
+    sources = session.run("git", "ls-files", "*.cpp", "*.h", external=True, silent=True)
+    session.run("clang-format", "--dry-run", "--Werror", *str(sources).split())
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The Python tests against an installed etprof, then the native tests of preset `host`."""
+    install_with_group(session, "test")
+    session.run("pytest", *session.posargs)
+    session.run("cmake", "--workflow", "--preset", "host")
+
+
+@nox.session
+def benchmarks(session: nox.Session) -> None:
+    """The figures that README and docs quote, measured on this machine."""
+    install_with_group(session, "test")
+    session.run("python", "-m", "benchmarks", *session.posargs)
