@@ -35,8 +35,11 @@ if(NOT _cache AND DEFINED ENV{XDG_CACHE_HOME})
 elseif(NOT _cache)
   set(_cache "$ENV{HOME}/.cache/etprof")
 endif()
+if(DEFINED ENV{ETPROF_QEMU})
+  set(ETPROF_QEMU "$ENV{ETPROF_QEMU}" CACHE FILEPATH "Emulator of aarch64 programs")
+endif()
 find_program(ETPROF_QEMU NAMES qemu-aarch64
-  HINTS "$ENV{ETPROF_QEMU}" "${_cache}/emulator/qemu/usr/bin" NO_CMAKE_FIND_ROOT_PATH)
+  HINTS "${_cache}/emulator/qemu/usr/bin" NO_CMAKE_FIND_ROOT_PATH)
 find_path(ETPROF_AARCH64_SYSROOT NAMES lib/ld-linux-aarch64.so.1
   HINTS "$ENV{ETPROF_AARCH64_SYSROOT}" "${_cache}/emulator/sysroot/usr/aarch64-linux-gnu"
   PATHS /usr/aarch64-linux-gnu NO_CMAKE_FIND_ROOT_PATH)

@@ -1,0 +1,69 @@
+"""Set up what runs Arm programs with SME2 on this machine, or show and remove it.
+
+  etprof emulator setup            fetch qemu-aarch64 and ExecuTorch for aarch64, build the runners
+  etprof emulator setup --remove   delete everything that setup brought
+  etprof emulator status           show each part and check its files
+
+Nothing is installed and no root is needed; all of it is in the cache (ETPROF_CACHE, or
+~/.cache/etprof). Times under emulation mean nothing and are never shown as performance.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from etprof.errors import BuildError
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.add_argument("action", choices=("setup", "status"), help="what to do")
+    parser.add_argument("--remove", action="store_true", help="with setup: delete everything")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Does what was asked."""
+    if arguments.action == "status":
+        return _show_status()
+    return _remove() if arguments.remove else _set_up()
+
+
+def _set_up() -> int:
+    from etprof.cli.progress import show_progress
+    from etprof.emulator.installation import set_up
+
+    with show_progress() as progress:
+
+        def show(text: str, done: int, total: int) -> None:
+            progress(text, done, total)
+            if not sys.stderr.isatty() and done < total:
+                print(f"{done + 1}/{total} {text}", file=sys.stderr)
+
+        lines = set_up(show)
+    print("\n".join(lines))
+    print("Ready: etprof profile MODEL --target emulator")
+    return 0
+
+
+def _show_status() -> int:
+    from etprof.emulator.installation import examine
+
+    states = examine()
+    for state in states:
+        where = state.path or state.problem or "missing; run `etprof emulator setup`"
+        print(f"{state.name}: {where}")
+    return 0 if all(state.path for state in states) else BuildError.exit_code
+
+
+def _remove() -> int:
+    from etprof.emulator.cache import Cache
+    from etprof.units import format_size
+
+    cache = Cache.find()
+    freed = cache.remove()
+    print(f"Removed {cache.folder}: {format_size(freed)}" if freed else f"{cache.folder} is empty")
+    return 0
