@@ -28,6 +28,7 @@ def test_an_export_leaves_exactly_the_files_of_the_contract(toy_fp16: ExportedFi
         "toy_cnn_xnnpack_fp16.pte",
         "toy_cnn_xnnpack_fp16.pte.etrecord",
         "toy_cnn_xnnpack_fp16.pte.json",
+        "toy_cnn_xnnpack_fp16.pte.delegation.json",
         "toy_cnn_xnnpack_fp16.pte.data",
     }
 

@@ -4,6 +4,7 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
   <model>_<backend>_<precision>.pte            the program
   <...>.pte.etrecord                           its description, for ExecuTorch's tools and etprof
   <...>.pte.json                               the export manifest
+  <...>.pte.delegation.json                    what is delegated and what is not, and why
   <...>.pte.data/                              example inputs and the eager model's outputs, raw
 """
 
@@ -31,7 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the same as a flag; also path/to/file.py:ClassName",
     )
     parser.add_argument(
-        "--dtype", default="fp16", metavar="PRECISION", help="fp16 (default) or fp32"
+        "--dtype",
+        "--precision",
+        metavar="PRECISION",
+        help="fp16 (default), fp32, int8, int8_per_tensor, int8_dynamic, 8da4w, 8da4w_b<BLOCK>",
+    )
+    parser.add_argument(
+        "--quantize",
+        nargs="?",
+        const="int8",
+        metavar="SCHEME",
+        help="quantise the float32 model: int8 (default) or any of the quantised precisions",
     )
     parser.add_argument("--backend", default="xnnpack", help="xnnpack (default) or portable")
     parser.add_argument("--outdir", type=Path, metavar="DIR", help="folder of the files")
@@ -46,14 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     request = ExportRequest(
         model=_model_name(arguments),
-        precision=arguments.dtype,
+        precision=_precision(arguments),
         backend=arguments.backend,
         outdir=arguments.outdir,
         out=arguments.out,
     )
     files = export_model(request, None if arguments.quiet else StageProgress())
     if not arguments.quiet:
-        for path in (files.pte, files.etrecord, files.manifest, files.data):
+        for path in (files.pte, files.etrecord, files.manifest, files.report, files.data):
             print(path)
     return 0
 
@@ -65,6 +76,16 @@ def _model_name(arguments: argparse.Namespace) -> str:
         msg = "give one model, as in `etprof export toy_cnn`; `etprof models` lists them"
         raise UsageError(msg)
     return str(names[0])
+
+
+def _precision(arguments: argparse.Namespace) -> str:
+    """Returns the precision; a quantised one starts from float32, so `--dtype fp16` contradicts."""
+    if arguments.quantize is None:
+        return arguments.dtype or "fp16"
+    if arguments.dtype not in (None, "fp32", arguments.quantize):
+        msg = f"--quantize {arguments.quantize} starts from fp32; drop --dtype {arguments.dtype}"
+        raise UsageError(msg)
+    return str(arguments.quantize)
 
 
 class StageProgress:

@@ -2,38 +2,69 @@
 
 from __future__ import annotations
 
-import copy
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from etprof.errors import ExportError
-from etprof.export import tensors, upstream
+from etprof.export import operators, partition_reasons, tensors, upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from etprof.export.eager_model import ExportMethod
-    from etprof.export.precision import Precision
+    from etprof.export.operators import LoweredMethod
+
+
+@contextmanager
+def unchanged_buffers(module: torch.nn.Module, names: Collection[str]) -> Iterator[None]:
+    """Gives the named buffers, such as a cache, their values back after the block."""
+    saved = {name: module.get_buffer(name).clone() for name in names}
+    try:
+        yield
+    finally:
+        for name, value in saved.items():
+            module.get_buffer(name).copy_(value)
+
+
+def buffer_names(module: torch.nn.Module) -> list[str]:
+    """Returns the names of the module's buffers."""
+    return [name for name, _ in module.named_buffers()]
 
 
 def run_eager(method: ExportMethod) -> list[Any]:
     """Returns the outputs of the module itself, flattened as the program gives them."""
-    with torch.no_grad():
+    with torch.no_grad(), unchanged_buffers(method.module, buffer_names(method.module)):
         outputs = method.module(*method.inputs, **method.kwarg_inputs)
     return tensors.flatten(outputs)
 
 
-def convert_method(method: ExportMethod, precision: Precision) -> ExportMethod:
-    """Returns a copy of `method` with floating-point weights and inputs in `precision`."""
-    dtype = getattr(torch, precision.float_dtype)
+def cast_method(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
+    """Casts the module, in place, and its inputs to `dtype` wherever they are floating-point."""
     return type(method)(
-        module=copy.deepcopy(method.module).eval().to(dtype),
+        module=method.module.eval().requires_grad_(requires_grad=False).to(dtype),
         inputs=tensors.cast_floating(method.inputs, dtype),
         kwarg_inputs=tensors.cast_floating(dict(method.kwarg_inputs), dtype),
         dynamic_shapes=method.dynamic_shapes,
         calibration=tensors.cast_floating(list(method.calibration), dtype),
     )
+
+
+def output_dtypes(program: torch.export.ExportedProgram) -> list[torch.dtype | None]:
+    """Returns the element type of each output of a traced method; None for a number."""
+    output = program.graph.output_node()
+    values = [
+        node.meta.get("val") if isinstance(node, torch.fx.Node) else None for node in output.args[0]
+    ]
+    user = set(program.graph_signature.user_outputs)
+    names = [getattr(node, "name", node) for node in output.args[0]]
+    return [
+        value.dtype if isinstance(value, torch.Tensor) else None
+        for name, value in zip(names, values, strict=True)
+        if name in user
+    ]
 
 
 def trace(name: str, method: ExportMethod) -> torch.export.ExportedProgram:
@@ -52,18 +83,41 @@ def trace(name: str, method: ExportMethod) -> torch.export.ExportedProgram:
         raise ExportError(msg) from error
 
 
-def lower(
-    programs: Mapping[str, torch.export.ExportedProgram], backend: str
-) -> upstream.EdgeProgramManager:
+@dataclass(frozen=True)
+class Lowered:
+    """Methods in the edge dialect with their delegates, and what is known about them."""
+
+    edge: upstream.EdgeProgramManager
+    methods: dict[str, LoweredMethod]
+
+
+def lower(programs: Mapping[str, torch.export.ExportedProgram], backend: str) -> Lowered:
     """Lowers traced methods to the edge dialect and gives `backend` what it can take."""
-    partitioners = [upstream.XnnpackPartitioner()] if backend == "xnnpack" else None
+    partitioners = [upstream.XnnpackPartitioner()] if backend == "xnnpack" else []
+    with partition_reasons.collected_reasons() as reasons:
+        edge = _lower(programs, partitioners, backend)
+    known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
+    rules = operators.PartitionRules(reasons, known)
+    methods = {
+        name: operators.list_operators(edge.exported_program(name).graph_module, rules)
+        for name in programs
+    }
+    return Lowered(edge, methods)
+
+
+def _lower(
+    programs: Mapping[str, torch.export.ExportedProgram], partitioners: list[Any], backend: str
+) -> upstream.EdgeProgramManager:
     try:
         return upstream.to_edge_transform_and_lower(
-            dict(programs), partitioner=partitioners, generate_etrecord=True
+            dict(programs),
+            partitioner=partitioners,
+            compile_config=upstream.EdgeCompileConfig(_check_ir_validity=False),
+            generate_etrecord=True,
         )
     # Passes and partitioners raise anything; all of it means that the model cannot be lowered.
     except Exception as error:
-        msg = f"cannot lower the model for backend {backend!r}: {first_line(error)}"
+        msg = f"cannot lower the model for backend {backend!r}: {root_cause(error)}"
         raise ExportError(msg) from error
 
 
@@ -73,8 +127,15 @@ def make_program(edge: upstream.EdgeProgramManager) -> upstream.ExecutorchProgra
         return edge.to_executorch(upstream.ExecutorchBackendConfig())
     # As above: any pass may fail in its own way.
     except Exception as error:
-        msg = f"cannot make an ExecuTorch program: {first_line(error)}"
+        msg = f"cannot make an ExecuTorch program: {root_cause(error)}"
         raise ExportError(msg) from error
+
+
+def root_cause(error: BaseException) -> str:
+    """Returns the first line of the exception that started a chain of them."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return first_line(error)
 
 
 def first_line(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import platform
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ import etprof
 from etprof.export import tensors, upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from etprof.export.precision import Precision
+    from etprof.export.quantization import QuantizationReport
     from etprof.export.request import ExportRequest
     from etprof.export.stages import StageTime
 
@@ -55,7 +58,17 @@ def tool_versions() -> dict[str, str]:
         "etprof": etprof.__version__,
         "executorch": upstream.EXECUTORCH_VERSION,
         "torch": upstream.TORCH_VERSION,
+        "torchao": importlib.metadata.version("torchao"),
         "python": platform.python_version(),
+    }
+
+
+def describe_subject(request: ExportRequest) -> dict[str, str]:
+    """Returns what names an export: model, backend and precision."""
+    return {
+        "model": request.model_name(),
+        "backend": request.backend,
+        "precision": request.precision,
     }
 
 
@@ -63,9 +76,7 @@ def describe_export(request: ExportRequest, stages: Sequence[StageTime]) -> dict
     """Returns the part of the manifest that is known without the files."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "model": request.model_name(),
-        "backend": request.backend,
-        "precision": request.precision,
+        **describe_subject(request),
         "versions": tool_versions(),
         "options": {},
         "stages": [asdict(stage) for stage in stages],
@@ -76,3 +87,13 @@ def describe_methods(methods: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Returns all methods, and at the top level the tensors of the one that is run by default."""
     default = "forward" if "forward" in methods else next(iter(methods))
     return {"method": default, "methods": methods, **methods[default]}
+
+
+def describe_quantization(
+    precision: Precision, reports: Mapping[str, QuantizationReport]
+) -> dict[str, Any] | None:
+    """Returns the full settings of the quantisation and its outcome per method, or None."""
+    if precision.quantization is None:
+        return None
+    outcome = {name: asdict(report) for name, report in reports.items()}
+    return {**asdict(precision.quantization), "methods": outcome}

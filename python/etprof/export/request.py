@@ -73,6 +73,11 @@ class ExportedFiles:
         return self._beside(".json")
 
     @property
+    def report(self) -> Path:
+        """What is delegated and what is not, operator by operator; JSON."""
+        return self._beside(".delegation.json")
+
+    @property
     def data(self) -> Path:
         """The folder of example inputs and reference outputs."""
         return self._beside(".data")

@@ -74,8 +74,13 @@ def quiet_upstream() -> Iterator[list[str]]:
 
 
 with quiet_upstream():
+    import executorch.kernels.quantized  # registers the forms of q/dq operators that programs use
     import executorch.version
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
     from executorch.exir import (
         EdgeCompileConfig,
         EdgeProgramManager,
@@ -83,6 +88,15 @@ with quiet_upstream():
         ExecutorchProgramManager,
         to_edge_transform_and_lower,
     )
+    from executorch.exir._serialize._flatbuffer import _run_flatc as run_flatc
+    from executorch.exir._serialize._program import deserialize_pte_binary
+    from executorch.extension.pybindings.portable_lib import (
+        _load_for_executorch as load_for_executorch,
+    )
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization.granularity import PerAxis, PerGroup
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.utils import TorchAOBaseTensor as TorchAOTensor
 
 EXECUTORCH_VERSION: str = executorch.version.__version__
 TORCH_VERSION: str = torch.__version__
@@ -94,7 +108,19 @@ __all__ = [
     "EdgeProgramManager",
     "ExecutorchBackendConfig",
     "ExecutorchProgramManager",
+    "Int8DynamicActivationIntxWeightConfig",
+    "PerAxis",
+    "PerGroup",
+    "TorchAOTensor",
+    "XNNPACKQuantizer",
     "XnnpackPartitioner",
+    "convert_pt2e",
+    "deserialize_pte_binary",
+    "get_symmetric_quantization_config",
+    "load_for_executorch",
+    "prepare_pt2e",
+    "quantize_",
     "quiet_upstream",
+    "run_flatc",
     "to_edge_transform_and_lower",
 ]

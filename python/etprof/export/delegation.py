@@ -1,0 +1,96 @@
+"""The delegation report: what runs in the delegate, what does not, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from etprof.export import module_map, sme2_prediction, xnnpack_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from etprof.export.memory_plan import MemoryPlan
+    from etprof.export.operators import LoweredDelegate, LoweredMethod, Operator
+
+SCHEMA_VERSION = 1
+_XNNPACK = "XnnpackBackend"
+
+
+def describe_method(method: LoweredMethod, plan: MemoryPlan) -> dict[str, Any]:
+    """Returns the report of one method as JSON-ready data."""
+    by_name = {each.name: each for each in method.operators}
+    delegates = [_describe_delegate(each, by_name) for each in method.delegates]
+    return {
+        "summary": summarize(method, delegates),
+        "operators": [asdict(each) for each in method.operators],
+        "delegates": delegates,
+        "memory": asdict(plan),
+    }
+
+
+def summarize(method: LoweredMethod, delegates: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the totals of one method; shares are of multiply-accumulates."""
+    real = [each for each in method.operators if not each.is_quantization]
+    inside = [each for each in real if each.delegate is not None]
+    total = _sum_macs(real)
+    predicted = sum(
+        node["macs"] for each in delegates for node in each["nodes"] if node["prediction"]["sme2"]
+    )
+    return {
+        "delegate_calls": len(method.delegates),
+        "delegated_operators": len(inside),
+        "undelegated_operators": sum(
+            each.delegate is None and each.instruction is not None for each in method.operators
+        ),
+        "delegated_operator_share": len(inside) / len(real) if real else None,
+        "macs": total,
+        "delegated_macs_share": _sum_macs(inside) / total if total else None,
+        "predicted_sme2_macs_share": predicted / total if total else None,
+    }
+
+
+def _sum_macs(operators: Iterable[Operator]) -> int:
+    return sum(each.macs or 0 for each in operators)
+
+
+def _describe_delegate(delegate: LoweredDelegate, operators: dict[str, Operator]) -> dict[str, Any]:
+    own = operators | {each.name: each for each in delegate.operators}
+    nodes: list[module_map.MappedNode] = []
+    if delegate.backend == _XNNPACK:
+        graph = xnnpack_graph.read_xnnpack_graph(delegate.blob)
+        nodes = module_map.map_nodes(graph, delegate.graph)
+    counted: set[str] = set()
+    return {
+        "name": delegate.name,
+        "backend": delegate.backend,
+        "instruction": delegate.instruction,
+        "blob_bytes": len(delegate.blob),
+        "nodes": [_describe_node(each, own, counted) for each in nodes],
+    }
+
+
+def _describe_node(
+    mapped: module_map.MappedNode, operators: dict[str, Operator], counted: set[str]
+) -> dict[str, Any]:
+    """Returns a node; an operator's work counts for the first of the nodes that compute it."""
+    node = mapped.node
+    behind = [operators[name] for name in mapped.operators]
+    fresh = [each for each in behind if each.name not in counted]
+    if mapped.attribution != "inserted":
+        counted.update(each.name for each in fresh)
+    else:
+        fresh = []
+    return {
+        "index": node.index,
+        "kind": node.kind,
+        "debug_handle": node.debug_handle,
+        "types": [*node.input_types, node.output_type],
+        "operators": list(mapped.operators),
+        "attribution": mapped.attribution,
+        "origins": [asdict(each.origin) for each in behind],
+        "macs": _sum_macs(fresh),
+        "input_bytes": fresh[0].input_bytes if fresh else None,
+        "output_bytes": fresh[-1].output_bytes if fresh else None,
+        "prediction": asdict(sme2_prediction.predict(node)),
+    }

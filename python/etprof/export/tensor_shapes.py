@@ -1,0 +1,80 @@
+"""Shapes and sizes of the values in an exported graph."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+QUANTIZE = "quantize"
+DEQUANTIZE = "dequantize"
+
+
+def target_name(node: torch.fx.Node) -> str:
+    """Returns an operator's name without its namespace, such as `convolution.default`."""
+    name = getattr(node.target, "__name__", None) or str(node.target)
+    return name.removeprefix("aten.")
+
+
+def is_quantize(node: torch.fx.Node) -> bool:
+    """Tells whether the node turns floats into integers or back, or computes the scales for it."""
+    name = target_name(node)
+    return QUANTIZE in name or "choose_qparams" in name
+
+
+def shape_of(node: torch.fx.Node) -> list[int] | None:
+    """Returns the shape for the example inputs, or None when the node is not one tensor."""
+    value = node.meta.get("val")
+    return [_size(size) for size in value.shape] if isinstance(value, torch.Tensor) else None
+
+
+def _size(size: Any) -> int:  # noqa: ANN401 - int or torch.SymInt
+    """Returns a dimension as a number; a dynamic one has the size of the example inputs."""
+    return size if isinstance(size, int) else int(size.node.hint)
+
+
+def element_count(node: torch.fx.Node) -> int:
+    """Returns the number of elements; 0 for what is not one tensor."""
+    shape = shape_of(node)
+    return 0 if shape is None else math.prod(shape)
+
+
+def stored_node(node: torch.fx.Node) -> torch.fx.Node:
+    """Looks through dequantisation: returns the node whose tensor really is in memory."""
+    while node.op == "call_function" and DEQUANTIZE in target_name(node):
+        node = node.all_input_nodes[0]
+    return node
+
+
+def input_bytes(node: torch.fx.Node) -> int:
+    """Returns the bytes an operator reads from its inputs and weights, as they are stored."""
+    return sum(_bytes(stored_node(source), _bits(source)) for source in node.all_input_nodes)
+
+
+def output_bytes(node: torch.fx.Node) -> int:
+    """Returns the bytes of the result, one byte per element where only its quantised form stays."""
+    users = list(node.users)
+    quantized = (
+        bool(users)
+        and all(
+            target_name(user).find(QUANTIZE) >= 0 and DEQUANTIZE not in target_name(user)
+            for user in users
+            if user.op == "call_function"
+        )
+        and any(user.op == "call_function" for user in users)
+    )
+    return element_count(node) if quantized else _bytes(node, None)
+
+
+def _bytes(node: torch.fx.Node, bits: int | None) -> int:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return 0
+    return math.ceil(element_count(node) * (bits or value.element_size() * 8) / 8)
+
+
+def _bits(source: torch.fx.Node) -> int | None:
+    """Returns 4 for a dequantised 4-bit tensor, which PyTorch holds in int8; else None."""
+    limits = [argument for argument in source.args if isinstance(argument, int)]
+    return 4 if DEQUANTIZE in str(source.target) and {-8, 7} <= set(limits) else None
