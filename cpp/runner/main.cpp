@@ -119,8 +119,9 @@ SmeReport require_sme(SmeMode mode) {
 void write_results(const Options& options, const ProgramDescription& program, const SmeReport& sme,
                    const std::vector<Input>& inputs, ModelSession& session, KernelTrace* trace) {
     std::vector<Output> outputs = session.outputs();
-    std::vector<AtomicFile> files;
     std::optional<AtomicFolder> folder;
+    // After the folder, because their temporary files have to be gone before it can go.
+    std::vector<AtomicFile> files;
     if (options.outputs_dir) {
         folder.emplace(*options.outputs_dir);
         files = write_outputs(outputs, *options.outputs_dir);

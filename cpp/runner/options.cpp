@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -244,6 +245,37 @@ void require_value(std::string_view flag, Text value, Text example) {
     }
 }
 
+/// Refuses to write a file over another that is read or written too.
+void require_distinct_files(const Options& options) {
+    std::vector<std::pair<std::string_view, std::string>> files{{"--model", options.model_path}};
+    const auto add = [&files](std::string_view flag, const std::optional<std::string>& path) {
+        if (path) {
+            files.emplace_back(flag, *path);
+        }
+    };
+    add("--data", options.data_path);
+    for (const std::string& path : options.input_paths) {
+        add("--input", path);
+    }
+    const std::size_t outputs_begin = files.size();
+    add("--etdump", options.etdump_path);
+    add("--kernel-trace", options.kernel_trace_path);
+    add("--result", options.result_path);
+    for (std::size_t output = outputs_begin; output < files.size(); ++output) {
+        for (std::size_t other = 0; other < output; ++other) {
+            const std::filesystem::path path = files[output].second;
+            if (path.lexically_normal() ==
+                std::filesystem::path(files[other].second).lexically_normal()) {
+                throw RunnerError(ExitCode::kUsage,
+                                  std::string(files[other].first) + " and " +
+                                      std::string(files[output].first) + " name the same file " +
+                                      path.lexically_normal().string(),
+                                  "give each its own");
+            }
+        }
+    }
+}
+
 }  // namespace
 
 Options parse_options(const std::vector<std::string>& arguments) {
@@ -253,6 +285,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     }
     if (options.action == Action::kRun) {
         require_value("--result", options.result_path, "F.json");
+        require_distinct_files(options);
     }
     if (options.etdump_path && options.kernel_trace_path) {
         throw RunnerError(ExitCode::kUsage, "--kernel-trace and --etdump are given together",

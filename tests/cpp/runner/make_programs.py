@@ -1,0 +1,214 @@
+"""Makes the .pte files that the native tests run, with inputs and the outputs PyTorch gives.
+
+usage: make_programs.py FOLDER. Nothing is done when FOLDER already holds what this file makes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor, nn
+
+    Programs = dict[str, tuple[nn.Module, tuple[Any, ...]]]
+
+
+def stamp_text() -> str:
+    """What the files depend on: this script and the versions of what exports."""
+    try:
+        packages = " ".join(f"{name}=={version(name)}" for name in ("executorch", "torch"))
+    except PackageNotFoundError as error:
+        msg = (
+            f"the native tests export their programs with {error.name}, which {sys.executable} "
+            "does not have: pip install executorch==1.5.1 'torch==2.13.*', or activate the virtual "
+            "environment that has them and configure again"
+        )
+        raise SystemExit(msg) from error
+    return f"{packages} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}\n"
+
+
+def write_tensors(folder: Path, stem: str, tensors: tuple[Tensor, ...]) -> None:
+    """Raw little-endian values, as the runner reads and writes them."""
+    import torch
+
+    for index, tensor in enumerate(tensors):
+        flat = tensor.detach().contiguous().flatten()
+        (folder / f"{stem}_{index}.bin").write_bytes(bytes(flat.view(torch.uint8).numpy()))
+
+
+def lower(
+    module: nn.Module | dict[str, nn.Module],
+    example: tuple[Any, ...],
+    *,
+    xnnpack: bool = False,
+    dynamic_shapes: Any = None,
+    **config: Any,
+) -> Any:
+    """Exports to an ExecuTorch program; `config` goes to ExecutorchBackendConfig."""
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+
+    def export(one: nn.Module) -> Any:
+        return torch.export.export(one, example, dynamic_shapes=dynamic_shapes)
+
+    named = module if isinstance(module, dict) else {"forward": module}
+    edge = to_edge_transform_and_lower(
+        {name: export(one) for name, one in named.items()},
+        partitioner=[XnnpackPartitioner()] if xnnpack else None,
+    )
+    return edge.to_executorch(ExecutorchBackendConfig(**config))
+
+
+def make_modules() -> dict[str, Any]:
+    """The modules that are exported, by name."""
+    import torch
+    from torch import nn
+
+    class Convolutions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convolution = nn.Conv2d(3, 16, 3, padding=1)
+            self.linear = nn.Linear(16, 10)
+
+        def forward(self, image: Tensor) -> Tensor:
+            return self.linear(self.convolution(image).relu().mean((2, 3)))
+
+    class Scaled(nn.Module):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.factor
+
+    class Mixed(nn.Module):
+        def forward(self, mask: Tensor, numbers: Tensor, shift: int, on: bool) -> Tensor:
+            return torch.where(mask, numbers + shift, numbers) if on else numbers
+
+    class Copies(nn.Module):
+        def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+            return tuple(torch.cat((tensor, tensor)) for tensor in tensors)
+
+    class Logarithm(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.log(x)
+
+    return {
+        "convolutions": Convolutions().eval(),
+        "mlp": nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).eval(),
+        "embedding": nn.Embedding(10, 4).eval(),
+        "twice": Scaled(2.0),
+        "thrice": Scaled(3.0),
+        "mixed": Mixed(),
+        "copies": Copies(),
+        "logarithm": Logarithm(),
+    }
+
+
+def save(folder: Path, name: str, program: Any) -> None:
+    (folder / f"{name}.pte").write_bytes(program.buffer)
+
+
+def make_float_programs(folder: Path, modules: dict[str, Any]) -> None:
+    """XNNPACK in both precisions, portable kernels, dynamic shapes, non-finite outputs."""
+    import torch
+
+    image = torch.rand(1, 3, 16, 16)
+    convolutions = modules["convolutions"]
+    save(folder, "convolutions_fp32", lower(convolutions, (image,), xnnpack=True))
+    write_tensors(folder, "convolutions_fp32_input", (image,))
+    write_tensors(folder, "convolutions_fp32_expected", (convolutions(image),))
+    convolutions.half()
+    save(folder, "convolutions_fp16", lower(convolutions, (image.half(),), xnnpack=True))
+
+    row = torch.rand(1, 8)
+    save(folder, "mlp", lower(modules["mlp"], (row,)))
+    write_tensors(folder, "mlp_input", (row,))
+    write_tensors(folder, "mlp_expected", (modules["mlp"](row),))
+    rows = torch.rand(4, 8)
+    batch = {"input": {0: torch.export.Dim("batch", min=1, max=4)}}
+    save(folder, "dynamic", lower(modules["mlp"], (rows,), dynamic_shapes=batch))
+    save(folder, "unplanned", lower(modules["twice"], (row,), **unplanned_config()))
+    save(folder, "logarithm", lower(modules["logarithm"], (row,)))
+
+
+def unplanned_config() -> dict[str, Any]:
+    """Inputs and outputs in the caller's memory."""
+    from executorch.exir.passes import MemoryPlanningPass
+
+    planning = MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)
+    return {"memory_planning_pass": planning}
+
+
+def make_other_programs(folder: Path, modules: dict[str, Any]) -> None:
+    """Other dtypes, values that are no tensors, several methods, weights in a file of their own."""
+    import torch
+
+    indices = torch.tensor([[1, 9, 0]])
+    save(folder, "embedding", lower(modules["embedding"], (indices,)))
+    write_tensors(folder, "embedding_input", (indices,))
+    write_tensors(folder, "embedding_expected", (modules["embedding"](indices),))
+    write_tensors(folder, "embedding_out_of_range", (torch.tensor([[1, 1000, 0]]),))
+
+    dtypes = ("uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float64", "bool")
+    tensors = tuple(torch.tensor([1, 0, 1]).to(getattr(torch, dtype)) for dtype in dtypes)
+    save(folder, "dtypes", lower(modules["copies"], tensors))
+    write_tensors(folder, "dtypes_input", tensors)
+    write_tensors(folder, "dtypes_expected", modules["copies"](*tensors))
+
+    mixed = (torch.tensor([True, False]), torch.tensor([10, 20], dtype=torch.int32), 5, True)
+    save(folder, "mixed", lower(modules["mixed"], mixed))
+    write_tensors(folder, "mixed_input", mixed[:2])
+    write_tensors(folder, "mixed_expected", (modules["mixed"](*mixed),))
+
+    methods = {"forward": modules["twice"], "thrice": modules["thrice"]}
+    save(folder, "two_methods", lower(methods, (torch.rand(1, 8),)))
+
+    external = lower(modules["mlp"], (torch.rand(1, 8),), external_constants=True)
+    save(folder, "external", external)
+    external.write_tensor_data_to_file(str(folder))
+
+
+def make_unloadable_programs(folder: Path) -> None:
+    """Programs that ask for what no runner has, by renaming in place."""
+    changes: list[tuple[str, str, Callable[[bytes], bytes]]] = [
+        ("mlp", "missing_operator", lambda data: data.replace(b"aten::tanh", b"aten::tanq")),
+        (
+            "convolutions_fp32",
+            "missing_backend",
+            lambda data: data.replace(b"XnnpackBackend", b"UnknownBackend"),
+        ),
+    ]
+    for source, name, change in changes:
+        original = (folder / f"{source}.pte").read_bytes()
+        changed = change(original)
+        if changed == original:
+            msg = f"{source}.pte does not hold the name that {name}.pte renames"
+            raise SystemExit(msg)
+        (folder / f"{name}.pte").write_bytes(changed)
+
+
+def main(folder: Path) -> None:
+    stamp_path, stamp = folder / "stamp.txt", stamp_text()
+    if stamp_path.exists() and stamp_path.read_text() == stamp:
+        return
+    import torch
+
+    torch.manual_seed(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    modules = make_modules()
+    make_float_programs(folder, modules)
+    make_other_programs(folder, modules)
+    make_unloadable_programs(folder)
+    stamp_path.write_text(stamp)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,60 @@
+#include "runner_process.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "scratch_folder.h"
+
+namespace etprof::testing {
+namespace {
+
+[[noreturn]] void become_runner(std::vector<std::string>& arguments, const std::string& out,
+                                const std::string& err) {
+    dup2(open(out.c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+    dup2(open(err.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+    std::vector<char*> words;
+    for (std::string& argument : arguments) {
+        words.push_back(argument.data());
+    }
+    words.push_back(nullptr);
+    execv(words[0], words.data());
+    _exit(127);
+}
+
+}  // namespace
+
+Finished run_runner(std::vector<std::string> arguments) {
+    const ScratchFolder folder;
+    arguments.insert(arguments.begin(), ETPROF_RUNNER);
+    const pid_t child = fork();
+    if (child == 0) {
+        become_runner(arguments, folder.path("out"), folder.path("err"));
+    }
+    int status = 0;
+    if (waitpid(child, &status, 0) != child) {
+        throw std::runtime_error("cannot wait for the runner");
+    }
+    const int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+    return {exit_code, read_file(folder.path("out")), read_file(folder.path("err"))};
+}
+
+std::string program(const std::string& name) { return ETPROF_PROGRAMS "/" + name; }
+
+std::string json_field(const std::string& document, const std::string& name) {
+    const std::string key = "\"" + name + "\": ";
+    const std::size_t begin = document.find(key);
+    if (begin == std::string::npos) {
+        throw std::runtime_error("no field " + name + " in:\n" + document);
+    }
+    std::string text = document.substr(begin + key.size());
+    text.resize(text.find('\n'));
+    if (!text.empty() && text.back() == ',') {
+        text.pop_back();
+    }
+    return text;
+}
+
+}  // namespace etprof::testing

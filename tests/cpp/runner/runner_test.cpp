@@ -1,0 +1,259 @@
+// The built runner on real programs: what it writes, and that it writes what PyTorch computed.
+
+#include <cmath>
+#include <cstring>
+
+#include "check.h"
+#include "runner_process.h"
+#include "scratch_folder.h"
+
+namespace {
+
+using namespace etprof::testing;
+
+/// A run that must succeed; its result stays at hand.
+class Run {
+ public:
+    Run(const std::string& model, std::vector<std::string> more) {
+        std::vector<std::string> arguments{"--model",   program(model),
+                                           "--result",  folder_.path("result.json"),
+                                           "--outputs", folder_.path("outputs")};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        const Finished finished = run_runner(arguments);
+        CHECK_EQUAL("", finished.standard_error);
+        CHECK_EQUAL(0, finished.exit_code);
+        CHECK_EQUAL("", finished.standard_output);
+        result_ = read_file(folder_.path("result.json"));
+    }
+
+    std::string field(const std::string& name) const { return json_field(result_, name); }
+    std::string output(int index) const {
+        return read_file(folder_.path("outputs/output_" + std::to_string(index) + ".bin"));
+    }
+    const std::string& result() const { return result_; }
+
+ private:
+    ScratchFolder folder_;
+    std::string result_;
+};
+
+std::string inputs_flag(const std::string& stem, int count) {
+    std::string flag = "--inputs=";
+    for (int i = 0; i < count; ++i) {
+        flag += (i == 0 ? "" : ",") + program(stem + "_" + std::to_string(i) + ".bin");
+    }
+    return flag;
+}
+
+std::size_t count_numbers(const std::string& array) {
+    std::size_t commas = 0;
+    for (const char character : array) {
+        commas += character == ',' ? 1 : 0;
+    }
+    return array == "[]" ? 0 : commas + 1;
+}
+
+/// Largest difference between two files of float32.
+double distance(const std::string& a, const std::string& b) {
+    CHECK_EQUAL(a.size(), b.size());
+    double largest = 0;
+    for (std::size_t offset = 0; offset < a.size(); offset += sizeof(float)) {
+        float x = 0;
+        float y = 0;
+        std::memcpy(&x, a.data() + offset, sizeof x);
+        std::memcpy(&y, b.data() + offset, sizeof y);
+        largest = std::fmax(largest, std::fabs(x - y));
+    }
+    return largest;
+}
+
+TEST(run_of_xnnpack_equals_pytorch) {
+    const Run run("convolutions_fp32.pte", {inputs_flag("convolutions_fp32_input", 1)});
+    CHECK(distance(read_file(program("convolutions_fp32_expected_0.bin")), run.output(0)) < 1e-5);
+    CHECK_EQUAL("\"file\"", run.field("source"));
+}
+
+TEST(run_of_portable_kernels_equals_pytorch) {
+    const Run run("mlp.pte", {inputs_flag("mlp_input", 1)});
+    CHECK(distance(read_file(program("mlp_expected_0.bin")), run.output(0)) < 1e-5);
+}
+
+TEST(run_of_float16_takes_and_gives_float16) {
+    const Run run("convolutions_fp16.pte", {});
+    CHECK_EQUAL("\"float16\"", run.field("dtype"));
+    CHECK_EQUAL(20U, run.output(0).size());
+    CHECK_EQUAL("0", run.field("nonfinite_count"));
+}
+
+TEST(run_of_integer_indices_equals_pytorch) {
+    const Run run("embedding.pte", {inputs_flag("embedding_input", 1)});
+    CHECK_EQUAL("\"int64\"", run.field("dtype"));
+    CHECK(read_file(program("embedding_expected_0.bin")) == run.output(0));
+}
+
+TEST(run_of_seeded_indices_stays_inside_the_table) {
+    const Run run("embedding.pte", {"--seed=3"});
+    CHECK_EQUAL("\"seeded\"", run.field("source"));
+}
+
+TEST(run_takes_every_dtype_unchanged) {
+    const Run run("dtypes.pte", {inputs_flag("dtypes_input", 9)});
+    for (int i = 0; i < 9; ++i) {
+        CHECK(read_file(program("dtypes_expected_" + std::to_string(i) + ".bin")) == run.output(i));
+    }
+    for (const char* dtype :
+         {"uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float64", "bool"}) {
+        CHECK(run.result().find(std::string("\"dtype\": \"") + dtype + "\"") != std::string::npos);
+    }
+}
+
+TEST(run_makes_up_values_of_every_dtype) { Run("dtypes.pte", {"--seed=1"}); }
+
+TEST(run_takes_numbers_and_flags_from_the_program) {
+    const Run run("mixed.pte", {inputs_flag("mixed_input", 2)});
+    CHECK(read_file(program("mixed_expected_0.bin")) == run.output(0));
+    CHECK(run.result().find("\"source\": \"program\"") != std::string::npos);
+}
+
+TEST(run_chooses_the_method) {
+    const Run twice("two_methods.pte", {});
+    const Run thrice("two_methods.pte", {"--method=thrice"});
+    CHECK_EQUAL("\"thrice\"", thrice.field("method"));
+    float two = 0;
+    float three = 0;
+    std::memcpy(&two, twice.output(0).data(), sizeof two);
+    std::memcpy(&three, thrice.output(0).data(), sizeof three);
+    CHECK(std::fabs(three / two - 1.5F) < 1e-6F);
+}
+
+TEST(run_finds_weights_in_a_data_file) {
+    const std::string data = program("_default_external_constant.ptd");
+    const Run run("external.pte", {"--data", data, inputs_flag("mlp_input", 1)});
+    CHECK_EQUAL("\"" + data + "\"", run.field("data_path"));
+}
+
+TEST(run_gives_memory_to_unplanned_values) {
+    const Run run("unplanned.pte", {inputs_flag("mlp_input", 1)});
+    CHECK_EQUAL(32U, run.output(0).size());
+    float input = 0;
+    float doubled = 0;
+    std::memcpy(&input, read_file(program("mlp_input_0.bin")).data(), sizeof input);
+    std::memcpy(&doubled, run.output(0).data(), sizeof doubled);
+    CHECK_EQUAL(2 * input, doubled);
+}
+
+TEST(run_takes_the_largest_dynamic_shape_or_a_given_one) {
+    const Run largest("dynamic.pte", {});
+    CHECK_EQUAL("[4, 8]", largest.field("shape"));
+    const Run smaller("dynamic.pte", {"--shapes=2x8"});
+    CHECK_EQUAL("[2, 8]", smaller.field("shape"));
+    CHECK_EQUAL(2 * 4 * sizeof(float), smaller.output(0).size());
+}
+
+TEST(run_counts_nonfinite_outputs_and_succeeds) {
+    const Run run("logarithm.pte", {"--seed=0"});
+    CHECK(run.field("nonfinite_count") != "0");
+}
+
+TEST(run_gives_the_same_outputs_for_the_same_seed) {
+    const Run first("convolutions_fp32.pte", {"--seed=5", "--threads=1"});
+    const Run second("convolutions_fp32.pte", {"--seed=5", "--threads=2", "--load-mode=mmap"});
+    const Run third("convolutions_fp32.pte", {"--seed=6"});
+    CHECK(first.output(0) == second.output(0));
+    CHECK(first.output(0) != third.output(0));
+    CHECK_EQUAL("\"mmap\"", second.field("mode"));
+}
+
+TEST(run_keeps_every_latency_apart_from_warm_up_and_first) {
+    const Run run("mlp.pte", {"--iterations=17", "--warmup=4"});
+    CHECK_EQUAL(17U, count_numbers(run.field("latency_ns")));
+    CHECK_EQUAL(4U, count_numbers(run.field("warmup_latency_ns")));
+    CHECK_EQUAL("17", run.field("iterations"));
+    CHECK(std::stol(run.field("first_inference_ns")) > 0);
+    CHECK(std::stol(run.field("program_ns")) > 0 && std::stol(run.field("method_ns")) > 0);
+    CHECK_EQUAL("\"timing\"", run.field("pass"));
+    CHECK_EQUAL("null", run.field("etdump"));
+}
+
+TEST(run_goes_on_until_both_seconds_and_iterations_are_done) {
+    const Run by_time("mlp.pte", {"--min-seconds=0.05", "--iterations=2"});
+    CHECK(std::stol(by_time.field("iterations")) > 100);
+    const Run by_count("mlp.pte", {"--min-seconds=0.000001", "--iterations=300"});
+    CHECK_EQUAL("300", by_count.field("iterations"));
+}
+
+TEST(run_sets_the_thread_pool) {
+    for (const char* threads : {"1", "3"}) {
+        const Run run("convolutions_fp32.pte", {"--threads", threads});
+        CHECK_EQUAL(std::string(threads), run.field("requested"));
+        CHECK_EQUAL(std::string(threads), run.field("in_force"));
+    }
+    CHECK_EQUAL("null", Run("mlp.pte", {}).field("requested"));
+}
+
+TEST(run_reports_memory) {
+    const Run run("convolutions_fp32.pte", {});
+    const long after = std::stol(run.field("rss_after_load_bytes"));
+    CHECK(after >= std::stol(run.field("rss_before_load_bytes")));
+    CHECK(std::stol(run.field("peak_rss_bytes")) >= after);
+    CHECK(std::stol(run.field("planned_buffers_bytes").substr(1)) > 0);
+}
+
+TEST(run_with_event_tracer_writes_an_etdump) {
+    const ScratchFolder folder;
+    const Run run("convolutions_fp32.pte", {"--etdump", folder.path("x.etdump")});
+    const std::string etdump = read_file(folder.path("x.etdump"));
+    CHECK_EQUAL("ED00", etdump.substr(8, 4));
+    for (const char* block : {"Default", "First", "Warmup", "Execute"}) {
+        CHECK(etdump.find(block) != std::string::npos);
+    }
+    CHECK_EQUAL("\"etdump\"", run.field("pass"));
+    CHECK_EQUAL(1U, folder.count());
+}
+
+TEST(run_takes_an_input_with_a_comma_in_its_name) {
+    const ScratchFolder folder;
+    const std::string path = folder.write("a,b.bin", std::string(32, '\0'));
+    const Run run("mlp.pte", {"--input", path});
+    CHECK(run.result().find("\"path\": \"" + path + "\"") != std::string::npos);
+}
+
+TEST(run_overwrites_an_older_result) {
+    const ScratchFolder folder;
+    const std::string result = folder.write("r.json", "old");
+    CHECK_EQUAL(0, run_runner({"--model", program("mlp.pte"), "--result", result}).exit_code);
+    CHECK_EQUAL("1", json_field(read_file(result), "schema_version"));
+}
+
+TEST(run_can_send_its_result_down_a_pipe_or_to_a_device) {
+    const Finished finished = run_runner({"--model", program("mlp.pte"), "--result", "/dev/null"});
+    CHECK_EQUAL(0, finished.exit_code);
+    CHECK(std::filesystem::is_character_file("/dev/null"));
+}
+
+TEST(describe_tells_methods_inputs_and_backends) {
+    const Finished finished =
+        run_runner({"--describe", "--model", program("convolutions_fp32.pte")});
+    CHECK_EQUAL(0, finished.exit_code);
+    CHECK_EQUAL("[1, 3, 16, 16]", json_field(finished.standard_output, "shape"));
+    CHECK_EQUAL("[\"XnnpackBackend\"]", json_field(finished.standard_output, "backends"));
+    CHECK_EQUAL("3072", json_field(finished.standard_output.substr(200), "size_bytes"));
+}
+
+TEST(build_info_names_compiler_and_executorch) {
+    const Finished finished = run_runner({"--build-info"});
+    CHECK_EQUAL(0, finished.exit_code);
+    CHECK(json_field(finished.standard_output, "executorch_version").size() > 4);
+    CHECK(json_field(finished.standard_output, "compiler_version").size() > 2);
+}
+
+TEST(cpu_info_and_help_and_version_succeed) {
+    for (const char* flag : {"--cpu-info", "--help", "--version"}) {
+        const Finished finished = run_runner({flag});
+        CHECK_EQUAL(0, finished.exit_code);
+        CHECK(!finished.standard_output.empty());
+        CHECK_EQUAL("", finished.standard_error);
+    }
+}
+
+}  // namespace
