@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.errors import UsageError
 from etprof.process import run_command
 from etprof.runner_result import read_result
-from etprof.targets.request import runner_arguments
+from etprof.targets.request import runner_arguments, taskset_words
 from etprof.targets.runner import check_completed, find_host_runner
 
 if TYPE_CHECKING:
@@ -57,9 +58,13 @@ class LocalTarget:
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model here and reads what was measured."""
-        completed = run_command(
-            [self.runner, *runner_arguments(request)], timeout_s=request.timeout_s
-        )
+        if request.cpus and sys.platform != "linux":
+            msg = "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
+            raise UsageError(msg)
+        before = [*taskset_words(request.cpus), *request.launcher]
+        runner = request.runner or self.runner
+        command = [*before, runner, *runner_arguments(request)]
+        completed = run_command(command, timeout_s=request.timeout_s)
         check_completed(completed)
         return read_result(request.result)
 

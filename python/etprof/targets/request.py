@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerRequest:
-    """One launch of the runner; paths are on the machine that runs it."""
+    """One launch of the runner; all paths are on this machine, the target brings them over."""
 
     model: Path
     result: Path
@@ -28,6 +28,14 @@ class RunnerRequest:
     kernel_trace: Path | None = None
     outputs: Path | None = None
     timeout_s: float = 3600.0
+    runner: Path | None = None
+    """None: the target's own runner."""
+    launcher: tuple[str, ...] = ()
+    """Words before the runner, such as an emulator's."""
+    cpus: tuple[int, ...] = ()
+    """CPUs to run on; empty: all."""
+    extra_arguments: tuple[str, ...] = ()
+    """Further flags for the runner, as they are."""
 
 
 def runner_arguments(request: RunnerRequest) -> list[str]:
@@ -48,4 +56,10 @@ def runner_arguments(request: RunnerRequest) -> list[str]:
         ("outputs", request.outputs),
         ("result", request.result),
     ]
-    return [f"--{name}={value}" for name, value in flags if value is not None]
+    words = [f"--{name}={value}" for name, value in flags if value is not None]
+    return [*words, *request.extra_arguments]
+
+
+def taskset_words(cpus: tuple[int, ...]) -> list[str]:
+    """Returns what comes before a command to keep it on `cpus`; nothing for all CPUs."""
+    return ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
