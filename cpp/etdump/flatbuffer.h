@@ -104,7 +104,8 @@ class Buffer {
 /// Where a vtable puts the fields that a reader knows; 0 stands for a field that is not there.
 template <std::size_t N>
 struct Layout {
-    std::uint64_t vtable = ~std::uint64_t{0};  // None yet.
+    /// At first a position that no 32-bit distance leads to, not even by wrapping around.
+    std::uint64_t vtable = std::uint64_t{1} << 63;
     std::uint32_t table_size = 0;
     std::array<std::uint16_t, N> field_at{};
 };
@@ -157,6 +158,8 @@ class TableReader {
  public:
     TableReader(const char* name, const std::array<std::uint8_t, N>& widths)
         : kind_{name, widths.data(), N} {}
+    /// The widths must outlive the reader.
+    TableReader(const char* name, std::array<std::uint8_t, N>&& widths) = delete;
 
     /// Reads the table that the offset at the checked position `at` leads to. The table returned
     /// is valid until the next call.
