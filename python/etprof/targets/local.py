@@ -63,7 +63,7 @@ class LocalTarget:
             raise UsageError(msg)
         before = [*taskset_words(request.cpus), *request.launcher]
         runner = request.runner or self.runner
-        command = [*before, runner, *runner_arguments(request)]
+        command: list[str | Path] = [*before, runner, *runner_arguments(request)]
         completed = run_command(command, timeout_s=request.timeout_s)
         check_completed(completed)
         return read_result(request.result)

@@ -1,0 +1,222 @@
+"""The measurement config: what to run, where, how often. JSON, checked as a whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from etprof.config_problems import describe_problems, find_placeholders, suggest
+from etprof.cpu_list import parse_cpus
+from etprof.errors import UsageError
+
+SmeMode = Literal["sme2", "sme1", "off", "auto"]
+Mode = Literal["timing", "kernel_trace"]
+_OLD_TRACE_MODES = ("xnntrace", "trace")
+
+
+class StrictModel(BaseModel):
+    """A part of the config: unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class TargetConfig(StrictModel):
+    """Where the model runs."""
+
+    kind: Literal["local", "linux", "mac", "android", "emulator"] = "local"
+    serial: str | None = Field(None, description="Android: the device, if several are attached")
+    connect: str | None = Field(None, description="Android: HOST:PORT of a device on the network")
+    remote_folder: str | None = Field(None, description="Android: folder on the device")
+
+
+class ExperimentConfig(StrictModel):
+    """One way of running the model."""
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+    runner_path: Path | None = Field(None, description="runner binary; default: the target's own")
+    preset: str | None = Field(None, description="CMake preset whose runner is used")
+    mode: Mode = Field("timing", description="timing, or kernel_trace for evidence only")
+    sme: SmeMode = Field("auto", validation_alias=AliasChoices("sme", "sme2"))
+    runs: PositiveInt = Field(
+        10,
+        validation_alias=AliasChoices("runs", "num_runs"),
+        description="least timed inferences in each process launch",
+    )
+    warmup: NonNegativeInt = Field(10, description="inferences before those, in the same process")
+    threads: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+        (1,), validation_alias=AliasChoices("threads", "num_threads")
+    )
+    cpu_affinity: tuple[NonNegativeInt, ...] = Field(
+        (), description='CPUs, as "0-3,6", a hexadecimal mask "0xf0", or a list'
+    )
+    extra_args: tuple[str, ...] = ()
+    launcher: tuple[str, ...] = ()
+
+    @field_validator("threads", mode="before")
+    @classmethod
+    def _wrap_one_thread_count(cls, value: object) -> object:
+        return (value,) if isinstance(value, int) else value
+
+    @field_validator("cpu_affinity", mode="before")
+    @classmethod
+    def _read_cpus(cls, value: object) -> object:
+        return parse_cpus(value) if isinstance(value, str) else value
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _accept_old_mode(cls, value: object) -> object:
+        return "kernel_trace" if value in _OLD_TRACE_MODES else value
+
+    @field_validator("sme", mode="before")
+    @classmethod
+    def _accept_on_and_off(cls, value: object) -> object:
+        return {"on": "sme2", True: "sme2", False: "off"}.get(value, value)
+
+
+class SideConfig(StrictModel):
+    """One side of a comparison."""
+
+    experiment: str
+    threads: PositiveInt | None = None
+
+
+class PairConfig(StrictModel):
+    """A comparison: baseline against candidate."""
+
+    baseline: SideConfig
+    candidate: SideConfig
+    label: str | None = None
+
+    @field_validator("baseline", "candidate", mode="before")
+    @classmethod
+    def _accept_a_name(cls, value: object) -> object:
+        return {"experiment": value} if isinstance(value, str) else value
+
+
+class AnalysisConfig(StrictModel):
+    """What to compare, and how small a difference does not matter."""
+
+    compare_pairs: tuple[PairConfig, ...] = ()
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
+
+
+class MeasurementConfig(StrictModel):
+    """How to measure; the same for all experiments, or they could not be compared."""
+
+    blocks: PositiveInt = Field(10, description="process launches of each experiment")
+    min_seconds: PositiveFloat = Field(0.2, description="least time of timed inferences a launch")
+    etdump_runs: PositiveInt = Field(100, description="inferences of the operator split")
+    seed: NonNegativeInt = 0
+    timeout_s: PositiveFloat = 3600.0
+    cool_down_s: NonNegativeFloat = Field(0.0, description="pause after each launch")
+    max_start_temperature_c: PositiveFloat | None = Field(
+        None, description="wait before each launch until the hottest sensor is below"
+    )
+    max_wait_s: PositiveFloat = Field(300.0, description="longest such wait")
+    target_half_width: PositiveFloat | None = Field(
+        None, description="stop early when every interval is within ± this fraction"
+    )
+    budget_s: PositiveFloat | None = Field(None, description="start no launch after this time")
+
+
+class Config(StrictModel):
+    """A measurement of one model."""
+
+    model: Path
+    output_root: Path
+    inputs: tuple[Path, ...] = ()
+    data: Path | None = None
+    method: str | None = None
+    target: TargetConfig = TargetConfig()
+    experiments: Annotated[tuple[ExperimentConfig, ...], Field(min_length=1)]
+    measurement: MeasurementConfig = MeasurementConfig()
+    analysis: AnalysisConfig = AnalysisConfig()
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _accept_a_kind(cls, value: object) -> object:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Config:
+        names = [experiment.name for experiment in self.experiments]
+        problems = [f"experiments: two are called {n!r}" for n in {*names} if names.count(n) > 1]
+        for index, pair in enumerate(self.analysis.compare_pairs):
+            for side in ("baseline", "candidate"):
+                wanted = getattr(pair, side).experiment
+                if wanted not in names:
+                    where = f"analysis.compare_pairs.{index}.{side}"
+                    problems.append(f"{where}: no experiment {wanted!r}{suggest(wanted, names)}")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+
+def load_config(path: Path) -> Config:
+    """Reads and checks a config; raises UsageError that lists every problem with its field."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}; `etprof config init` writes one"
+        raise UsageError(msg) from error
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not UTF-8 text (byte {error.start}); `etprof config init` writes a config"
+        raise UsageError(msg) from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, name: str) -> Config:
+    """Checks a config's text; `name` stands in the messages."""
+    try:
+        document = json.loads(text, object_pairs_hook=_refuse_duplicates)
+    except ValueError as error:
+        msg = f"{name} is not valid JSON: {error}"
+        raise UsageError(msg) from error
+    problems = find_placeholders(document)
+    config = None
+    try:
+        config = Config.model_validate(document)
+    except ValidationError as error:
+        problems += describe_problems(error, Config)
+    if config is not None:
+        problems += _missing_files(config)
+    if problems or config is None:
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        msg = f"{name} is not a valid config:\n{lines}"
+        raise UsageError(msg)
+    return config
+
+
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    keys = [key for key, _ in pairs]
+    doubled = sorted({key for key in keys if keys.count(key) > 1})
+    if doubled:
+        msg = f"the field {doubled[0]!r} stands twice in one object"
+        raise ValueError(msg)
+    return dict(pairs)
+
+
+def _missing_files(config: Config) -> list[str]:
+    """Lists files that the config names and that are not there."""
+    files = [("model", config.model)]
+    files += [(f"inputs.{i}", path) for i, path in enumerate(config.inputs)]
+    files += [("data", config.data)] if config.data else []
+    for index, experiment in enumerate(config.experiments):
+        if experiment.runner_path is not None:
+            files.append((f"experiments.{index}.runner_path", experiment.runner_path))
+    return [f"{field}: {path} does not exist" for field, path in files if not path.is_file()]

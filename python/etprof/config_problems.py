@@ -1,0 +1,88 @@
+"""Says what is wrong with a config: every problem, its field, and what may have been meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pydantic import BaseModel, ValidationError
+    from pydantic_core import ErrorDetails
+
+_PLACEHOLDER = re.compile(r"REPLACE_WITH\w*|<[A-Za-z_][\w -]*>|\bTODO\b|path/to/")
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Returns `; did you mean '…'?` when something known is close, else nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def describe_problems(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """Returns one line per problem."""
+    problems = error.errors()
+    deeper = {p["loc"][:depth] for p in problems for depth in range(1, len(p["loc"]))}
+    lines: list[str] = []
+    for problem in problems:
+        # A list whose items are all wrong is also called too short; the items say it better.
+        if problem["type"] != "too_short" or problem["loc"] not in deeper:
+            lines += _describe(problem, model)
+    return lines
+
+
+def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
+    """Words one problem as users need it."""
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = _fields_at(model, problem["loc"][:-1])
+        return [f"{where}: unknown field{suggest(str(problem['loc'][-1]), known)}"]
+    if problem["type"] == "missing":
+        return [f"{where}: required but not given"]
+    text = problem["msg"].removeprefix("Value error, ")
+    if not where:
+        return text.splitlines()
+    return [f"{where}: {text} (got {problem['input']!r})"]
+
+
+def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Names the fields of the part of the model at `location`, in every accepted spelling."""
+    schema = model.model_json_schema(by_alias=False)
+    node = schema
+    for part in location:
+        node = _resolve(node, schema)
+        node = node.get("items", {}) if isinstance(part, int) else node["properties"].get(part, {})
+    return list(_resolve(node, schema).get("properties", {}))
+
+
+def _resolve(node: dict[str, object], schema: dict[str, object]) -> dict[str, dict[str, object]]:
+    """Follows a reference to a definition."""
+    reference = node.get("$ref")
+    found: object = node
+    if isinstance(reference, str):
+        definitions = schema["$defs"]
+        found = definitions[reference.rpartition("/")[2]] if isinstance(definitions, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def find_placeholders(document: object) -> list[str]:
+    """Lists texts that a template left to be filled in."""
+    return [
+        f"{where}: {text!r} is a placeholder; fill it in"
+        for where, text in _walk_texts(document, "")
+        if _PLACEHOLDER.search(text)
+    ]
+
+
+def _walk_texts(node: object, where: str) -> Iterator[tuple[str, str]]:
+    """Yields every text with its place."""
+    if isinstance(node, str):
+        yield where, node
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _walk_texts(value, f"{where}.{key}".lstrip("."))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _walk_texts(value, f"{where}.{index}".lstrip("."))

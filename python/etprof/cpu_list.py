@@ -1,0 +1,23 @@
+"""Lists of CPUs as people write them: `0-3,6`, `0xf0`."""
+
+from __future__ import annotations
+
+import re
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """Reads a list such as `0-3,6` or a hexadecimal mask such as `0xf0` (CPUs 4 to 7).
+
+    Raises ValueError for anything else.
+    """
+    if re.fullmatch(r"0x[0-9a-fA-F]{1,64}", text):
+        mask = int(text, 16)
+        return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)
+    cpus: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)
+        if match is None:
+            msg = f'{text!r} is not a list of CPUs; write "0-3,6", or a mask "0xf0"'
+            raise ValueError(msg)
+        cpus |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(cpus))
