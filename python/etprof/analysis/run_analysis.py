@@ -56,6 +56,8 @@ class ExperimentAnalysis:
     sme: str | None
     threads: int | None
     latency: Latency | None
+    metrics: ExperimentMetrics | None
+    """Raw samples by block; None without metrics.json."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def _analyze_experiment(
         sme=metrics.sme if metrics else None,
         threads=metrics.threads if metrics else None,
         latency=_latency(metrics) if metrics else None,
+        metrics=metrics,
     )
 
 
