@@ -37,6 +37,8 @@ ALLOWED: dict[str, set[str]] = {
     "targets": LEAVES | {"runner_result", "emulator"},
     "emulator": LEAVES,
     "pipeline": LEAVES | {"blocks", "program_files", "run_directory", "runner_result", "targets"},
+    "evidence_pipeline": LEAVES
+    | {"analysis", "program_files", "run_directory", "runner_result", "targets"},
     "manifest": LEAVES
     | {"blocks", "pipeline", "program_files", "run_directory", "runner_result", "targets"},
     "analysis": LEAVES | {"etdump", "program_files", "run_directory", "runner_result"},

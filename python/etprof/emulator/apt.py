@@ -29,7 +29,12 @@ class Archive:
     """`debian` or `ubuntu`."""
     codename: str
     uri: str
-    keyring: str | None
+
+    @property
+    def keyring(self) -> Path | None:
+        """The distribution's own keys; without that file, apt takes its trusted ones."""
+        keyring = Path(f"/usr/share/keyrings/{self.distribution}-archive-keyring.gpg")
+        return keyring if keyring.is_file() else None
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,12 @@ def find_archive() -> Archive | None:
     codename = release.get("VERSION_CODENAME", "")
     if not codename or any(shutil.which(tool) is None for tool in ("apt-get", "dpkg-deb")):
         return None
-    form = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)"
+    form = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
     listed = run_command(["apt-get", "indextargets", "--format", form], timeout_s=60)
     for line in listed.stdout.splitlines():
-        uri, suite, component, keyring = (*line.split("|"), "", "", "")[:4]
+        uri, suite, component = (*line.split("|"), "", "")[:3]
         if suite == codename and component == "main":
-            return Archive(release.get("ID", "debian"), codename, uri, keyring or None)
+            return Archive(release.get("ID", "debian"), codename, uri)
     return None
 
 

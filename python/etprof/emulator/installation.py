@@ -117,7 +117,7 @@ def locate() -> Emulator:
     for step in STEPS:
         found = step.find(cache)
         if found is None:
-            msg = f"the emulator is not set up: {step.name} is missing; run `{SETUP}`"
+            msg = f"the emulator is not set up: {step.name} is missing or of another version; run `{SETUP}`"
             raise BuildError(msg)
         paths.append(found)
     return Emulator(*paths)

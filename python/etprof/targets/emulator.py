@@ -12,6 +12,7 @@ from etprof.process import run_command
 from etprof.runner_result import read_result
 from etprof.targets.request import runner_arguments
 from etprof.targets.runner import check_completed
+from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
     from etprof.emulator.installation import Emulator
@@ -54,10 +55,15 @@ class EmulatorTarget:
         """One: more only make an emulated run slower."""
         return 1
 
+    def read_state(self) -> TargetState:
+        """Nothing: the emulated CPU has no frequency, and its times mean nothing."""
+        return TargetState()
+
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model once; with a kernel trace, in the runner that can."""
         traced = request.kernel_trace is not None
-        runner = self.emulator.trace_runner if traced else self.emulator.runner
+        own = self.emulator.trace_runner if traced else self.emulator.runner
+        runner = request.runner or own
         command = [*self.emulator.command(runner, cpu=self.cpu), *runner_arguments(request)]
         completed = run_command(command, timeout_s=request.timeout_s)
         check_completed(completed)
