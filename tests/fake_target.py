@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from etprof.atomic import write_bytes, write_json
 from etprof.errors import TargetError
 from etprof.runner_result import RunnerResult
+from etprof.targets.state import TargetState
 from tests.known_etdumps import runner_etdump
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class FakeTarget:
 
     def default_threads(self) -> int:
         return 1
+
+    def read_state(self) -> TargetState:
+        return TargetState()
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         number = len(self.requests)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from etprof.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
+    from etprof.targets.state import TargetState
 
 
 class Target(Protocol):
@@ -25,6 +26,9 @@ class Target(Protocol):
 
     def default_threads(self) -> int:
         """Threads to use when the user does not say."""
+
+    def read_state(self) -> TargetState:
+        """What may change between launches: frequencies, temperatures, load."""
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model once; the request's files are on this machine afterwards.

@@ -14,10 +14,12 @@ from etprof.process import run_command
 from etprof.runner_result import read_result
 from etprof.targets.request import runner_arguments, taskset_words
 from etprof.targets.runner import check_completed, find_host_runner
+from etprof.targets.state import read_local_state
 
 if TYPE_CHECKING:
     from etprof.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
+    from etprof.targets.state import TargetState
 
 _CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 _NO_TURBO = Path("/sys/devices/system/cpu/intel_pstate/no_turbo")
@@ -55,6 +57,10 @@ class LocalTarget:
         if sys.platform == "linux":
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
+
+    def read_state(self) -> TargetState:
+        """This machine's frequencies, temperatures and load."""
+        return read_local_state()
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model here and reads what was measured."""
