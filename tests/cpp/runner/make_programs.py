@@ -9,14 +9,14 @@ import hashlib
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from executorch.exir import ExecutorchProgramManager
     from torch import Tensor, nn
-
-    Programs = dict[str, tuple[nn.Module, tuple[Any, ...]]]
+    from torch.export import ExportedProgram
 
 
 def stamp_text() -> str:
@@ -44,18 +44,18 @@ def write_tensors(folder: Path, stem: str, tensors: tuple[Tensor, ...]) -> None:
 
 def lower(
     module: nn.Module | dict[str, nn.Module],
-    example: tuple[Any, ...],
+    example: tuple[object, ...],
     *,
     xnnpack: bool = False,
-    dynamic_shapes: Any = None,
-    **config: Any,
-) -> Any:
-    """Exports to an ExecuTorch program; `config` goes to ExecutorchBackendConfig."""
+    dynamic_shapes: Mapping[str, object] | None = None,
+    config: Mapping[str, object] | None = None,
+) -> ExecutorchProgramManager:
+    """Exports to an ExecuTorch program; `config` is for ExecutorchBackendConfig."""
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
 
-    def export(one: nn.Module) -> Any:
+    def export(one: nn.Module) -> ExportedProgram:
         return torch.export.export(one, example, dynamic_shapes=dynamic_shapes)
 
     named = module if isinstance(module, dict) else {"forward": module}
@@ -63,10 +63,10 @@ def lower(
         {name: export(one) for name, one in named.items()},
         partitioner=[XnnpackPartitioner()] if xnnpack else None,
     )
-    return edge.to_executorch(ExecutorchBackendConfig(**config))
+    return edge.to_executorch(ExecutorchBackendConfig(**(config or {})))
 
 
-def make_modules() -> dict[str, Any]:
+def make_modules() -> dict[str, nn.Module]:
     """The modules that are exported, by name."""
     import torch
     from torch import nn
@@ -78,7 +78,8 @@ def make_modules() -> dict[str, Any]:
             self.linear = nn.Linear(16, 10)
 
         def forward(self, image: Tensor) -> Tensor:
-            return self.linear(self.convolution(image).relu().mean((2, 3)))
+            scores: Tensor = self.linear(self.convolution(image).relu().mean((2, 3)))
+            return scores
 
     class Scaled(nn.Module):
         def __init__(self, factor: float) -> None:
@@ -112,11 +113,11 @@ def make_modules() -> dict[str, Any]:
     }
 
 
-def save(folder: Path, name: str, program: Any) -> None:
+def save(folder: Path, name: str, program: ExecutorchProgramManager) -> None:
     (folder / f"{name}.pte").write_bytes(program.buffer)
 
 
-def make_float_programs(folder: Path, modules: dict[str, Any]) -> None:
+def make_float_programs(folder: Path, modules: dict[str, nn.Module]) -> None:
     """XNNPACK in both precisions, portable kernels, dynamic shapes, non-finite outputs."""
     import torch
 
@@ -135,11 +136,11 @@ def make_float_programs(folder: Path, modules: dict[str, Any]) -> None:
     rows = torch.rand(4, 8)
     batch = {"input": {0: torch.export.Dim("batch", min=1, max=4)}}
     save(folder, "dynamic", lower(modules["mlp"], (rows,), dynamic_shapes=batch))
-    save(folder, "unplanned", lower(modules["twice"], (row,), **unplanned_config()))
+    save(folder, "unplanned", lower(modules["twice"], (row,), config=unplanned_config()))
     save(folder, "logarithm", lower(modules["logarithm"], (row,)))
 
 
-def unplanned_config() -> dict[str, Any]:
+def unplanned_config() -> dict[str, object]:
     """Inputs and outputs in the caller's memory."""
     from executorch.exir.passes import MemoryPlanningPass
 
@@ -147,7 +148,7 @@ def unplanned_config() -> dict[str, Any]:
     return {"memory_planning_pass": planning}
 
 
-def make_other_programs(folder: Path, modules: dict[str, Any]) -> None:
+def make_other_programs(folder: Path, modules: dict[str, nn.Module]) -> None:
     """Other dtypes, values that are no tensors, several methods, weights in a file of their own."""
     import torch
 
@@ -171,7 +172,7 @@ def make_other_programs(folder: Path, modules: dict[str, Any]) -> None:
     methods = {"forward": modules["twice"], "thrice": modules["thrice"]}
     save(folder, "two_methods", lower(methods, (torch.rand(1, 8),)))
 
-    external = lower(modules["mlp"], (torch.rand(1, 8),), external_constants=True)
+    external = lower(modules["mlp"], (torch.rand(1, 8),), config={"external_constants": True})
     save(folder, "external", external)
     external.write_tensor_data_to_file(str(folder))
 
