@@ -9,7 +9,7 @@ import hashlib
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ def lower(
     example: tuple[object, ...],
     *,
     xnnpack: bool = False,
-    dynamic_shapes: Mapping[str, object] | None = None,
+    dynamic_shapes: dict[str, Any] | None = None,
     config: Mapping[str, object] | None = None,
 ) -> ExecutorchProgramManager:
     """Exports to an ExecuTorch program; `config` is for ExecutorchBackendConfig."""
