@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 
 class FakeTarget:
-    """Fails at the launches whose numbers are given; the latency is 1000 ns + launch number."""
+    """Fails at launches by number or SME mode; the latency is 1000 ns + number of the launch."""
 
     platform = "linux"
     times_are_meaningful = True
 
-    def __init__(self, failing: Collection[int] = ()) -> None:
-        self.failing = failing
+    def __init__(
+        self, failing: Collection[int] = (), *, failing_sme: str = "", trace: bool = False
+    ) -> None:
+        self.failing, self.failing_sme = failing, failing_sme
+        self.trace = trace
         self.requests: list[RunnerRequest] = []
 
     def describe(self) -> dict[str, object]:
@@ -46,21 +49,21 @@ class FakeTarget:
     def run(self, request: RunnerRequest) -> RunnerResult:
         number = len(self.requests)
         self.requests.append(request)
-        if number in self.failing:
+        if number in self.failing or request.sme == self.failing_sme:
             msg = f"launch {number} failed; try again"
             raise TargetError(msg)
-        document = result_document(1000 + number)
+        document = result_document(1000 + number, trace=self.trace)
         write_json(request.result, document)
         if request.etdump is not None:
             write_bytes(request.etdump, runner_etdump())
         return RunnerResult.model_validate_json(json.dumps(document))
 
 
-def result_document(latency_ns: int) -> dict[str, object]:
+def result_document(latency_ns: int, *, trace: bool = False) -> dict[str, object]:
     """A result file of the runner with 20 equal latencies."""
     return {
         "schema_version": 1,
-        "runner": {"version": "0.1.0", "build": {"compiler": "GNU"}},
+        "runner": {"version": "0.1.0", "build": {"compiler": "GNU", "trace": trace}},
         "method": "forward",
         "cpu": {"architecture": "x86_64", "logical_cores": 2, "features": {"avx2": True}},
         "threads": {"requested": 1, "in_force": 1},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -50,21 +50,21 @@ def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """Names the fields of the part of the model at `location`, in every accepted spelling."""
     schema = model.model_json_schema(by_alias=False)
-    node = schema
+    node: dict[str, Any] = schema
     for part in location:
         node = _resolve(node, schema)
-        node = node.get("items", {}) if isinstance(part, int) else node["properties"].get(part, {})
+        properties = node.get("properties", {})
+        node = node.get("items", {}) if isinstance(part, int) else properties.get(part, {})
     return list(_resolve(node, schema).get("properties", {}))
 
 
-def _resolve(node: dict[str, object], schema: dict[str, object]) -> dict[str, dict[str, object]]:
+def _resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """Follows a reference to a definition."""
     reference = node.get("$ref")
-    found: object = node
-    if isinstance(reference, str):
-        definitions = schema["$defs"]
-        found = definitions[reference.rpartition("/")[2]] if isinstance(definitions, dict) else {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(reference, str):
+        return node
+    found: dict[str, Any] = schema["$defs"][reference.rpartition("/")[2]]
+    return found
 
 
 def find_placeholders(document: object) -> list[str]:

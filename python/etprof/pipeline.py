@@ -1,75 +1,72 @@
-"""Measures a program on a target: timing blocks, then the ETDump pass, into a run directory."""
+"""Measures a program on a target: timing blocks, then the passes with instruments."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
-from etprof.blocks import Experiment, Launch, plan_launches
-from etprof.errors import EtprofError
-from etprof.run_directory import (
-    BlockMetrics,
-    ExperimentFiles,
-    ExperimentMetrics,
-    Metrics,
-    experiment_files,
-    save_metrics,
-)
-from etprof.targets.request import RunnerRequest
+from etprof.errors import TargetError
+from etprof.journal import Journal
+from etprof.launching import Launcher
+from etprof.metrics import gather_metrics
+from etprof.plan import Launch, plan_passes, plan_timing
+from etprof.run_directory import remove_empty_folders, save_metrics
+from etprof.stopping import is_precise_enough
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
+    from etprof.errors import EtprofError
+    from etprof.plan import Experiment, Settings
     from etprof.program_files import Program
+    from etprof.run_directory import LaunchRecord
     from etprof.runner_result import RunnerResult
     from etprof.targets import Target
 
+_FAILURES_IN_A_ROW: Final = 2
+"""An experiment whose launches fail this often in a row is given up; the others go on."""
+
+Identity = tuple[str, str, int | None]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How to measure; the same for every experiment of a run."""
+class Earlier:
+    """What an interrupted run had finished, to be continued."""
 
-    blocks: int = 10
-    iterations: int = 20
-    min_seconds: float = 0.2
-    warmup: int = 10
-    etdump_iterations: int = 100
-    threads: int = 1
-    seed: int = 0
-    timeout_s: float = 3600.0
-
-
-@dataclass(frozen=True)
-class LaunchRecord:
-    """One process launch as it went, for the manifest."""
-
-    experiment: str
-    measured: str
-    """What it was for: "timing" or "etdump"."""
-    block: int | None
-    started_at: str
-    duration_s: float
-    error: str | None = None
+    results: Mapping[Identity, RunnerResult] = field(default_factory=dict)
+    records: Sequence[LaunchRecord] = ()
 
 
 @dataclass
 class Measured:
     """Everything that one run brought back."""
 
-    results: dict[str, dict[int, RunnerResult]]
-    """Finished timing blocks by experiment."""
-    split_results: dict[str, RunnerResult]
-    """Finished ETDump passes by experiment."""
+    results: dict[Identity, RunnerResult]
+    """Finished launches: (experiment, purpose, block) → result."""
     records: list[LaunchRecord]
+    notes: list[str]
+    """What a reader of the numbers should know, such as why the run stopped early."""
 
     @property
     def errors(self) -> list[str]:
-        """What failed, in order."""
-        return [record.error for record in self.records if record.error is not None]
+        """What failed and was not made good by a later try, in order."""
+        return [
+            f"{record.experiment}, {record.purpose}: {record.error}"
+            for record in self.records
+            if record.error is not None
+            and (record.experiment, record.purpose, record.block) not in self.results
+        ]
+
+    def of(self, experiment: str, purpose: str) -> list[RunnerResult]:
+        """Results of one experiment and purpose, in order of blocks."""
+        found = [
+            (block or 0, result)
+            for (name, kind, block), result in self.results.items()
+            if (name, kind) == (experiment, purpose)
+        ]
+        return [result for _, result in sorted(found, key=lambda item: item[0])]
 
 
 def measure(  # noqa: PLR0913 - keyword-only: what, where, how
@@ -80,142 +77,115 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     experiments: Sequence[Experiment],
     settings: Settings,
     progress: Callable[[str, int, int], None],
+    config: dict[str, object] | None = None,
+    earlier: Earlier | None = None,
+    keep_going: bool = False,
 ) -> Measured:
-    """Runs all blocks and ETDump passes; a failed launch never loses a finished one.
+    """Runs what is planned and not finished yet; a failed launch never loses a finished one.
 
     `progress` is told before each launch what starts, how many are done, and of how many.
-    Writes results, ETDumps and metrics.json into `run`. Raises the first launch's error, and
-    leaves no empty folders, when no timing block of any experiment finished.
+    Writes results, ETDumps, metrics.json and manifest.json into `run`; the latter after every
+    launch. Raises the first launch's error, and leaves no empty folders, when nothing at all
+    could be measured. With `keep_going` no experiment is given up after failures.
     """
-    launches = plan_launches(experiments, settings.blocks, settings.seed)
-    measured = Measured({e.name: {} for e in experiments}, {}, [])
-    session = _Session(program, target, run, settings, measured)
-    total = len(launches) + len(experiments)
-    for done, launch in enumerate(launches):
-        progress(f"{launch.experiment.name}: block {launch.block + 1}", done, total)
-        session.time_block(launch)
-        if len(measured.errors) == len(experiments) == done + 1:
-            break
-    finished = [e for e in experiments if measured.results[e.name]]
-    for index, experiment in enumerate(finished):
-        progress(f"{experiment.name}: operator split", len(launches) + index, total)
-        session.split_operators(experiment)
-    if session.first_failure is not None and not finished:
-        _remove_empty_folders(run)
-        raise session.first_failure
-    save_metrics(run, session.metrics())
-    return measured
-
-
-def _remove_empty_folders(run: Path) -> None:
-    """Removes `run` and the empty folders in and around it that were made for it."""
-    for folder in (*(path for path in run.iterdir() if path.is_dir()), run, *run.parents):
-        if folder == Path() or any(folder.iterdir()):
-            return
-        folder.rmdir()
-
-
-@dataclass
-class _Session:
-    """One run in progress."""
-
-    program: Program
-    target: Target
-    run: Path
-    settings: Settings
-    measured: Measured
-    first_failure: EtprofError | None = None
-
-    def files(self, experiment: Experiment) -> ExperimentFiles:
-        """Names the experiment's files."""
-        threads = self.threads(experiment)
-        return experiment_files(self.run, self.program.label, experiment.name, threads)
-
-    def threads(self, experiment: Experiment) -> int:
-        """The experiment's own thread count, or the run's."""
-        return experiment.threads or self.settings.threads
-
-    def request(self, experiment: Experiment, result: Path) -> RunnerRequest:
-        """What every launch of an experiment has in common."""
-        return RunnerRequest(
-            model=self.program.model,
-            data=self.program.data,
-            inputs=self.program.inputs,
-            method=self.program.method,
-            warmup=self.settings.warmup,
-            threads=self.threads(experiment),
-            seed=self.settings.seed,
-            sme=experiment.sme,
-            timeout_s=self.settings.timeout_s,
-            result=result,
-        )
-
-    def time_block(self, launch: Launch) -> None:
-        """Times one block; no tracer, no outputs."""
-        files = self.files(launch.experiment)
-        request = dataclasses.replace(
-            self.request(launch.experiment, files.file(f"_b{launch.block:02d}_result.json")),
-            iterations=self.settings.iterations,
-            min_seconds=self.settings.min_seconds,
-        )
-        result = self.launch(launch.experiment, "timing", launch.block, request)
-        if result is not None:
-            self.measured.results[launch.experiment.name][launch.block] = result
-
-    def split_operators(self, experiment: Experiment) -> None:
-        """Runs once with the event tracer and keeps the ETDump and the outputs."""
-        files = self.files(experiment)
-        request = dataclasses.replace(
-            self.request(experiment, files.file("_result.json")),
-            iterations=self.settings.etdump_iterations,
-            etdump=files.etdump,
-            outputs=files.file("_outputs"),
-        )
-        result = self.launch(experiment, "etdump", None, request)
-        if result is not None:
-            self.measured.split_results[experiment.name] = result
-
-    def launch(
-        self, experiment: Experiment, measured: str, block: int | None, request: RunnerRequest
-    ) -> RunnerResult | None:
-        """Runs the target once and records how it went; None when it failed."""
-        request.result.parent.mkdir(parents=True, exist_ok=True)
-        started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        clock = time.monotonic()
-        result, problem = None, None
-        try:
-            result = self.target.run(request)
-        except EtprofError as error:
-            problem = str(error)
-            self.first_failure = self.first_failure or error
-        self.measured.records.append(
-            LaunchRecord(
-                experiment.name, measured, block, started_at, time.monotonic() - clock, problem
-            )
-        )
-        return result
-
-    def metrics(self) -> Metrics:
-        """Gathers all finished blocks."""
-        return Metrics(
-            times_are_meaningful=self.target.times_are_meaningful,
-            experiments={
-                name: _experiment_metrics(results)
-                for name, results in self.measured.results.items()
-                if results
-            },
-        )
-
-
-def _experiment_metrics(results: dict[int, RunnerResult]) -> ExperimentMetrics:
-    """Turns the runner's results of one experiment into its part of metrics.json."""
-    first = next(iter(results.values()))
-    sme = (first.sme or {}).get("in_force", "off")
-    return ExperimentMetrics(
-        sme=str(sme),
-        threads=first.threads.in_force,
-        blocks=[
-            BlockMetrics(block=block, **result.model_dump(include=set(BlockMetrics.model_fields)))
-            for block, result in sorted(results.items())
-        ],
+    journal = Journal(
+        run=run,
+        program=program,
+        target=target,
+        experiments=experiments,
+        settings=settings,
+        config=config,
     )
+    launcher = Launcher(program, target, run, settings)
+    state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
+    state.execute(plan_timing(experiments, settings), experiments, settings, progress)
+    state.execute(list(plan_passes(experiments, settings)), experiments, settings, progress)
+    return state.conclude(run, target, experiments)
+
+
+class _Progress:
+    """A run in progress."""
+
+    def __init__(
+        self, journal: Journal, launcher: Launcher, earlier: Earlier, *, keep_going: bool
+    ) -> None:
+        self._journal, self._launcher, self._keep_going = journal, launcher, keep_going
+        self._measured = Measured(dict(earlier.results), journal.records, [])
+        self._failures: dict[str, int] = {}
+        self._first_failure: EtprofError | None = None
+        self._started = time.monotonic()
+        journal.records += [record for record in earlier.records if record.error is None]
+        journal.start()
+
+    def execute(
+        self,
+        launches: Sequence[Launch],
+        experiments: Sequence[Experiment],
+        settings: Settings,
+        progress: Callable[[str, int, int], None],
+    ) -> None:
+        """Runs the launches that are not finished, unless precision or budget say enough."""
+        for done, launch in enumerate(launches):
+            starts_pair = launch.block is not None and done % len(experiments) == 0
+            if starts_pair and self._is_enough(launch, experiments, settings):
+                return
+            if launch.identity in self._measured.results or self._is_given_up(launch):
+                continue
+            progress(launch.text, done, len(launches))
+            self._run(launch)
+
+    def _is_enough(
+        self, launch: Launch, experiments: Sequence[Experiment], settings: Settings
+    ) -> bool:
+        """Whether the stopping rule, fixed beforehand, is met before this block."""
+        elapsed = time.monotonic() - self._started
+        if settings.budget_s is not None and elapsed > settings.budget_s:
+            self._measured.notes.append(
+                f"stopped before block {(launch.block or 0) + 1}: the budget of "
+                f"{settings.budget_s:g} s is spent"
+            )
+            return True
+        blocks = [self._measured.of(experiment.name, "timing") for experiment in experiments]
+        if settings.target_half_width is None or not is_precise_enough(
+            blocks, settings.target_half_width
+        ):
+            return False
+        self._measured.notes.append(
+            f"stopped before block {(launch.block or 0) + 1}: every median is known within "
+            f"±{settings.target_half_width * 100:g} %"
+        )
+        return True
+
+    def _is_given_up(self, launch: Launch) -> bool:
+        name = launch.experiment.name
+        if self._keep_going:
+            return False
+        failed = self._failures.get(name, 0) >= _FAILURES_IN_A_ROW
+        untimed = launch.purpose == "etdump" and not self._measured.of(name, "timing")
+        return failed or untimed
+
+    def _run(self, launch: Launch) -> None:
+        """Runs one launch and writes down how it went."""
+        outcome = self._launcher.launch(launch)
+        name = launch.experiment.name
+        if outcome.result is not None:
+            self._measured.results[launch.identity] = outcome.result
+            self._failures[name] = 0
+        else:
+            self._failures[name] = self._failures.get(name, 0) + 1
+            self._first_failure = self._first_failure or outcome.error
+        self._journal.add(outcome.record, outcome.result)
+
+    def conclude(self, run: Path, target: Target, experiments: Sequence[Experiment]) -> Measured:
+        """Writes metrics.json and closes the manifest."""
+        if not self._measured.results:
+            (run / "manifest.json").unlink(missing_ok=True)
+            remove_empty_folders(run)
+            raise self._first_failure or TargetError("nothing was planned: no experiment is timed")
+        metrics = gather_metrics(
+            self._measured.results, experiments, self._launcher, target.times_are_meaningful
+        )
+        save_metrics(run, metrics)
+        status = "finished with failures" if self._measured.errors else "finished"
+        self._journal.finish(status, self._measured.notes)
+        return self._measured

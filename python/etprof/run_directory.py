@@ -40,6 +40,8 @@ class ExperimentMetrics(Record):
 
     sme: str
     threads: Count
+    etdump: str | None = None
+    """The operator split's ETDump, relative to the run directory."""
     blocks: list[BlockMetrics]
 
 
@@ -51,22 +53,59 @@ class Metrics(Record):
     experiments: dict[str, ExperimentMetrics]
 
 
+class LaunchRecord(Record):
+    """One process launch as it went."""
+
+    experiment: str
+    purpose: str
+    """timing, etdump or kernel_trace."""
+    block: Count | None = None
+    started_at: str
+    duration_s: float
+    error: str | None = None
+    state_before: dict[str, object] | None = None
+    state_after: dict[str, object] | None = None
+    waited_s: float = 0.0
+
+
 class ManifestModel(Record):
-    """The part of manifest.json that reading needs; the rest is provenance."""
+    """The program that was measured."""
 
     name: str
+    label: str | None = None
+    method: str | None = None
+    sha256: str | None = None
     path: str | None = None
     precision: str | None = None
     backend: str | None = None
 
 
+class ManifestExperiment(Record):
+    """One experiment as it was planned."""
+
+    name: str
+    sme: str
+    threads: Count
+    group: str = ""
+    mode: str = "timing"
+
+
 class Manifest(Record):
-    """manifest.json as far as reading needs it."""
+    """manifest.json as far as reading and resuming need it; the rest is provenance."""
 
     schema_version: Literal[1]
+    status: str = "finished"
+    created_at: str | None = None
     platform: str
     model: ManifestModel
     cpu: Cpu | None = None
+    target: dict[str, object] = Field(default_factory=dict)
+    settings: dict[str, object] = Field(default_factory=dict)
+    config: dict[str, object] | None = None
+    experiments: tuple[ManifestExperiment, ...] = ()
+    launches: tuple[LaunchRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+    files: dict[str, str] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -101,6 +140,17 @@ def experiment_files(run: Path, model: str, experiment: str, threads: int) -> Ex
     """Names the files of one experiment at one thread count."""
     name = safe_name(experiment)
     return ExperimentFiles(name, run / name, f"{safe_name(model)}_{name}_t{threads}")
+
+
+def remove_empty_folders(run: Path) -> None:
+    """Removes the empty folders in `run`, then `run` and its parents while they are empty."""
+    if not run.is_dir():
+        return
+    inside = [path for path in run.iterdir() if path.is_dir()]
+    for folder in (*inside, run, *run.parents):
+        if folder == Path() or any(folder.iterdir()):
+            return
+        folder.rmdir()
 
 
 def set_aside(run: Path) -> Path | None:

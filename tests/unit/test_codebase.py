@@ -23,6 +23,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each part may import the parts named, and itself; parts are modules or folders of the package.
 LEAVES = {"errors", "units", "process", "atomic", "records"}
+MEASURING = LEAVES | {"plan", "program_files", "run_directory", "runner_result", "targets"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
@@ -33,15 +34,24 @@ ALLOWED: dict[str, set[str]] = {
     "run_directory": {"atomic", "errors", "records", "runner_result"},
     "program_files": {"errors", "records", "run_directory"},
     "etdump": {"errors", "_etdump"},
-    "blocks": set(),
+    "order_statistics": set(),
+    "plan": set(),
+    "cpu_list": set(),
+    "config_problems": set(),
+    "config": {"config_problems", "cpu_list", "errors"},
     "targets": LEAVES | {"runner_result", "emulator"},
     "emulator": LEAVES,
-    "pipeline": LEAVES | {"blocks", "program_files", "run_directory", "runner_result", "targets"},
-    "evidence_pipeline": LEAVES
-    | {"analysis", "program_files", "run_directory", "runner_result", "targets"},
-    "manifest": LEAVES
-    | {"blocks", "pipeline", "program_files", "run_directory", "runner_result", "targets"},
-    "analysis": LEAVES | {"etdump", "program_files", "run_directory", "runner_result"},
+    "conditions": {"plan", "targets"},
+    "launching": MEASURING | {"conditions"},
+    "metrics": {"launching", "plan", "run_directory", "runner_result"},
+    "stopping": {"order_statistics", "runner_result"},
+    "journal": MEASURING,
+    "pipeline": MEASURING | {"journal", "launching", "metrics", "stopping"},
+    "resume": MEASURING | {"launching", "pipeline"},
+    "configured_run": MEASURING | {"config"},
+    "evidence_pipeline": MEASURING | {"analysis"},
+    "analysis": LEAVES
+    | {"etdump", "order_statistics", "program_files", "run_directory", "runner_result"},
     "report": LEAVES | {"analysis", "etdump", "run_directory"},
     "registry": {"errors", "export"},
     "etrecord": LEAVES | {"program_files"},

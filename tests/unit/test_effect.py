@@ -13,8 +13,8 @@ from etprof.analysis.effect import (
     judge,
     sign_flip_p,
 )
-from etprof.analysis.statistics import Interval
-from etprof.blocks import Experiment, plan_launches
+from etprof.order_statistics import Interval
+from etprof.plan import Experiment, Settings, plan_timing
 
 TRIALS = 2000
 PAIRS = 10
@@ -24,8 +24,9 @@ def noisy_pairs(
     random: np.random.Generator, *, effect: float, drift: float = 0.0, noise: float = 0.02
 ) -> tuple[list[float], list[float]]:
     """Block medians as the planner orders them; `drift` is the slow-down over the session."""
-    launches = plan_launches(
-        [Experiment("off", "off"), Experiment("on", "sme2")], PAIRS, int(random.integers(10**6))
+    launches = plan_timing(
+        [Experiment(name="off"), Experiment(name="on")],
+        Settings(blocks=PAIRS, seed=int(random.integers(10**6))),
     )
     times: dict[str, list[float]] = {"off": [0.0] * PAIRS, "on": [0.0] * PAIRS}
     for slot, launch in enumerate(launches):
@@ -33,6 +34,7 @@ def noisy_pairs(
         truth = 100.0 if launch.experiment.name == "off" else 100.0 / effect
         # Heavy tails, as real machines have: most blocks quiet, some disturbed.
         factor = np.exp(noise * random.standard_t(4))
+        assert launch.block is not None
         times[launch.experiment.name][launch.block] = truth * slow * factor
     return times["off"], times["on"]
 

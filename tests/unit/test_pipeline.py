@@ -7,44 +7,49 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.blocks import Experiment
-from etprof.errors import TargetError
-from etprof.manifest import write_manifest
-from etprof.pipeline import Measured, Settings, measure
+from etprof.errors import TargetError, UsageError
+from etprof.pipeline import Earlier, Measured, measure
+from etprof.plan import Experiment, Settings
 from etprof.program_files import Program
+from etprof.resume import load_earlier
 from etprof.run_directory import hash_file, load_metrics
 from tests.fake_target import FakeTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXPERIMENTS = [Experiment("linux_sme2_on", "sme2"), Experiment("linux_sme2_off", "off")]
-SETTINGS = Settings(blocks=4, threads=1, iterations=20, warmup=3)
+EXPERIMENTS = [
+    Experiment(name="linux_sme2_on", sme="sme2", warmup=3),
+    Experiment(name="linux_sme2_off", sme="off", warmup=3),
+]
+SETTINGS = Settings(blocks=4)
 
 
-def run(tmp_path: Path, target: FakeTarget, experiments: list[Experiment]) -> Measured:
+def run(
+    tmp_path: Path,
+    target: FakeTarget,
+    experiments: list[Experiment],
+    settings: Settings = SETTINGS,
+    *,
+    resume: bool = False,
+    keep_going: bool = False,
+) -> Measured:
     tmp_path.mkdir(exist_ok=True)
     model = tmp_path / "m.pte"
     model.write_bytes(b"program")
     program = Program(name="m", label="m_fp32", model=model)
     run_directory = tmp_path / "run"
-    measured = measure(
+    earlier = load_earlier(run_directory, program, experiments, settings) if resume else Earlier()
+    return measure(
         program=program,
         target=target,
         run=run_directory,
         experiments=experiments,
-        settings=SETTINGS,
+        settings=settings,
         progress=lambda *_: None,
+        earlier=earlier,
+        keep_going=keep_going,
     )
-    write_manifest(
-        run=run_directory,
-        program=program,
-        target=target,
-        experiments=experiments,
-        settings=SETTINGS,
-        measured=measured,
-    )
-    return measured
 
 
 def test_timing_has_no_tracer_and_the_split_has_one(tmp_path: Path) -> None:
@@ -82,8 +87,8 @@ def test_a_failed_block_loses_no_other(tmp_path: Path) -> None:
     # GIVEN the second launch fails
     measured = run(tmp_path, FakeTarget(failing=[1]), EXPERIMENTS[:1])
     # THEN the other three blocks and the split are there, and the failure is told
-    assert sorted(measured.results["linux_sme2_on"]) == [0, 2, 3]
-    assert measured.errors == ["launch 1 failed; try again"]
+    assert blocks(measured, "linux_sme2_on") == [0, 2, 3]
+    assert measured.errors == ["linux_sme2_on, timing: launch 1 failed; try again"]
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert [launch["error"] for launch in manifest["launches"]] == [
         None, "launch 1 failed; try again", None, None, None,
@@ -93,24 +98,105 @@ def test_a_failed_block_loses_no_other(tmp_path: Path) -> None:
 
 
 def test_one_experiment_may_fail_whole(tmp_path: Path) -> None:
-    # GIVEN an order in which every launch of one experiment fails
-    probe = FakeTarget()
-    run(tmp_path / "probe", probe, EXPERIMENTS)
-    failing = [i for i, request in enumerate(probe.requests) if request.sme == "off"]
-    measured = run(tmp_path, FakeTarget(failing=failing), EXPERIMENTS)
+    # GIVEN every launch of one experiment fails
+    measured = run(tmp_path, FakeTarget(failing_sme="off"), EXPERIMENTS)
     # THEN the other is complete
-    assert sorted(measured.results["linux_sme2_on"]) == [0, 1, 2, 3]
-    assert measured.results["linux_sme2_off"] == {}
+    assert blocks(measured, "linux_sme2_on") == [0, 1, 2, 3]
+    assert blocks(measured, "linux_sme2_off") == []
     metrics = load_metrics(tmp_path / "run")
     assert metrics is not None
     assert list(metrics.experiments) == ["linux_sme2_on"]
 
 
-def test_when_the_first_launches_all_fail_the_rest_is_spared(tmp_path: Path) -> None:
+def test_an_experiment_is_given_up_after_two_failures_in_a_row(tmp_path: Path) -> None:
     target = FakeTarget(failing=range(100))
     with pytest.raises(TargetError, match="launch 0 failed; try again"):
         run(tmp_path, target, EXPERIMENTS)
-    assert len(target.requests) == 2
+    assert [request.sme for request in target.requests].count("off") == 2
+    assert len(target.requests) == 4
+    assert not (tmp_path / "run").exists()
+
+
+def test_or_never_when_asked_to_keep_going(tmp_path: Path) -> None:
+    target = FakeTarget(failing=range(100))
+    with pytest.raises(TargetError):
+        run(tmp_path, target, EXPERIMENTS[:1], keep_going=True)
+    assert len(target.requests) == 5
+
+
+def test_a_resumed_run_does_what_is_missing_and_nothing_else(tmp_path: Path) -> None:
+    # GIVEN a run in which two launches failed
+    first = run(tmp_path, FakeTarget(failing=[1, 3]), EXPERIMENTS[:1])
+    assert blocks(first, "linux_sme2_on") == [0, 2]
+    # WHEN it is resumed
+    target = FakeTarget()
+    second = run(tmp_path, target, EXPERIMENTS[:1], resume=True)
+    # THEN the missing blocks are run, and all are there
+    assert [request.result.name[-16:] for request in target.requests] == [
+        "_b01_result.json",
+        "_b03_result.json",
+    ]
+    assert blocks(second, "linux_sme2_on") == [0, 1, 2, 3]
+    assert second.errors == []
+    metrics = load_metrics(tmp_path / "run")
+    assert metrics is not None
+    assert len(metrics.experiments["linux_sme2_on"].blocks) == 4
+
+
+def test_a_damaged_result_is_measured_again(tmp_path: Path) -> None:
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    (result,) = (tmp_path / "run").glob("*/*_b02_result.json")
+    result.write_text(result.read_text()[:100])
+    target = FakeTarget()
+    run(tmp_path, target, EXPERIMENTS[:1], resume=True)
+    assert [request.result for request in target.requests] == [result]
+
+
+def test_a_run_of_something_else_is_not_resumed(tmp_path: Path) -> None:
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    changed = Settings(blocks=4, seed=7)
+    with pytest.raises(UsageError) as caught:
+        run(tmp_path, FakeTarget(), EXPERIMENTS[:1], changed, resume=True)
+    assert str(caught.value) == (
+        f"{tmp_path}/run cannot be resumed, it measured something else:\n"
+        "  seed: was 0, is 7\nStart a new run"
+    )
+
+
+def test_more_blocks_may_be_added_to_a_finished_run(tmp_path: Path) -> None:
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    more = run(tmp_path, FakeTarget(), EXPERIMENTS[:1], Settings(blocks=6), resume=True)
+    assert blocks(more, "linux_sme2_on") == [0, 1, 2, 3, 4, 5]
+
+
+def test_precision_can_end_a_run_early(tmp_path: Path) -> None:
+    # GIVEN latencies of 1000 + launch number ns: a spread of 1 %
+    settings = Settings(blocks=50, target_half_width=0.01)
+    measured = run(tmp_path, FakeTarget(), EXPERIMENTS[:1], settings)
+    # THEN six blocks, the fewest with an interval, are enough
+    assert blocks(measured, "linux_sme2_on") == [0, 1, 2, 3, 4, 5]
+    assert measured.notes == ["stopped before block 7: every median is known within ±1 %"]
+
+
+def test_a_spent_budget_ends_the_timing_but_not_the_split(tmp_path: Path) -> None:
+    settings = Settings(blocks=9, budget_s=1e-9)
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1], Settings(blocks=2))
+    measured = run(tmp_path, FakeTarget(), EXPERIMENTS[:1], settings, resume=True)
+    assert measured.notes == ["stopped before block 1: the budget of 1e-09 s is spent"]
+    assert len(measured.of("linux_sme2_on", "etdump")) == 1
+
+
+def test_times_from_a_trace_runner_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="is timed with a trace runner, whose counters cost"):
+        run(tmp_path, FakeTarget(trace=True), EXPERIMENTS[:1])
+
+
+def blocks(measured: Measured, experiment: str) -> list[int]:
+    return sorted(
+        block
+        for name, purpose, block in measured.results
+        if (name, purpose) == (experiment, "timing") and block is not None
+    )
 
 
 def test_the_manifest_says_who_what_where(tmp_path: Path) -> None:
@@ -120,6 +206,6 @@ def test_the_manifest_says_who_what_where(tmp_path: Path) -> None:
     assert manifest["platform"] == "linux"
     assert manifest["pins"]["executorch"] is not None
     assert manifest["settings"]["blocks"] == 4
-    assert manifest["runner"]["build"] == {"compiler": "GNU"}
+    assert manifest["runner"]["build"]["compiler"] == "GNU"
     for name, digest in manifest["files"].items():
         assert hash_file(tmp_path / "run" / name) == digest

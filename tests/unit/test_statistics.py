@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from etprof.analysis.statistics import median_interval, summarise, summarise_blocks
+from etprof.analysis.statistics import summarise, summarise_blocks
+from etprof.order_statistics import median_interval
 
 
 def test_summary_of_known_samples() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from etprof.analysis.statistics import CONFIDENCE, Interval
+from etprof.order_statistics import CONFIDENCE, Interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from etprof.analysis.vocabulary import (
     FRAMEWORK_OVERHEAD,
     OperatorClass,
 )
+from etprof.order_statistics import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from etprof.analysis.executions import Executions
+
+_EXACT_CALLS: Final = 100
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class OperatorRow:
     """Mean over all steady executions, so that the rows add up."""
     median_ns: float
     """Median over calls."""
+    median_interval: tuple[float, float] | None
+    """95 % interval of the median over calls of this one process; None below six calls."""
     minimum_ns: float
     maximum_ns: float
     standard_deviation_ns: float
@@ -168,11 +174,24 @@ def _operator_row(
         total_ns=total,
         mean_ns=total / executions.count,
         median_ns=float(np.median(durations)),
+        median_interval=_median_interval(durations),
         minimum_ns=float(durations.min()),
         maximum_ns=float(durations.max()),
         standard_deviation_ns=float(durations.std(ddof=1)) if durations.size > 1 else 0.0,
         share=_share(total, executions),
     )
+
+
+def _median_interval(durations: NDArray[np.float64]) -> tuple[float, float] | None:
+    """Order statistics around the median: exact for few calls, by the normal law for many."""
+    count = durations.size
+    if count <= _EXACT_CALLS:
+        interval = median_interval(durations.tolist())
+        return (interval.low, interval.high) if interval else None
+    reach = 0.98 * math.sqrt(count)  # 1.96 standard deviations of a binomial(count, 1/2)
+    low, high = math.floor(count / 2 - reach), math.ceil(count / 2 + reach)
+    ordered = np.partition(durations, (low, high))
+    return float(ordered[low]), float(ordered[high])
 
 
 def _label(executions: Executions, names: Sequence[str], event: int) -> str:

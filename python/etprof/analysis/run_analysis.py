@@ -19,7 +19,7 @@ from etprof.run_directory import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from etprof.etdump import ETDump
@@ -95,7 +95,7 @@ def _analyze_run(run: Path) -> RunAnalysis:
     if manifest is not None and manifest.cpu is not None and not manifest.cpu.has_sme2:
         notes.append(_NO_SME2)
     known = metrics.experiments if metrics else {}
-    names = _experiment_names(etdumps, run)
+    names = _experiment_names(etdumps, run, known)
     return RunAnalysis(
         source=run,
         manifest=manifest,
@@ -105,12 +105,15 @@ def _analyze_run(run: Path) -> RunAnalysis:
     )
 
 
-def _experiment_names(etdumps: Sequence[Path], run: Path) -> list[tuple[Path, str]]:
-    """Names experiments by their folder; several ETDumps in one folder by their file."""
+def _experiment_names(
+    etdumps: Sequence[Path], run: Path, known: Mapping[str, ExperimentMetrics]
+) -> list[tuple[Path, str]]:
+    """Names experiments as metrics.json does; without it by folder, or by file if it has several."""
+    named = {run / metrics.etdump: name for name, metrics in known.items() if metrics.etdump}
     folders = [path.parent for path in etdumps]
     return [
-        (path, path.stem if path.parent == run or folders.count(path.parent) > 1
-         else path.parent.name)
+        (path, named.get(path) or (path.stem if path.parent == run
+                                   or folders.count(path.parent) > 1 else path.parent.name))
         for path in etdumps
     ]  # fmt: skip
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,10 @@ import etprof
 from etprof.errors import TargetError
 
 if TYPE_CHECKING:
-    from etprof.pipeline import Measured, Settings
+    from collections.abc import Sequence
+
+    from etprof.pipeline import Measured
+    from etprof.plan import Settings
     from etprof.program_files import Program
     from etprof.targets import Target
 
@@ -101,9 +103,7 @@ def _seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
-    from etprof.analysis.run_analysis import analyze_source
-    from etprof.cli.analyze import show_analysis
-    from etprof.report.files import write_report_files
+    from etprof.cli.progress import say
     from etprof.run_directory import runs_folder, set_aside
     from etprof.targets.local import LocalTarget
 
@@ -112,64 +112,65 @@ def run(arguments: argparse.Namespace) -> int:
     run_directory = arguments.out or runs_folder(program.name, target.platform)
     earlier = set_aside(run_directory)
     if earlier is not None:
-        _say(f"The earlier run is kept in {earlier}")
+        say(f"The earlier run is kept in {earlier}")
     measured = _measure(arguments, program, target, run_directory)
-    if measured.split_results:
+    return report_run(run_directory, as_json=arguments.json, problems=measured.errors)
+
+
+def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -> int:
+    """Analyses a run, writes and shows the report, and says what failed."""
+    from etprof.analysis.run_analysis import analyze_source
+    from etprof.cli.analyze import show_analysis
+    from etprof.cli.progress import say
+    from etprof.report.files import write_report_files
+    from etprof.run_directory import find_etdumps
+
+    if find_etdumps(run_directory):
         analysis = analyze_source(run_directory)
         write_report_files(analysis, run_directory)
-        show_analysis(analysis, as_json=arguments.json, top=12)
-    for problem in measured.errors:
-        _say(problem)
-    _say(f"Everything is in {run_directory}")
-    return TargetError.exit_code if measured.errors else 0
+        show_analysis(analysis, as_json=as_json, top=12)
+    for problem in problems:
+        say(problem)
+    say(f"Everything is in {run_directory}")
+    return TargetError.exit_code if problems else 0
 
 
 def _measure(
     arguments: argparse.Namespace, program: Program, target: Target, run_directory: Path
 ) -> Measured:
-    """Measures with progress and writes the manifest."""
-    from etprof.blocks import Experiment
+    """Measures every SME mode that the target can give, with progress."""
     from etprof.cli.progress import show_progress
-    from etprof.manifest import write_manifest
     from etprof.pipeline import measure
+    from etprof.plan import Experiment
 
-    settings = _settings(arguments, target)
-    experiments = [Experiment(f"{target.platform}_{mode}", mode) for mode in target.sme_modes()]
+    experiments = [
+        Experiment(
+            name=f"{target.platform}_{mode}",
+            sme=mode,
+            threads=arguments.threads or target.default_threads(),
+            iterations=arguments.iterations,
+            warmup=arguments.warmup,
+        )
+        for mode in target.sme_modes()
+    ]
     with show_progress() as progress:
-        measured = measure(
+        return measure(
             program=program,
             target=target,
             run=run_directory,
             experiments=experiments,
-            settings=settings,
+            settings=_settings(arguments),
             progress=progress,
         )
-    write_manifest(
-        run=run_directory,
-        program=program,
-        target=target,
-        experiments=experiments,
-        settings=settings,
-        measured=measured,
-    )
-    return measured
 
 
-def _say(text: str) -> None:
-    """Tells people something that is not part of the report."""
-    print(text, file=sys.stderr)
-
-
-def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
+def _settings(arguments: argparse.Namespace) -> Settings:
     """Turns the flags into settings."""
-    from etprof.pipeline import Settings
+    from etprof.plan import Settings
 
     return Settings(
         blocks=arguments.blocks,
-        iterations=arguments.iterations,
         min_seconds=arguments.min_seconds,
-        warmup=arguments.warmup,
-        threads=arguments.threads or target.default_threads(),
         seed=arguments.seed,
         timeout_s=arguments.timeout,
     )
@@ -189,6 +190,7 @@ def _find_program(arguments: argparse.Namespace) -> Program:
 def _export(arguments: argparse.Namespace) -> Path:
     """Exports the named model unless a program newer than its source is there."""
     from etprof.cli.export import StageProgress
+    from etprof.cli.progress import say
     from etprof.export.exporter import export_model
     from etprof.export.request import ExportRequest
 
@@ -197,7 +199,7 @@ def _export(arguments: argparse.Namespace) -> Path:
     )
     files = request.files()
     if not arguments.export and _is_up_to_date(arguments.model, files.pte):
-        _say(f"Using {files.pte}, exported earlier; --export makes it anew")
+        say(f"Using {files.pte}, exported earlier; --export makes it anew")
         return files.pte
     return export_model(request, StageProgress()).pte
 

@@ -33,3 +33,8 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, description=text, completed=done, total=total)
 
         yield show
+
+
+def say(text: str) -> None:
+    """Tells people something that is not part of the report."""
+    print(text, file=sys.stderr)

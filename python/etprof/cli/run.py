@@ -1,0 +1,148 @@
+"""Measure as a config says: experiments in blocks, on a phone, a Mac, Linux or the emulator.
+
+`etprof config init` writes a config to start from. Blocks (process launches) of all experiments
+run in randomised, balanced order without event tracer; the operator split and kernel evidence
+come after them. Everything is kept under the config's output_root, also when the run is cut off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from etprof.config import Config
+    from etprof.pipeline import Measured
+    from etprof.plan import Experiment, Settings
+
+EXAMPLES = """\
+examples:
+  etprof run config.json
+  etprof run config.json --dry-run
+  etprof run config.json --resume                 continue a run that was cut off
+  etprof run --from-manifest out_x/runs/linux     repeat a run from its manifest
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.json")
+    parser.add_argument("--config", dest="config_flag", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--from-manifest", type=Path, metavar="RUN_DIR", help="take the config of an earlier run"
+    )
+    parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="these experiments")
+    parser.add_argument("--output-root", type=Path, metavar="DIR", help="instead of the config's")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, measure nothing")
+    parser.add_argument("--resume", action="store_true", help="continue a run that was cut off")
+    parser.add_argument("--analysis-only", action="store_true", help="analyse what is there")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="never give an experiment up after failures"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measures, analyses, reports."""
+    from etprof.cli.profile import report_run
+
+    config, identity = _find_config(arguments)
+    run_directory = arguments.output_root or config.output_root
+    if arguments.dry_run:
+        return _show_plan(config, arguments.only)
+    if arguments.analysis_only:
+        return report_run(run_directory, as_json=arguments.json, problems=())
+    measured = _measure(arguments, config, identity, run_directory)
+    return report_run(run_directory, as_json=arguments.json, problems=measured.errors)
+
+
+def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, object]]:
+    """Returns the config and its identity for the manifest: path, hash, content."""
+    from etprof.config import load_config, parse_config
+    from etprof.run_directory import load_manifest
+
+    given = [p for p in (arguments.config, arguments.config_flag, arguments.from_manifest) if p]
+    if len(given) != 1:
+        msg = "give one config, as in `etprof run config.json`, or --from-manifest RUN_DIR"
+        raise UsageError(msg)
+    if arguments.from_manifest is None:
+        config = load_config(given[0])
+        text = given[0].read_text(encoding="utf-8")
+        return config, _identity(str(given[0]), text)
+    manifest = load_manifest(given[0])
+    if manifest is None or not isinstance((manifest.config or {}).get("content"), dict):
+        msg = f"{given[0]} has no manifest.json with a config; only `etprof run` writes one"
+        raise UsageError(msg)
+    text = json.dumps((manifest.config or {})["content"])
+    return parse_config(text, str(given[0])), _identity(str(given[0]), text)
+
+
+def _identity(name: str, text: str) -> dict[str, object]:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {"path": name, "sha256": digest, "content": json.loads(text)}
+
+
+def _measure(
+    arguments: argparse.Namespace,
+    config: Config,
+    identity: dict[str, object],
+    run_directory: Path,
+) -> Measured:
+    """Measures with progress, from the start or from where an earlier run was cut off."""
+    from etprof.cli.progress import say, show_progress
+    from etprof.configured_run import (
+        configured_experiments,
+        configured_program,
+        configured_settings,
+        configured_target,
+    )
+    from etprof.pipeline import Earlier, measure
+    from etprof.resume import load_earlier
+    from etprof.run_directory import set_aside
+
+    target, program = configured_target(config), configured_program(config)
+    experiments = configured_experiments(config, arguments.only)
+    settings = configured_settings(config)
+    earlier = Earlier()
+    if arguments.resume:
+        earlier = load_earlier(run_directory, program, experiments, settings)
+        say(f"{len(earlier.records)} launches were finished and are kept")
+    elif (kept := set_aside(run_directory)) is not None:
+        say(f"The earlier run is kept in {kept}")
+    with show_progress() as progress:
+        return measure(
+            program=program,
+            target=target,
+            run=run_directory,
+            experiments=experiments,
+            settings=settings,
+            progress=progress,
+            config=identity,
+            earlier=earlier,
+            keep_going=arguments.keep_going,
+        )
+
+
+def _show_plan(config: Config, only: tuple[str, ...]) -> int:
+    """Prints what would run, in order."""
+    from etprof.configured_run import configured_experiments, configured_settings
+    from etprof.plan import plan_passes, plan_timing
+
+    experiments, settings = configured_experiments(config, only), configured_settings(config)
+    launches = [*plan_timing(experiments, settings), *plan_passes(experiments, settings)]
+    for number, launch in enumerate(launches, start=1):
+        print(f"{number:4}  {launch.text}")
+    print(_least_time(experiments, settings))
+    return 0
+
+
+def _least_time(experiments: list[Experiment], settings: Settings) -> str:
+    timed = sum(experiment.mode == "timing" for experiment in experiments)
+    seconds = timed * settings.blocks * (settings.min_seconds + settings.cool_down_s)
+    return f"at least {seconds:.0f} s of timing; warm-up, loading and the passes come on top"

@@ -1,0 +1,106 @@
+"""Turns a config into what the pipeline takes: program, target, experiments, settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.errors import UsageError
+from etprof.plan import Experiment, Settings
+from etprof.program_files import Program, describe_program
+from etprof.targets.emulator import EmulatorTarget
+from etprof.targets.local import LocalTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.config import Config, ExperimentConfig
+    from etprof.targets import Target
+
+
+def configured_program(config: Config) -> Program:
+    """Returns the program with its inputs: the config's, or the examples beside it."""
+    return describe_program(
+        config.model, inputs=config.inputs, data=config.data, method=config.method
+    )
+
+
+def configured_target(config: Config) -> Target:
+    """Returns the target; raises UsageError when this machine cannot be it."""
+    wanted = config.target
+    if wanted.kind == "emulator":
+        return EmulatorTarget()
+    local = LocalTarget()
+    if wanted.kind not in {"local", local.platform}:
+        msg = (
+            f"target.kind is {wanted.kind!r}, but this machine is {local.platform!r}; "
+            'run it there, or set "local"'
+        )
+        raise UsageError(msg)
+    return local
+
+
+def configured_settings(config: Config) -> Settings:
+    """Returns how to measure."""
+    given = config.measurement
+    return Settings(
+        blocks=given.blocks,
+        min_seconds=given.min_seconds,
+        etdump_iterations=given.etdump_runs,
+        seed=given.seed,
+        timeout_s=given.timeout_s,
+        cool_down_s=given.cool_down_s,
+        max_start_temperature_c=given.max_start_temperature_c,
+        max_wait_s=given.max_wait_s,
+        target_half_width=given.target_half_width,
+        budget_s=given.budget_s,
+    )
+
+
+def configured_experiments(config: Config, only: Sequence[str] = ()) -> list[Experiment]:
+    """Returns one experiment per name and thread count; `only` keeps the named ones."""
+    names = [experiment.name for experiment in config.experiments]
+    for name in only:
+        if name not in names:
+            msg = f"--only {name}: no such experiment; the config has {', '.join(names)}"
+            raise UsageError(msg)
+    return [
+        _experiment(experiment, threads)
+        for experiment in config.experiments
+        if not only or experiment.name in only
+        for threads in experiment.threads
+    ]
+
+
+def _experiment(config: ExperimentConfig, threads: int) -> Experiment:
+    several = len(config.threads) > 1
+    return Experiment(
+        name=f"{config.name}_t{threads}" if several else config.name,
+        group=config.name if several else "",
+        sme=config.sme,
+        threads=threads,
+        mode=config.mode,
+        iterations=config.runs,
+        warmup=config.warmup,
+        runner=_runner(config),
+        launcher=config.launcher,
+        cpus=config.cpu_affinity,
+        extra_arguments=config.extra_args,
+    )
+
+
+def _runner(config: ExperimentConfig) -> Path | None:
+    """Returns the experiment's own runner: by path, or built by a preset in this folder."""
+    if config.runner_path is not None and config.preset is not None:
+        msg = f"experiment {config.name!r}: give runner_path or preset, not both"
+        raise UsageError(msg)
+    if config.preset is None:
+        return config.runner_path.absolute() if config.runner_path else None
+    runner = Path("build", config.preset, "cpp", "runner", "etprof-runner")
+    if not runner.is_file():
+        msg = (
+            f"experiment {config.name!r}: {runner} is not built; "
+            f"run `cmake --workflow --preset {config.preset}` in etprof's checkout first"
+        )
+        raise UsageError(msg)
+    return runner.absolute()

@@ -1,0 +1,121 @@
+"""Turns one planned launch into a request, runs it, and says how it went."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from etprof.conditions import wait_for_start
+from etprof.errors import EtprofError, TargetError
+from etprof.run_directory import ExperimentFiles, LaunchRecord, experiment_files
+from etprof.targets.request import RunnerRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.plan import Experiment, Launch, Settings
+    from etprof.program_files import Program
+    from etprof.runner_result import RunnerResult
+    from etprof.targets import Target
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a launch went: a result or an error, and the record of it."""
+
+    record: LaunchRecord
+    result: RunnerResult | None
+    error: EtprofError | None
+
+
+class Launcher:
+    """Runs launches of one run on its target."""
+
+    def __init__(self, program: Program, target: Target, run: Path, settings: Settings) -> None:
+        self._program, self._target, self._run, self._settings = program, target, run, settings
+        self._launched = 0
+
+    def files(self, experiment: Experiment) -> ExperimentFiles:
+        """Names the experiment's files."""
+        return experiment_files(
+            self._run, self._program.label, experiment.folder, experiment.threads
+        )
+
+    def request(self, launch: Launch) -> RunnerRequest:
+        """Returns what the runner is asked for; one instrument at most."""
+        experiment, files = launch.experiment, self.files(launch.experiment)
+        request = RunnerRequest(
+            model=self._program.model,
+            data=self._program.data,
+            inputs=self._program.inputs,
+            method=self._program.method,
+            warmup=experiment.warmup,
+            iterations=experiment.iterations,
+            threads=experiment.threads,
+            seed=self._settings.seed,
+            sme=experiment.sme,
+            timeout_s=self._settings.timeout_s,
+            runner=experiment.runner,
+            launcher=experiment.launcher,
+            cpus=experiment.cpus,
+            extra_arguments=experiment.extra_arguments,
+            result=result_file(files, launch),
+        )
+        if launch.purpose == "etdump":
+            return replace(
+                request,
+                iterations=self._settings.etdump_iterations,
+                etdump=files.etdump,
+                outputs=files.file("_outputs"),
+            )
+        if launch.purpose == "kernel_trace":
+            return replace(request, kernel_trace=files.file("_kernels.json"))
+        return replace(request, min_seconds=self._settings.min_seconds)
+
+    def launch(self, launch: Launch) -> Outcome:
+        """Runs one launch; never raises for what the target or the runner did."""
+        request = self.request(launch)
+        request.result.parent.mkdir(parents=True, exist_ok=True)
+        waited_s = wait_for_start(self._target, self._settings, is_first=self._launched == 0)
+        self._launched += 1
+        before = self._target.read_state()
+        started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        clock = time.monotonic()
+        result, problem = None, None
+        try:
+            result = self._target.run(request)
+            check_build(launch, result)
+        except EtprofError as error:
+            result, problem = None, error
+        record = LaunchRecord(
+            experiment=launch.experiment.name,
+            purpose=launch.purpose,
+            block=launch.block,
+            started_at=started_at,
+            duration_s=time.monotonic() - clock,
+            error=str(problem) if problem else None,
+            state_before=dataclasses.asdict(before),
+            state_after=dataclasses.asdict(self._target.read_state()),
+            waited_s=waited_s,
+        )
+        return Outcome(record, result, problem)
+
+
+def result_file(files: ExperimentFiles, launch: Launch) -> Path:
+    """Names the runner's result of one launch."""
+    if launch.purpose == "timing":
+        return files.file(f"_b{launch.block:02d}_result.json")
+    return files.file("_result.json" if launch.purpose == "etdump" else "_kernels_result.json")
+
+
+def check_build(launch: Launch, result: RunnerResult) -> None:
+    """Refuses times from a trace runner: its instruments are part of what it measures."""
+    if launch.purpose == "timing" and result.runner.build.get("trace") is True:
+        msg = (
+            f"experiment {launch.experiment.name!r} is timed with a trace runner, whose counters "
+            'cost time; use a runner without trace, or set its mode to "kernel_trace"'
+        )
+        raise TargetError(msg)

@@ -1,0 +1,49 @@
+"""Gathers the results of all timing blocks into metrics.json."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etprof.run_directory import BlockMetrics, ExperimentMetrics, Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from etprof.launching import Launcher
+    from etprof.plan import Experiment
+    from etprof.runner_result import RunnerResult
+
+
+def gather_metrics(
+    results: Mapping[tuple[str, str, int | None], RunnerResult],
+    experiments: Sequence[Experiment],
+    launcher: Launcher,
+    times_are_meaningful: bool,
+) -> Metrics:
+    """Returns raw latencies, load times and memory of every finished timing block."""
+    found: dict[str, ExperimentMetrics] = {}
+    for experiment in experiments:
+        blocks = {
+            block: result
+            for (name, purpose, block), result in results.items()
+            if (name, purpose) == (experiment.name, "timing") and block is not None
+        }
+        if blocks:
+            files = launcher.files(experiment)
+            etdump = f"{files.folder.name}/{files.etdump.name}"
+            found[experiment.name] = _experiment_metrics(blocks, etdump)
+    return Metrics(times_are_meaningful=times_are_meaningful, experiments=found)
+
+
+def _experiment_metrics(results: Mapping[int, RunnerResult], etdump: str) -> ExperimentMetrics:
+    first = next(iter(results.values()))
+    fields = set(BlockMetrics.model_fields)
+    return ExperimentMetrics(
+        sme=str((first.sme or {}).get("in_force", "off")),
+        threads=first.threads.in_force,
+        etdump=etdump,
+        blocks=[
+            BlockMetrics(block=block, **result.model_dump(include=fields))
+            for block, result in sorted(results.items())
+        ],
+    )
