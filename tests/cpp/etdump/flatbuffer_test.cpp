@@ -1,3 +1,5 @@
+#include "etdump/flatbuffer.h"
+
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -5,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "etdump/flatbuffer.h"
 #include "refusal.h"
 
 using etprof::Buffer;

@@ -1,10 +1,11 @@
+#include "etdump/name_index.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "etdump/format_error.h"
-#include "etdump/name_index.h"
 #include "refusal.h"
 
 using etprof::NameIndex;

@@ -1,3 +1,5 @@
+#include "etdump/reader.h"
+
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -6,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "etdump/reader.h"
 #include "refusal.h"
 
 using etprof::EventTable;
