@@ -22,6 +22,14 @@ def format_duration(duration_ns: float | None) -> str:
     return f"{_significant(duration_ns)} ns"
 
 
+def format_delta(delta_ns: float | None) -> str:
+    """Formats a difference of times with its sign, such as `−1.83 ms`."""
+    if delta_ns is None:
+        return MISSING
+    sign = "−" if delta_ns < 0 else "+" if delta_ns > 0 else ""
+    return f"{sign}{format_duration(abs(delta_ns))}"
+
+
 def format_interval(low_ns: float | None, high_ns: float | None) -> str:
     """Formats an interval of nanoseconds in one unit, such as `1.80 … 1.86 ms`."""
     if low_ns is None or high_ns is None:

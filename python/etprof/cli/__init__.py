@@ -14,7 +14,16 @@ from etprof.errors import EtprofError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS: tuple[str, ...] = ("profile", "run", "export", "analyze", "compare", "models", "emulator", "doctor")
+COMMANDS: tuple[str, ...] = (
+    "profile",
+    "run",
+    "export",
+    "analyze",
+    "compare",
+    "models",
+    "emulator",
+    "doctor",
+)
 
 EPILOG = """\
 first steps:

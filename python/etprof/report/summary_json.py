@@ -6,6 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
+from etprof.analysis.pairs import compare_within
+from etprof.report.comparison_json import comparison_document
 
 if TYPE_CHECKING:
     from etprof.analysis.operators import OperatorRow, OperatorSplit
@@ -25,6 +27,7 @@ def summary_document(analysis: RunAnalysis) -> dict[str, object]:
         "times_are_meaningful": analysis.times_are_meaningful,
         "category_totals_ms": {e.name: _categories_ms(e.split) for e in analysis.experiments},
         "experiments": {e.name: _experiment(e) for e in analysis.experiments},
+        "comparisons": [comparison_document(entry) for entry in compare_within(analysis)],
         "notes": list(analysis.notes),
     }
 
@@ -80,6 +83,8 @@ def operator_fields(row: OperatorRow) -> dict[str, object]:
         "calls": row.calls,
         "mean_ns": row.mean_ns,
         "median_ns": row.median_ns,
+        "median_low_ns": row.median_interval[0] if row.median_interval else None,
+        "median_high_ns": row.median_interval[1] if row.median_interval else None,
         "minimum_ns": row.minimum_ns,
         "maximum_ns": row.maximum_ns,
         "standard_deviation_ns": row.standard_deviation_ns,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from etprof.analysis.operators import OperatorRow, class_totals_ns
+from etprof.report.tables import bordered_table
 from etprof.units import (
     MISSING,
     format_count,
@@ -20,6 +20,7 @@ from etprof.units import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from etprof.analysis.operators import OperatorSplit, OverheadRow
     from etprof.analysis.run_analysis import ExperimentAnalysis, Latency, RunAnalysis
@@ -57,18 +58,9 @@ def _headline(experiment: ExperimentAnalysis) -> str:
     return f"{experiment.name}: {', '.join(facts)}"
 
 
-def _table(title: str, first: str, *columns: str) -> Table:
-    """A table with one text column and right-aligned figures."""
-    table = Table(title=title, title_justify="left", title_style="", header_style="bold")
-    table.add_column(first, overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
 def _latency_table(latency: Latency) -> Table:
     blocks = len(latency.steady.block_medians)
-    table = _table(
+    table = bordered_table(
         f"Latency without event tracer, {blocks} process launches", "", "median", "95 % interval"
     )
 
@@ -86,7 +78,9 @@ def _latency_table(latency: Latency) -> Table:
 
 def _class_table(split: OperatorSplit) -> Table:
     """Categories with finer classes; the shares add up to 100 %."""
-    table = _table("Where an inference's time goes", "category", "class", "mean", "share", "")
+    table = bordered_table(
+        "Where an inference's time goes", "category", "class", "mean", "share", ""
+    )
     table.columns[1].justify = "left"
     table.columns[4].justify = "left"
     for entry, total in class_totals_ns(split).items():
@@ -106,7 +100,7 @@ def _operator_table(split: OperatorSplit, top: int) -> Table:
     """The operators and overheads that take most, the rest as one row."""
     entries = sorted(split.entries, key=lambda entry: -entry.total_ns)
     shown, rest = entries[:top], entries[top:]
-    table = _table("Operators", "operator", "where", "median", "mean", "share")
+    table = bordered_table("Operators", "operator", "where", "median", "mean", "share")
     for entry in shown:
         median = format_duration(entry.median_ns) if isinstance(entry, OperatorRow) else MISSING
         mean, share = format_duration(entry.mean_ns), format_share(entry.share)
@@ -127,7 +121,9 @@ def _place(entry: OperatorRow | OverheadRow) -> str:
 
 def _call_table(split: OperatorSplit) -> Table:
     """Operators with their calls: all that an emulator can say."""
-    table = _table("Operators (times under emulation mean nothing)", "operator", "where", "calls")
+    table = bordered_table(
+        "Operators (times under emulation mean nothing)", "operator", "where", "calls"
+    )
     for row in split.rows:
         table.add_row(Text(row.label), _place(row), format_count(row.calls / split.executions))
     return table

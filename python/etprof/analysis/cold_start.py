@@ -1,0 +1,82 @@
+"""The ledger from process start to steady state: load, first inference, steady, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from etprof.analysis.effect import Effect, estimate_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from etprof.run_directory import BlockMetrics, ExperimentMetrics
+
+Unit = Literal["ns", "bytes"]
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One cost on both sides: medians over blocks, and their effect for times."""
+
+    label: str
+    unit: Unit
+    baseline: float | None
+    candidate: float | None
+    effect: Effect | None
+
+
+_ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] = (
+    ("Load program", "ns", lambda block: block.load.program_ns),
+    ("Load method (with weight packing)", "ns", lambda block: block.load.method_ns),
+    ("First inference", "ns", lambda block: block.first_inference_ns),
+    ("Steady inference", "ns", lambda block: float(np.median(block.latency_ns))),
+    (
+        "First inference beyond steady", "ns",
+        lambda block: block.first_inference_ns - float(np.median(block.latency_ns)),
+    ),
+    ("Memory after load", "bytes", lambda block: block.memory.rss_after_load_bytes),
+    ("Peak memory", "bytes", lambda block: block.memory.peak_rss_bytes),
+)  # fmt: skip
+
+
+def build_ledger(
+    baseline: ExperimentMetrics, candidate: ExperimentMetrics, *, margin: float
+) -> tuple[LedgerEntry, ...]:
+    """Compares every cost block by block."""
+    return tuple(
+        _entry(label, unit, baseline, candidate, value, margin) for label, unit, value in _ENTRIES
+    )
+
+
+def pair_blocks(
+    baseline: ExperimentMetrics, candidate: ExperimentMetrics
+) -> list[tuple[BlockMetrics, BlockMetrics]]:
+    """Pairs the blocks of the same number: neighbours in time when measured in one run."""
+    others = {block.block: block for block in candidate.blocks}
+    return [(block, others[block.block]) for block in baseline.blocks if block.block in others]
+
+
+def _entry(  # noqa: PLR0913, PLR0917 - one line of a table
+    label: str,
+    unit: Unit,
+    baseline: ExperimentMetrics,
+    candidate: ExperimentMetrics,
+    value: Callable[[BlockMetrics], float | None],
+    margin: float,
+) -> LedgerEntry:
+    sides = [
+        [v for v in map(value, metrics.blocks) if v is not None]
+        for metrics in (baseline, candidate)
+    ]
+    pairs = [(value(one), value(other)) for one, other in pair_blocks(baseline, candidate)]
+    positive = [(one, other) for one, other in pairs if one and other and min(one, other) > 0]
+    effect = None
+    if unit == "ns" and positive and len(positive) == len(pairs):
+        effect = estimate_effect(
+            [one for one, _ in positive], [other for _, other in positive], margin=margin
+        )
+    before, after = (float(np.median(side)) if side else None for side in sides)
+    return LedgerEntry(label, unit, before, after, effect)

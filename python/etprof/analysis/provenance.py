@@ -1,0 +1,70 @@
+"""What manifest.json says of a run beyond what reading needs: who, what, where, with what."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from etprof.records import Record, read_record
+from etprof.run_directory import MANIFEST
+from etprof.runner_result import Cpu, RunnerBuild
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class FileIdentity(Record):
+    """A file by its content."""
+
+    path: str | None = None
+    sha256: str | None = None
+    size_bytes: int | None = None
+
+
+class MeasuredModel(FileIdentity):
+    """The program that was measured."""
+
+    name: str
+    precision: str | None = None
+    backend: str | None = None
+    method: str | None = None
+
+
+class Provenance(Record):
+    """The facts of a run that comparisons and findings ask for; all may be missing."""
+
+    created_at: str | None = None
+    etprof_version: str | None = None
+    platform: str | None = None
+    model: MeasuredModel | None = None
+    inputs: tuple[FileIdentity, ...] | None = None
+    pins: dict[str, str | None] = Field(default_factory=dict)
+    runner: RunnerBuild | None = None
+    cpu: Cpu | None = None
+    target: dict[str, Any] = Field(default_factory=dict)
+    settings: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def build_type(self) -> str | None:
+        """CMake's build type of the runner."""
+        value = self.runner.build.get("build_type") if self.runner else None
+        return str(value) if value else None
+
+
+def load_provenance(source: Path) -> Provenance | None:
+    """Reads the manifest of a run directory; None for anything without one."""
+    path = source / MANIFEST
+    if not path.is_file():
+        return None
+    return read_record(Provenance, path, way_out="delete it to analyse the ETDumps alone")
+
+
+def load_manifest_document(source: Path) -> dict[str, Any] | None:
+    """Returns the whole manifest as JSON data, checked before by `load_provenance`."""
+    path = source / MANIFEST
+    if not path.is_file():
+        return None
+    document: dict[str, Any] = json.loads(path.read_bytes())
+    return document

@@ -1,0 +1,97 @@
+"""Compare two experiments: verdict, operators, and where the difference comes from.
+
+BASELINE and CANDIDATE are run directories, one of their experiments (RUN_DIR:EXPERIMENT), or
+ETDumps. Speed-up is always baseline ÷ candidate. What was not measured alike is refused, and the
+message names the difference; --allow FIELD compares all the same.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.run_analysis import RunAnalysis
+
+EXAMPLES = """\
+examples:
+  etprof compare out_m/runs/android:android_off out_m/runs/android:android_sme2
+  etprof compare out_m/runs/linux_20261121T090000Z out_m/runs/linux
+  etprof compare fp32.etdump fp16.etdump --allow inputs
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("baseline", metavar="BASELINE", help="what to compare with")
+    parser.add_argument("candidate", metavar="CANDIDATE", help="what is compared")
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="FIELD",
+        choices=("threads", "inputs", "device", "runner", "method"),
+        help="compare although this differs: threads, inputs, device, runner or method",
+    )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        default=0.02,
+        help="what counts as no difference, as a fraction (default 0.02)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the same data as JSON")
+    parser.add_argument(
+        "--top", type=int, default=12, metavar="N", help="steps to list (default 12)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compares and prints."""
+    comparisons = _compare(arguments)
+    if arguments.json:
+        from etprof.report.comparison_json import comparison_document
+
+        documents = [comparison_document(entry) for entry in comparisons]
+        print(json.dumps(documents if len(documents) > 1 else documents[0], indent=2))
+        return 0
+    from rich.console import Console
+
+    from etprof.report.comparison_terminal import render_comparison
+
+    for comparison in comparisons:
+        Console().print(render_comparison(comparison, top=arguments.top))
+    return 0
+
+
+def _compare(arguments: argparse.Namespace) -> list[Comparison]:
+    """Loads both sides, refuses unlike ones and compares the rest."""
+    from etprof.analysis.comparability import refuse_unlike
+    from etprof.analysis.comparison import compare_sides
+    from etprof.analysis.pairs import match_runs
+
+    baseline, first = _load(arguments.baseline)
+    candidate, second = _load(arguments.candidate)
+    pairs = match_runs(baseline, candidate, (first, second))
+    for one, other in pairs:
+        refuse_unlike(one, other, arguments.allow)
+    return [compare_sides(one, other, margin=arguments.margin) for one, other in pairs]
+
+
+def _load(text: str) -> tuple[RunAnalysis, str | None]:
+    """Reads RUN_DIR, RUN_DIR:EXPERIMENT or FILE.etdump; a path that exists is taken whole."""
+    from etprof.analysis.run_analysis import analyze_source
+    from etprof.errors import InputFileError
+
+    path, name = Path(text), None
+    if not path.exists() and ":" in text:
+        before, _, name = text.rpartition(":")
+        path = Path(before)
+    if not path.exists():
+        msg = f"{path} does not exist; `etprof profile MODEL` makes a run directory"
+        raise InputFileError(msg)
+    return analyze_source(path), name

@@ -1,0 +1,14 @@
+"""The one look of all terminal tables."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+
+def bordered_table(title: str, first: str, *columns: str) -> Table:
+    """A table with one text column and right-aligned figures."""
+    table = Table(title=title, title_justify="left", title_style="", header_style="bold")
+    table.add_column(first, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table

@@ -1,0 +1,48 @@
+"""Turns effects into the sentences and badges that every report shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etprof.units import format_ratio, format_share
+
+if TYPE_CHECKING:
+    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.effect import Effect
+
+
+def describe_effect(effect: Effect) -> str:
+    """Says what the latency did, always with its verdict and never as a bare ratio."""
+    ratio = format_speed_up(effect)
+    if effect.verdict == "faster":
+        return f"{ratio} faster"
+    if effect.verdict == "slower":
+        return f"slower: speed-up {ratio}"
+    if effect.verdict == "no difference":
+        return f"no difference within {format_share(effect.margin)}: speed-up {ratio}"
+    return f"inconclusive: speed-up {ratio}"
+
+
+def format_speed_up(effect: Effect) -> str:
+    """Formats a speed-up with its interval: `1.83× (95 % interval 1.79× … 1.88×)`."""
+    text = format_ratio(effect.speed_up)
+    if effect.interval is None:
+        return f"{text} (no interval from {effect.pairs} pairs)"
+    low, high = format_ratio(effect.interval.low), format_ratio(effect.interval.high)
+    return f"{text} (95 % interval {low} … {high})"
+
+
+def describe_comparison(comparison: Comparison) -> str:
+    """Returns the comparison's headline."""
+    if not comparison.times_are_meaningful:
+        return f"{comparison.name}: emulated, so only structure and kernels are compared"
+    if comparison.latency is None:
+        return f"{comparison.name}: not timed without tracer, so there is no verdict"
+    return f"{comparison.name}: {describe_effect(comparison.latency)}"
+
+
+def badge_of(comparison: Comparison) -> str:
+    """Returns one word for the badge."""
+    if not comparison.times_are_meaningful:
+        return "not representative"
+    return comparison.latency.verdict if comparison.latency else "not timed"

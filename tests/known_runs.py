@@ -1,0 +1,221 @@
+"""Run directories built from a description: operators, times, noise, kernels; the truth is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from etprof.analysis.run_analysis import RunAnalysis, analyze_source
+from etprof.analysis.vocabulary import CONTAINERS
+from tests.etdump_writer import Table, etdump, event_block, write_etdump
+from tests.known_etdumps import load_block, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SME2_CPU = {
+    "architecture": "aarch64",
+    "model_name": "Cortex-X925",
+    "logical_cores": 8,
+    "features": {"sme": True, "sme2": True},
+}
+_CALL_OVERHEAD_US = 1
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator: its label, its time, and the delegate call or instruction it is in."""
+
+    label: str
+    us: int
+    instruction: int = 0
+
+    @property
+    def is_delegated(self) -> bool:
+        return not self.label.startswith("native_call_")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of a described run; latencies are per block, in µs."""
+
+    name: str
+    ops: Sequence[Op]
+    sme: str = "off"
+    threads: int = 1
+    latency_us: Sequence[float] = (100.0,) * 10
+    noise: Sequence[float] = (0.99, 1.0, 1.01)
+    """Factors on the block's latency that make its samples."""
+    executions: int = 8
+    delegate_overhead_us: int = 0
+    execute_overhead_us: int = 0
+    kernels: dict[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole described run directory."""
+
+    experiments: Sequence[Experiment]
+    platform: str = "android"
+    meaningful: bool = True
+    build_type: str = "Release"
+    precision: str = "fp16"
+    model: str = "known"
+    cpu: dict[str, object] = field(default_factory=lambda: dict(SME2_CPU))
+    inputs: Sequence[str] = ("a" * 64,)
+    delegation: dict[str, Any] | None = None
+
+
+def write_run(folder: Path, run: Run) -> Path:
+    """Writes the run directory and returns it."""
+    folder.mkdir(parents=True)
+    for experiment in run.experiments:
+        place = folder / experiment.name
+        place.mkdir()
+        stem = f"{run.model}_{experiment.name}_t{experiment.threads}"
+        (place / f"{stem}.etdump").write_bytes(build_etdump(experiment))
+        if experiment.kernels is not None:
+            (place / f"{stem}_kernels.json").write_text(json.dumps(experiment.kernels))
+    (folder / "metrics.json").write_text(json.dumps(_metrics(run)))
+    (folder / "manifest.json").write_text(json.dumps(_manifest(run)))
+    if run.delegation is not None:
+        (folder / "delegation.json").write_text(json.dumps(run.delegation))
+    return folder
+
+
+def analyze(folder: Path, run: Run) -> RunAnalysis:
+    """Writes and analyses in one step."""
+    return analyze_source(write_run(folder, run))
+
+
+def build_etdump(experiment: Experiment) -> bytes:
+    """Builds the ETDump: load, first inference three times slower, then equal executions."""
+    blocks = [
+        load_block(),
+        event_block(b"First", execution(experiment, scale=3)),
+        *(event_block(b"Execute", execution(experiment)) for _ in range(experiment.executions)),
+    ]
+    return bytes(write_etdump(etdump(blocks)).data)
+
+
+def execution(experiment: Experiment, scale: int = 1) -> list[Table]:
+    """One execution; operators of the same instruction share a delegate call."""
+    events: list[Table] = []
+    total = experiment.execute_overhead_us
+    delegate_call, operator_call = CONTAINERS[1].encode(), CONTAINERS[2].encode()
+    for instruction in dict.fromkeys(op.instruction for op in experiment.ops):
+        inside = [op for op in experiment.ops if op.instruction == instruction]
+        ids = {"instruction_id": instruction}
+        length = sum(op.us for op in inside)
+        if inside[0].is_delegated:
+            length += experiment.delegate_overhead_us
+            events += [
+                span(None, 0, op.us * scale, delegate_debug_id_str=op.label.encode(), **ids)
+                for op in inside
+            ]
+            events.append(span(delegate_call, 0, length * scale, **ids))
+        else:
+            length += _CALL_OVERHEAD_US
+            events += [span(op.label.encode(), 0, op.us * scale, **ids) for op in inside]
+            events.append(span(operator_call, 0, length * scale, **ids))
+        total += length
+    return [*events, span(CONTAINERS[0].encode(), 0, total * scale)]
+
+
+def _metrics(run: Run) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "times_are_meaningful": run.meaningful,
+        "experiments": {entry.name: _experiment_metrics(entry) for entry in run.experiments},
+    }
+
+
+def _experiment_metrics(experiment: Experiment) -> dict[str, object]:
+    blocks = [
+        {
+            "block": number,
+            "load": {"program_ns": 1000 + number, "method_ns": 90_000},
+            "first_inference_ns": round(latency * 3000),
+            "warmup_latency_ns": [round(latency * 1500)],
+            "latency_ns": [round(latency * 1000 * factor) for factor in experiment.noise] * 3,
+            "memory": {"rss_after_load_bytes": 2**20, "peak_rss_bytes": 2**21},
+        }
+        for number, latency in enumerate(experiment.latency_us)
+    ]
+    return {"sme": experiment.sme, "threads": experiment.threads, "blocks": blocks}
+
+
+def _manifest(run: Run) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "created_at": "2026-11-21T05:00:00+00:00",
+        "etprof_version": "0.1.0",
+        "platform": run.platform,
+        "times_are_meaningful": run.meaningful,
+        "model": {
+            "name": run.model,
+            "precision": run.precision,
+            "backend": "xnnpack",
+            "method": "forward",
+            "path": "missing.pte",
+            "sha256": "b" * 64,
+            "size_bytes": 1000,
+        },
+        "inputs": [{"path": "x.bin", "sha256": name, "size_bytes": 4} for name in run.inputs],
+        "pins": {"executorch": "1.5.1"},
+        "runner": {"version": "0.1.0", "build": {"build_type": run.build_type}},
+        "cpu": run.cpu,
+        "target": {"system": "Linux"},
+        "settings": {"blocks": 10, "seed": 0},
+        "experiments": [
+            {"name": entry.name, "sme": entry.sme, "threads": entry.threads}
+            for entry in run.experiments
+        ],
+        "launches": [],
+    }
+
+
+CONV, GEMM = "Convolution (NHWC, {}) IGEMM #{}", "Fully Connected (NC, {}) GEMM #{}"
+
+OFF_OPS = (
+    Op("Transpose (ND, X16) #1", 10),
+    Op(CONV.format("F16", 1), 400),
+    Op("Convolution (NHWC, F16) DWConv #1", 50),
+    Op(CONV.format("F16", 2), 300),
+    Op("native_call_mean.out", 30, 1),
+    Op(GEMM.format("F16", 1), 100, 2),
+)
+ON_OPS = (
+    Op("Transpose (ND, X16) #1", 10),
+    Op("Pack LH (X16) #1", 5),
+    Op(CONV.format("PF16", 1), 100),
+    Op("Convolution (NHWC, PF16) DWConv #1", 50),
+    Op(CONV.format("PF16", 2), 60),
+    Op("native_call_mean.out", 30, 1),
+    Op(GEMM.format("PF16", 1), 25, 2),
+)
+
+
+def on_off_run() -> Run:
+    """A model that SME2 makes about three times faster, with all kinds of rows."""
+    experiments = (
+        Experiment(
+            "android_off",
+            OFF_OPS,
+            latency_us=[900 + i % 3 for i in range(10)],
+            delegate_overhead_us=4,
+            execute_overhead_us=2,
+        ),
+        Experiment(
+            "android_sme2",
+            ON_OPS,
+            sme="sme2",
+            latency_us=[300 + i % 4 for i in range(10)],
+            delegate_overhead_us=4,
+            execute_overhead_us=2,
+        ),
+    )
+    return Run(experiments)

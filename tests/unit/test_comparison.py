@@ -1,0 +1,216 @@
+"""Comparing known runs gives the known truth; unlike runs are refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.analysis.comparability import refuse_unlike
+from etprof.analysis.pairs import compare_within, match_runs
+from etprof.analysis.waterfall import Waterfall, WaterfallStep
+from etprof.cli import run_command_line
+from etprof.errors import UsageError
+from tests.known_etdumps import US
+from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_run, write_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.analysis.comparison import Comparison
+
+OFF_TOTAL_US = 400 + 300 + 50 + 10 + 4 + 31 + 100 + 4 + 2
+ON_TOTAL_US = 10 + 5 + 100 + 50 + 60 + 4 + 31 + 25 + 4 + 2
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    (found,) = compare_within(analyze(tmp_path_factory.mktemp("runs") / "r", on_off_run()))
+    return found
+
+
+def test_off_is_the_baseline(comparison: Comparison) -> None:
+    assert comparison.name == "android_off → android_sme2"
+    assert comparison.latency is not None
+    assert comparison.latency.verdict == "faster"
+    assert comparison.latency.speed_up == pytest.approx(901 / 301.5, rel=0.01)
+    assert comparison.latency.interval is not None
+    assert comparison.notes == ()
+
+
+def test_waterfall_is_the_description_and_closes(comparison: Comparison) -> None:
+    waterfall = comparison.waterfall
+    assert waterfall.baseline_ns == OFF_TOTAL_US * US
+    assert waterfall.candidate_ns == ON_TOTAL_US * US
+    deltas = {step.label: step.delta_ns / US for step in waterfall.steps if step.delta_ns}
+    assert deltas == {
+        "Pack LH (X16) #1": 5,
+        "Convolution (NHWC, PF16) IGEMM #1": -300,
+        "Convolution (NHWC, PF16) IGEMM #2": -240,
+        "Fully Connected (NC, PF16) GEMM #1": -75,
+    }
+    assert waterfall.residual_ns == 0
+    assert waterfall.steps[-1] == WaterfallStep("Unattributed", "unattributed", 0, 0)
+
+
+def test_largest_steps_and_the_rest_still_close(comparison: Comparison) -> None:
+    waterfall = comparison.waterfall
+    shown = waterfall.largest(2)
+    assert [step.label for step in shown][:2] == [
+        "Convolution (NHWC, PF16) IGEMM #1",
+        "Convolution (NHWC, PF16) IGEMM #2",
+    ]
+    assert shown[2].label.endswith(" others")
+    assert sum(step.delta_ns for step in shown) == waterfall.candidate_ns - waterfall.baseline_ns
+    assert Waterfall(1, 1, ()).largest(3) == ()
+
+
+def test_categories_and_shares(comparison: Comparison) -> None:
+    convolution = comparison.categories["Convolution"]
+    assert (convolution.baseline_ns, convolution.candidate_ns) == (750 * US, 210 * US)
+    assert convolution.speed_up == pytest.approx(750 / 210)
+    movement = comparison.categories["Data Movement"]
+    # THEN a share may grow although the time hardly does
+    assert movement.candidate_share > 2 * movement.baseline_share
+    for side in ("baseline_share", "candidate_share"):
+        total = sum(getattr(change, side) for change in comparison.classes.values())
+        assert total == pytest.approx(1.0)
+
+
+def test_amdahl_panel(comparison: Comparison) -> None:
+    panel = comparison.amdahl
+    assert panel.accelerated_operators == 3
+    assert panel.accelerated_share == pytest.approx(800 / OFF_TOTAL_US)
+    assert panel.accelerated_speed_up == pytest.approx(800 / 185)
+    assert panel.achieved == pytest.approx(OFF_TOTAL_US / ON_TOTAL_US)
+    assert panel.ceiling == pytest.approx(OFF_TOTAL_US / (OFF_TOTAL_US - 800))
+    first = panel.bottlenecks[0]
+    assert first.operator_class.finer == "convolution"
+    assert first.speed_up_if_removed == pytest.approx(ON_TOTAL_US / (ON_TOTAL_US - 160))
+
+
+def test_cold_start_ledger(comparison: Comparison) -> None:
+    ledger = {entry.label: entry for entry in comparison.ledger}
+    assert ledger["Load method (with weight packing)"].baseline == 90_000
+    assert ledger["First inference"].effect is not None
+    assert ledger["First inference"].effect.verdict == "faster"
+    assert ledger["Peak memory"].candidate == 2**21
+    assert ledger["Peak memory"].effect is None
+
+
+def test_equal_runs_are_no_difference(tmp_path: Path) -> None:
+    same = [
+        Experiment("off", OFF_OPS, latency_us=[100 + i % 2 for i in range(10)]),
+        Experiment("sme2", OFF_OPS, sme="sme2", latency_us=[100 + i % 2 for i in range(10)]),
+    ]
+    (found,) = compare_within(analyze(tmp_path / "r", Run(same)))
+    assert found.latency is not None
+    assert found.latency.verdict == "no difference"
+    assert all(step.delta_ns == 0 for step in found.waterfall.steps)
+    assert found.amdahl.accelerated_operators == 0
+    assert found.amdahl.ceiling == 1.0
+
+
+def test_emulated_times_are_never_compared(tmp_path: Path) -> None:
+    run = replace(on_off_run(), meaningful=False, platform="emulator")
+    (found,) = compare_within(analyze(tmp_path / "r", run))
+    assert found.latency is None
+    assert found.ledger == ()
+    assert found.notes == (
+        "times under emulation mean nothing; only structure and kernels are compared",
+    )
+
+
+def test_thread_counts_are_compared_at_equal_mode(tmp_path: Path) -> None:
+    sweep = [
+        Experiment(f"{mode}_t{threads}", OFF_OPS, sme=mode, threads=threads)
+        for mode in ("off", "sme2")
+        for threads in (1, 4)
+    ]
+    found = compare_within(analyze(tmp_path / "r", Run(sweep)))
+    assert [comparison.name for comparison in found] == [
+        "off_t1 → sme2_t1",
+        "off_t4 → sme2_t4",
+        "off_t1 → off_t4",
+        "sme2_t1 → sme2_t4",
+    ]
+
+
+def test_unlike_sides_are_refused_by_name(tmp_path: Path) -> None:
+    one = analyze(tmp_path / "one", Run([Experiment("off", OFF_OPS)]))
+    changed = Run(
+        [Experiment("sme2", ON_OPS, sme="sme2", threads=4)],
+        platform="mac",
+        inputs=("c" * 64,),
+        build_type="Debug",
+    )
+    other = analyze(tmp_path / "other", changed)
+    ((before, after),) = match_runs(one, other)
+    with pytest.raises(UsageError) as refusal:
+        refuse_unlike(before, after, ["device"])
+    assert str(refusal.value) == (
+        f"{tmp_path}/one:off and {tmp_path}/other:sme2 were not measured alike: they differ in "
+        "threads (1 against 4); inputs (aaaaaaaaaaaa against cccccccccccc); "
+        "runner (build_type=Release against build_type=Debug); measure them alike, or compare all "
+        "the same with --allow threads --allow inputs --allow runner"
+    )
+    refuse_unlike(before, after, ["threads", "inputs", "device", "runner"])
+
+
+def test_runs_pair_by_mode_and_threads_or_by_name(tmp_path: Path) -> None:
+    one, other = (analyze(tmp_path / name, on_off_run()) for name in ("one", "other"))
+    pairs = match_runs(one, other)
+    assert [(a.experiment.name, b.experiment.name) for a, b in pairs] == [
+        ("android_off", "android_off"),
+        ("android_sme2", "android_sme2"),
+    ]
+    ((before, after),) = match_runs(one, other, ("android_off", "android_sme2"))
+    assert (before.experiment.sme, after.experiment.sme) == ("off", "sme2")
+    with pytest.raises(UsageError, match="has no experiment 'nope'; it has android_off, android_s"):
+        match_runs(one, other, ("nope", None))
+
+
+def test_nothing_to_pair(tmp_path: Path) -> None:
+    one = analyze(tmp_path / "one", on_off_run())
+    sme1 = replace(on_off_run().experiments[1], name="x", sme="sme1")
+    four = replace(sme1, name="y", threads=4)
+    other = analyze(tmp_path / "other", Run([sme1, four]))
+    with pytest.raises(
+        UsageError, match=r"no experiment of .*one is like one of .*name two, as in"
+    ):
+        match_runs(one, other)
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "r", on_off_run())
+    pair = [f"{run}:android_off", f"{run}:android_sme2"]
+    assert run_command_line(["compare", *pair]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("android_off → android_sme2: 2.99× (95 % interval 2.98× … 3.00×) faster")
+    assert "−300 µs" in text
+    assert run_command_line(["compare", *pair, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["latency"]["verdict"] == "faster"
+    assert document["waterfall"]["residual_ns"] == 0
+    assert len(document["operators"]) == len(ON_OPS)
+
+
+def test_etdumps_alone_have_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "r", on_off_run())
+    before, after = sorted(run.glob("*/*.etdump"))
+    assert run_command_line(["compare", str(before), str(after)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "not timed without tracer, so there is no verdict" in text
+    assert "whether the sides agree in threads, inputs, device, runner, method is not" in text
+
+
+def test_emulated_comparison_shows_structure_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path / "r", replace(on_off_run(), meaningful=False, platform="emulator"))
+    assert run_command_line(["compare", f"{run}:android_off", f"{run}:android_sme2"]) == 0
+    text = capsys.readouterr().out
+    assert "Operators side by side" in text
+    assert "µs" not in text
