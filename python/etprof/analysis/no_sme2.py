@@ -89,6 +89,15 @@ _RULES: tuple[_Rule, ...] = (
         ),
     ),
     _Rule(
+        lambda o: o.base == "Fully Connected" and o.data_types == ("F16",),
+        Reason(
+            "weight type",
+            "the FP16 path of this operator needs FP16 weights; XNNPACK rewrites 1x1 convolutions "
+            "as fully connected, and their weights are FP32 in ExecuTorch's programs",
+            "XNNPACK src/subgraph.c, xnn_subgraph_optimize_packed_lhs",
+        ),
+    ),
+    _Rule(
         lambda o: o.base == "Convolution" and _has(o, "QD8", "QDU8"),
         Reason(
             "data type",

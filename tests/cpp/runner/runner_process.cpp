@@ -4,12 +4,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <stdexcept>
 
 #include "scratch_folder.h"
 
 namespace etprof::testing {
 namespace {
+
+/// The runner, behind the emulator that this build needs for it, if any.
+std::vector<std::string> runner_words() {
+    std::vector<std::string> words;
+    std::stringstream emulator(ETPROF_EMULATOR);
+    for (std::string word; std::getline(emulator, word, '|');) {
+        words.push_back(word);
+    }
+    words.push_back(ETPROF_RUNNER);
+    return words;
+}
 
 [[noreturn]] void become_runner(std::vector<std::string>& arguments, const std::string& out,
                                 const std::string& err) {
@@ -28,7 +40,8 @@ namespace {
 
 Finished run_runner(std::vector<std::string> arguments) {
     const ScratchFolder folder;
-    arguments.insert(arguments.begin(), ETPROF_RUNNER);
+    const std::vector<std::string> runner = runner_words();
+    arguments.insert(arguments.begin(), runner.begin(), runner.end());
     const pid_t child = fork();
     if (child == 0) {
         become_runner(arguments, folder.path("out"), folder.path("err"));
