@@ -10,6 +10,7 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from etprof.errors import UsageError
 if TYPE_CHECKING:
     import argparse
 
+    from etprof.export.request import ExportedFiles, ExportRequest
     from etprof.export.stages import StageTime
 
 
@@ -47,26 +49,86 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", default="xnnpack", help="xnnpack (default) or portable")
     parser.add_argument("--outdir", type=Path, metavar="DIR", help="folder of the files")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the program's own path")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="a checkpoint of the model")
+    parser.add_argument("--explain", action="store_true", help="say of every node why it stays out")
     parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
+    _add_lowering_arguments(parser.add_argument_group("lowering"))
+
+
+def _add_lowering_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--channels-last", action="store_true", help="store image inputs as NHWC, as XNNPACK does"
+    )
+    group.add_argument(
+        "--external-constants", action="store_true", help="weights into a .ptd beside the program"
+    )
+    group.add_argument(
+        "--bundle", action="store_true", help="also write a .bpte with inputs and outputs inside"
+    )
+    group.add_argument(
+        "--memory-planning", default="greedy", metavar="PLANNER", help="greedy (default) or naive"
+    )
+    group.add_argument(
+        "--operators", metavar="LIST", help="delegate only these, such as linear,convolution"
+    )
+    group.add_argument(
+        "--config-precisions", metavar="LIST", help="of fp32,static_quant,dynamic_quant; all"
+    )
+    group.add_argument(
+        "--per-op", action="store_true", help="one delegate call per operator: less memory"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exports the model and prints the paths."""
+    """Exports the model, shows the delegation report and prints the paths."""
     from etprof.export.exporter import export_model
+
+    files = export_model(make_request(arguments), None if arguments.quiet else StageProgress())
+    if not arguments.quiet:
+        _show(files, explain=arguments.explain)
+    return 0
+
+
+def make_request(arguments: argparse.Namespace) -> ExportRequest:
+    """Returns what the flags ask for."""
+    from etprof.export.options import ExportOptions
     from etprof.export.request import ExportRequest
 
-    request = ExportRequest(
+    return ExportRequest(
         model=_model_name(arguments),
         precision=_precision(arguments),
         backend=arguments.backend,
         outdir=arguments.outdir,
         out=arguments.out,
+        options=ExportOptions(
+            weights=arguments.weights,
+            operators=_split(arguments.operators),
+            config_precisions=_split(arguments.config_precisions),
+            per_op_mode=arguments.per_op,
+            external_constants=arguments.external_constants,
+            memory_planning=arguments.memory_planning,
+            channels_last=arguments.channels_last,
+            bundle=arguments.bundle,
+        ),
     )
-    files = export_model(request, None if arguments.quiet else StageProgress())
-    if not arguments.quiet:
-        for path in (files.pte, files.etrecord, files.manifest, files.report, files.data):
-            print(path)
-    return 0
+
+
+def _split(text: str | None) -> tuple[str, ...]:
+    """Returns the words of a comma-separated list."""
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def _show(files: ExportedFiles, *, explain: bool) -> None:
+    from rich.console import Console
+
+    from etprof.export.report_table import print_report
+
+    manifest, report = (
+        json.loads(path.read_text(encoding="utf-8")) for path in (files.manifest, files.report)
+    )
+    print_report(Console(), manifest, report, explain=explain)
+    for path in files.written():
+        print(path)
 
 
 def _model_name(arguments: argparse.Namespace) -> str:

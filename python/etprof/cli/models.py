@@ -32,13 +32,25 @@ def _print_table(models: list[dict[str, Any]]) -> None:
 
     from etprof.units import format_count
 
-    table = Table("model", "inputs", "parameters", "needs", "found in")
+    table = Table("model", "inputs", "parameters", "MACs", "needs", "found in")
     for model in models:
+        methods = model["methods"]
         table.add_row(
             model["name"],
-            ", ".join(model["inputs"] or ()),
+            "\n".join(_describe_inputs(method, alone=len(methods) == 1) for method in methods),
             format_count(model["parameters"]),
+            "\n".join(format_count(method["macs"]) for method in methods),
             model["problem"] or ", ".join(model["needs"]),
-            model["origin"],
+            _short_origin(model["origin"]),
         )
     Console().print(table)
+
+
+def _describe_inputs(method: dict[str, Any], *, alone: bool) -> str:
+    text = ", ".join(method["inputs"])
+    return text if alone else f"{method['name']}: {text}"
+
+
+def _short_origin(origin: str) -> str:
+    """Returns the end of a long path."""
+    return origin if len(origin) <= 40 else "…" + origin[-39:]

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from etprof.errors import ExportError
-from etprof.export import operators, partition_reasons, tensors, upstream
+from etprof.export import operators, partition_reasons, partitioning, tensors, upstream
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from etprof.export.eager_model import ExportMethod
     from etprof.export.operators import LoweredMethod
+    from etprof.export.options import ExportOptions
+
+EXTERNAL_TAG = "weights"
+"""What ExecuTorch calls the file of external constants before it gets its final name."""
 
 
 @contextmanager
@@ -67,11 +71,29 @@ def output_dtypes(program: torch.export.ExportedProgram) -> list[torch.dtype | N
     ]
 
 
-def trace(name: str, method: ExportMethod) -> torch.export.ExportedProgram:
-    """Traces one method with torch.export; raises ExportError with its reason."""
+def trace(
+    name: str, method: ExportMethod, *, external_constants: bool = False
+) -> torch.export.ExportedProgram:
+    """Traces one method with torch.export; raises ExportError with its reason.
+
+    With `external_constants` every weight, also a delegate's, is marked to leave the program.
+    """
+    program = _trace(name, method, method.module)
+    if external_constants:
+        module = program.module()
+        upstream.delegate_external_constants_pass_unlifted(
+            module=module, gen_tag_fn=lambda _: EXTERNAL_TAG
+        )
+        program = _trace(name, method, module)
+    return program
+
+
+def _trace(
+    name: str, method: ExportMethod, module: torch.nn.Module
+) -> torch.export.ExportedProgram:
     try:
         return torch.export.export(
-            method.module,
+            module,
             method.inputs,
             dict(method.kwarg_inputs),
             dynamic_shapes=method.dynamic_shapes,
@@ -91,9 +113,11 @@ class Lowered:
     methods: dict[str, LoweredMethod]
 
 
-def lower(programs: Mapping[str, torch.export.ExportedProgram], backend: str) -> Lowered:
+def lower(
+    programs: Mapping[str, torch.export.ExportedProgram], backend: str, options: ExportOptions
+) -> Lowered:
     """Lowers traced methods to the edge dialect and gives `backend` what it can take."""
-    partitioners = [upstream.XnnpackPartitioner()] if backend == "xnnpack" else []
+    partitioners = partitioning.make_partitioners(backend, options)
     with partition_reasons.collected_reasons() as reasons:
         edge = _lower(programs, partitioners, backend)
     known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
@@ -121,14 +145,33 @@ def _lower(
         raise ExportError(msg) from error
 
 
-def make_program(edge: upstream.EdgeProgramManager) -> upstream.ExecutorchProgramManager:
+def make_program(
+    edge: upstream.EdgeProgramManager, options: ExportOptions
+) -> upstream.ExecutorchProgramManager:
     """Plans memory and serialises; raises ExportError when an operator has no kernel form."""
+    buffers = sorted({name for method in edge.methods for name in _mutable_buffers(edge, method)})
+    planner = getattr(upstream, options.memory_planning)
+    config = upstream.ExecutorchBackendConfig(
+        # Without it a buffer that the model changes, such as a cache, starts as whatever is there.
+        passes=[upstream.InitializedMutableBufferPass(buffers)] if buffers else [],
+        memory_planning_pass=upstream.MemoryPlanningPass(
+            upstream.MemoryPlanningAlgorithmSuite([planner])
+        ),
+        external_constants=(lambda _: EXTERNAL_TAG) if options.external_constants else False,
+    )
     try:
-        return edge.to_executorch(upstream.ExecutorchBackendConfig())
+        return edge.to_executorch(config)
     # As above: any pass may fail in its own way.
     except Exception as error:
         msg = f"cannot make an ExecuTorch program: {root_cause(error)}"
         raise ExportError(msg) from error
+
+
+def _mutable_buffers(edge: upstream.EdgeProgramManager, method: str) -> list[str]:
+    """Returns the graph's names of the buffers that the method changes."""
+    signature = edge.exported_program(method).graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    return [name for name, buffer in signature.inputs_to_buffers.items() if buffer in changed]
 
 
 def root_cause(error: BaseException) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from etprof.export.options import ExportOptions
     from etprof.export.precision import Precision
     from etprof.export.quantization import QuantizationReport
     from etprof.export.request import ExportRequest
@@ -47,6 +48,7 @@ def _write_value(value: object, path: Path) -> dict[str, Any]:
     return {
         "dtype": tensors.dtype_name(value),
         "shape": list(value.shape),
+        "dim_order": list(value.dim_order()),
         "path": f"{path.parent.name}/{path.name}",
         **file_identity(path),
     }
@@ -72,13 +74,20 @@ def describe_subject(request: ExportRequest) -> dict[str, str]:
     }
 
 
+def describe_options(options: ExportOptions) -> dict[str, Any]:
+    """Returns the options, with the checkpoint by its content."""
+    weights = options.weights
+    identity = None if weights is None else {"path": str(weights), **file_identity(weights)}
+    return {**asdict(options), "weights": identity}
+
+
 def describe_export(request: ExportRequest, stages: Sequence[StageTime]) -> dict[str, Any]:
     """Returns the part of the manifest that is known without the files."""
     return {
         "schema_version": SCHEMA_VERSION,
         **describe_subject(request),
         "versions": tool_versions(),
-        "options": {},
+        "options": describe_options(request.options),
         "stages": [asdict(stage) for stage in stages],
     }
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from etprof import registry
 from etprof.errors import EtprofError
 from etprof.export import tensors
-from etprof.export.eager_model import collect_methods
+from etprof.export.model_loading import load_methods
 
 if TYPE_CHECKING:
-    from etprof.export.eager_model import EagerModelBase
+    from etprof.export.eager_model import ExportMethod
 
 
 def describe_models() -> list[dict[str, Any]]:
@@ -21,25 +23,43 @@ def describe_models() -> list[dict[str, Any]]:
 
 
 def _describe(source: registry.ModelSource) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": source.name, "origin": source.origin, "problem": None}
+    entry: dict[str, Any] = {"name": source.name, "origin": source.origin}
     try:
-        model = registry.load_model(source.name)
+        needs = list(getattr(source.load_class(), "requirements", ()))
+        measured = _measure(source.name)
     except EtprofError as error:
-        return entry | {"inputs": None, "parameters": None, "needs": [], "problem": str(error)}
-    return entry | _measure(model)
+        measured = {"methods": [], "parameters": None, "problem": str(error)}
+        needs = []
+    return entry | {"needs": needs} | measured
 
 
-def _measure(model: EagerModelBase) -> dict[str, Any]:
-    """Returns the inputs and the number of parameters, without computing any weight."""
-    with torch.device("meta"), torch.random.fork_rng(devices=[]):
-        methods = collect_methods(model)
-    first = next(iter(methods.values()))
-    inputs = tensors.flatten((first.inputs, dict(first.kwarg_inputs)))
+def _measure(name: str) -> dict[str, Any]:
+    """Returns inputs, parameters and multiply-accumulates, without computing any weight."""
+    with FakeTensorMode(), torch.no_grad():
+        methods = load_methods(name)
+        described = [_describe_method(*item) for item in methods.items()]
+    module = next(iter(methods.values())).module
     return {
-        "inputs": [_describe_input(value) for value in inputs],
-        "parameters": sum(parameter.numel() for parameter in first.module.parameters()),
-        "needs": list(getattr(model, "requirements", ())),
+        "methods": described,
+        "parameters": sum(parameter.numel() for parameter in module.parameters()),
+        "problem": None,
     }
+
+
+def _describe_method(name: str, method: ExportMethod) -> dict[str, Any]:
+    inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
+    return {
+        "name": name,
+        "inputs": [_describe_input(value) for value in inputs],
+        "macs": _count_macs(method),
+    }
+
+
+def _count_macs(method: ExportMethod) -> int:
+    """Returns multiply-accumulates; PyTorch's counter has two operations for each."""
+    with FlopCounterMode(display=False) as counter:
+        method.module.eval()(*method.inputs, **method.kwarg_inputs)
+    return int(counter.get_total_flops()) // 2
 
 
 def _describe_input(value: object) -> str:

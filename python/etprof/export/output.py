@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from etprof.atomic import write_json
 from etprof.export import (
+    bundle,
     delegation,
     lowering,
     manifest,
@@ -61,45 +62,94 @@ class ExportOutput:
         program: upstream.ExecutorchProgramManager,
     ) -> None:
         """Writes every file; raises ExportError when the program fails its check."""
-        pte = self.folder / self.files.pte.name
         references = {
             name: _with_dtypes(values, lowering.output_dtypes(traced[name]))
             for name, values in prepared.references.items()
         }
         with self.clock.stage("write program"):
-            with pte.open("wb") as stream:
-                program.write_to_file(stream)
-            program.get_etrecord().save(self.folder / self.files.etrecord.name)
+            self._write_program(program, prepared, references)
         with self.clock.stage("check against eager"):
-            checks = self._check(pte, prepared, references)
+            checks = self._check(prepared, references)
         with self.clock.stage("describe"):
-            self._write_report(pte, lowered, program)
-            data = self.folder / self.files.data.name
-            data.mkdir()
-            methods = {
-                name: {
-                    **_write_tensors(data, name, method, references[name]),
-                    "check": checks[name],
-                }
-                for name, method in prepared.methods.items()
-            }
+            self._write_report(lowered, program)
+            methods = self._write_tensors(prepared, references, checks)
+        self._write_manifest(prepared, methods)
+
+    def _write_program(
+        self,
+        program: upstream.ExecutorchProgramManager,
+        prepared: Prepared,
+        references: Mapping[str, list[Any]],
+    ) -> None:
+        with self._staged(self.files.pte).open("wb") as stream:
+            program.write_to_file(stream)
+        program.get_etrecord().save(self._staged(self.files.etrecord))
+        if self.request.options.external_constants:
+            program.write_tensor_data_to_file(str(self.folder))
+            written = self.folder / f"{lowering.EXTERNAL_TAG}.ptd"
+            written.rename(self._staged(self.files.external_data))
+        if self.request.options.bundle:
+            content = bundle.bundle_program(program, prepared.methods, references)
+            self._staged(self.files.bundle).write_bytes(content)
+
+    def _staged(self, file: Path) -> Path:
+        """Returns where `file` is until the export is complete."""
+        return self.folder / file.name
+
+    def _external_data(self) -> Path | None:
+        options = self.request.options
+        return self._staged(self.files.external_data) if options.external_constants else None
+
+    def _write_tensors(
+        self, prepared: Prepared, references: Mapping[str, list[Any]], checks: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Writes inputs and reference outputs; returns the methods' parts of the manifest."""
+        data = self._staged(self.files.data)
+        data.mkdir()
+        return {
+            name: {**_write_tensors(data, name, method, references[name]), "check": checks[name]}
+            for name, method in prepared.methods.items()
+        }
+
+    def _write_manifest(self, prepared: Prepared, methods: dict[str, Any]) -> None:
         document = manifest.describe_export(self.request, self.clock.times)
         document["quantization"] = manifest.describe_quantization(
             self.request.parsed_precision(), prepared.quantization
         )
-        document["pte"] = {"path": pte.name, **manifest.file_identity(pte)}
+        for key, file in self._programs().items():
+            document[key] = {"path": file.name, **manifest.file_identity(file)}
         document["log"] = self.log
         document |= manifest.describe_methods(methods)
-        write_json(self.folder / self.files.manifest.name, document)
+        write_json(self._staged(self.files.manifest), document)
 
-    def _check(
-        self, pte: Path, prepared: Prepared, references: Mapping[str, list[Any]]
-    ) -> dict[str, Any]:
-        """Runs every method and returns how far its outputs are from eager's."""
+    def _programs(self) -> dict[str, Path]:
+        """Returns the files with the program in them, by their keys in the manifest."""
+        files = {"pte": self.files.pte}
+        if self.request.options.external_constants:
+            files["ptd"] = self.files.external_data
+        if self.request.options.bundle:
+            files["bundle"] = self.files.bundle
+        return {key: self._staged(file) for key, file in files.items()}
+
+    def _check(self, prepared: Prepared, references: dict[str, list[Any]]) -> dict[str, Any]:
+        """Runs every method and returns how far its outputs are from eager's.
+
+        The references get the dimension order of the program's outputs, for files to be compared.
+        """
         least = runtime_check.minimum_snr_db(self.request.precision)
         result = {}
         for name, method in prepared.methods.items():
-            checks = runtime_check.check_program(pte, None, name, method, references[name])
+            checks, outputs = runtime_check.check_program(
+                self._staged(self.files.pte),
+                self._external_data(),
+                name,
+                method,
+                references[name],
+            )
+            references[name] = [
+                tensors.stored_like(reference, own)
+                for reference, own in zip(references[name], outputs, strict=True)
+            ]
             result[name] = {
                 "minimum_snr_db": least,
                 "passed": all(each.snr_db is None or each.snr_db >= least for each in checks),
@@ -107,9 +157,8 @@ class ExportOutput:
             }
         return result
 
-    def _write_report(
-        self, pte: Path, lowered: Lowered, program: upstream.ExecutorchProgramManager
-    ) -> None:
+    def _write_report(self, lowered: Lowered, program: upstream.ExecutorchProgramManager) -> None:
+        pte, ptd = self._staged(self.files.pte), self._external_data()
         content = upstream.deserialize_pte_binary(pte.read_bytes())
         plans = {plan.name: plan for plan in content.program.execution_plan}
         methods = {}
@@ -120,14 +169,15 @@ class ExportOutput:
             arenas = list(plans[name].non_const_buffer_sizes[1:])
             plan = memory_plan.describe_plan(emitted.graph, arenas)
             methods[name] = delegation.describe_method(method, plan)
+        external = 0 if ptd is None else ptd.stat().st_size
         document = {
             "schema_version": delegation.SCHEMA_VERSION,
             **manifest.describe_subject(self.request),
             "prediction_source": sme2_prediction.SOURCE,
-            "size": asdict(program_size.measure_program(pte, content, 0)),
+            "size": asdict(program_size.measure_program(pte, content, external)),
             "methods": methods,
         }
-        write_json(self.folder / self.files.report.name, document)
+        write_json(self._staged(self.files.report), document)
 
 
 def _with_dtypes(values: list[Any], dtypes: list[torch.dtype | None]) -> list[Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from etprof.errors import UsageError
+from etprof.export.options import ExportOptions
 from etprof.export.precision import Precision, parse_precision
 
 BACKENDS = ("xnnpack", "portable")
@@ -23,6 +24,7 @@ class ExportRequest:
     """Where the files go; default `out_<model>/artifacts`."""
     out: Path | None = None
     """The program's own path, instead of a name made of model, backend and precision."""
+    options: ExportOptions = field(default_factory=ExportOptions)
 
     def parsed_precision(self) -> Precision:
         """Returns the precision; raises UsageError for an unknown name."""
@@ -38,6 +40,10 @@ class ExportRequest:
         if self.backend not in BACKENDS:
             msg = f"unknown backend {self.backend!r}; choose one of {', '.join(BACKENDS)}"
             raise UsageError(msg)
+        if precision.quantization is not None and self.backend == "portable":
+            msg = f"precision {precision.name} needs backend xnnpack: portable kernels compute in float"
+            raise UsageError(msg)
+        self.options.check(self.backend)
         if self.out is not None and self.outdir is not None:
             msg = "--out names the file and --outdir its folder; give one of them"
             raise UsageError(msg)
@@ -73,6 +79,16 @@ class ExportedFiles:
         return self._beside(".json")
 
     @property
+    def external_data(self) -> Path:
+        """The weights, when they are asked to be outside the program."""
+        return self.pte.with_suffix(".ptd")
+
+    @property
+    def bundle(self) -> Path:
+        """The program with its test cases inside, when it is asked for."""
+        return self.pte.with_suffix(".bpte")
+
+    @property
     def report(self) -> Path:
         """What is delegated and what is not, operator by operator; JSON."""
         return self._beside(".delegation.json")
@@ -81,6 +97,11 @@ class ExportedFiles:
     def data(self) -> Path:
         """The folder of example inputs and reference outputs."""
         return self._beside(".data")
+
+    def written(self) -> list[Path]:
+        """Returns the files that are there."""
+        every = (self.pte, self.external_data, self.bundle, self.etrecord)
+        return [path for path in (*every, self.manifest, self.report, self.data) if path.exists()]
 
     def _beside(self, suffix: str) -> Path:
         return self.pte.with_name(self.pte.name + suffix)

@@ -56,8 +56,8 @@ def check_program(
     name: str,
     method: ExportMethod,
     references: Sequence[Any],
-) -> list[OutputCheck]:
-    """Executes method `name` and compares every output tensor.
+) -> tuple[list[OutputCheck], list[Any]]:
+    """Executes method `name`; returns the comparison of every output tensor, and the outputs.
 
     Raises ExportError when the runtime refuses the program or gives NaN or infinity.
     """
@@ -66,13 +66,14 @@ def check_program(
     if len(outputs) != len(references):
         msg = f"method {name!r} gives {len(outputs)} outputs, the eager model {len(references)}"
         raise ExportError(msg)
-    return [
+    checks = [
         compare_output(index, output, reference, own)
         for index, (output, reference, own) in enumerate(
             zip(outputs, references, converted, strict=True)
         )
         if isinstance(output, torch.Tensor)
     ]
+    return checks, outputs
 
 
 def execute(pte: Path, ptd: Path | None, name: str, method: ExportMethod) -> list[Any]:

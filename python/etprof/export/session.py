@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from etprof import registry
 from etprof.errors import ExportError
-from etprof.export import artifacts, lowering, output, quantization, tensors, upstream
-from etprof.export.eager_model import ExportMethod, collect_methods
+from etprof.export import (
+    artifacts,
+    lowering,
+    model_loading,
+    output,
+    quantization,
+    tensors,
+    upstream,
+)
+from etprof.export.eager_model import ExportMethod
 
 if TYPE_CHECKING:
     from etprof.export.precision import Precision
@@ -31,17 +38,21 @@ class ExportSession:
 
     def run(self) -> None:
         """Runs every stage and puts the files in place."""
+        options = self.request.options
         with upstream.quiet_upstream() as log, torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             prepared = self._prepare(self.request.parsed_precision())
             with self.clock.stage("torch.export"):
                 traced = {
-                    name: lowering.trace(name, method) for name, method in prepared.methods.items()
+                    name: lowering.trace(
+                        name, method, external_constants=options.external_constants
+                    )
+                    for name, method in prepared.methods.items()
                 }
             with self.clock.stage("lower"):
-                lowered = lowering.lower(traced, self.request.backend)
+                lowered = lowering.lower(traced, self.request.backend, options)
             with self.clock.stage("make program"):
-                program = lowering.make_program(lowered.edge)
+                program = lowering.make_program(lowered.edge, options)
             last = self.files.manifest.name
             with artifacts.staged_folder(self.files.pte.parent, last=last) as folder:
                 output.ExportOutput(folder, self.files, self.request, self.clock, log).write(
@@ -52,7 +63,7 @@ class ExportSession:
         """Loads the model, computes its reference outputs, and converts it."""
         dtype = getattr(torch, precision.float_dtype)
         with self.clock.stage("load model"):
-            methods = load_methods(self.request.model)
+            methods = model_loading.load_methods(self.request.model, self.request.options.weights)
         with self.clock.stage("run eager"):
             references = {name: run_reference(each, dtype) for name, each in methods.items()}
         with self.clock.stage("convert"):
@@ -63,18 +74,9 @@ class ExportSession:
                     methods[name], reports[name] = quantization.quantize_method(
                         name, each, precision.quantization
                     )
+        if self.request.options.channels_last:
+            methods = {name: tensors.with_channels_last(each) for name, each in methods.items()}
         return output.Prepared(methods, references, reports)
-
-
-def load_methods(model_name: str) -> dict[str, ExportMethod]:
-    """Returns the model's methods; raises ExportError when its own code fails."""
-    model = registry.load_model(model_name)
-    try:
-        return dict(collect_methods(model))
-    # The model's code may raise anything.
-    except Exception as error:
-        msg = f"model {model_name!r} cannot be created: {lowering.first_line(error)}"
-        raise ExportError(msg) from error
 
 
 def run_reference(method: ExportMethod, dtype: torch.dtype) -> list[Any]:

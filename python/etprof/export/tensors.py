@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+if TYPE_CHECKING:
+    from etprof.export.eager_model import ExportMethod
 
 
 def cast_floating(tree: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any nesting of tensors
@@ -29,7 +33,30 @@ def dtype_name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
+def with_channels_last(method: ExportMethod) -> ExportMethod:
+    """Returns `method` with its four-dimensional floating-point inputs stored as NHWC."""
+    inputs, kwarg_inputs = pytree.tree_map(
+        _channels_last, (method.inputs, dict(method.kwarg_inputs))
+    )
+    return replace(method, inputs=inputs, kwarg_inputs=kwarg_inputs)
+
+
+def _channels_last(leaf: object) -> object:
+    if isinstance(leaf, torch.Tensor) and leaf.dim() == 4 and leaf.is_floating_point():
+        return leaf.to(memory_format=torch.channels_last)
+    return leaf
+
+
+def stored_like(value: object, example: object) -> object:
+    """Returns tensor `value` stored in the dimension order of `example`."""
+    if not (isinstance(value, torch.Tensor) and isinstance(example, torch.Tensor)):
+        return value
+    order = example.dim_order()
+    inverse = [order.index(dimension) for dimension in range(len(order))]
+    return value.permute(order).contiguous().permute(inverse)
+
+
 def raw_bytes(tensor: torch.Tensor) -> bytes:
-    """Returns the elements in logical (row-major) order, little-endian, without a header."""
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().tobytes()
+    """Returns the elements in the tensor's own dimension order, little-endian, without a header."""
+    stored = tensor.detach().cpu().permute(tensor.dim_order()).contiguous().reshape(-1)
+    return stored.view(torch.uint8).numpy().tobytes()

@@ -76,10 +76,17 @@ def quiet_upstream() -> Iterator[list[str]]:
 with quiet_upstream():
     import executorch.kernels.quantized  # registers the forms of q/dq operators that programs use
     import executorch.version
+    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+    from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
+    )
+    from executorch.devtools import BundledProgram
+    from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+    from executorch.devtools.bundled_program.serialize import (
+        serialize_from_bundled_program_to_flatbuffer,
     )
     from executorch.exir import (
         EdgeCompileConfig,
@@ -90,6 +97,12 @@ with quiet_upstream():
     )
     from executorch.exir._serialize._flatbuffer import _run_flatc as run_flatc
     from executorch.exir._serialize._program import deserialize_pte_binary
+    from executorch.exir.memory_planning import MemoryPlanningAlgorithmSuite, greedy, naive
+    from executorch.exir.passes import MemoryPlanningPass
+    from executorch.exir.passes.external_constants_pass import (
+        delegate_external_constants_pass_unlifted,
+    )
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
     from executorch.extension.pybindings.portable_lib import (
         _load_for_executorch as load_for_executorch,
     )
@@ -102,25 +115,37 @@ EXECUTORCH_VERSION: str = executorch.version.__version__
 TORCH_VERSION: str = torch.__version__
 
 __all__ = [
+    "ALL_PARTITIONER_CONFIGS",
     "EXECUTORCH_VERSION",
     "TORCH_VERSION",
+    "BundledProgram",
+    "ConfigPrecisionType",
     "EdgeCompileConfig",
     "EdgeProgramManager",
     "ExecutorchBackendConfig",
     "ExecutorchProgramManager",
+    "InitializedMutableBufferPass",
     "Int8DynamicActivationIntxWeightConfig",
+    "MemoryPlanningAlgorithmSuite",
+    "MemoryPlanningPass",
+    "MethodTestCase",
+    "MethodTestSuite",
     "PerAxis",
     "PerGroup",
     "TorchAOTensor",
     "XNNPACKQuantizer",
     "XnnpackPartitioner",
     "convert_pt2e",
+    "delegate_external_constants_pass_unlifted",
     "deserialize_pte_binary",
     "get_symmetric_quantization_config",
+    "greedy",
     "load_for_executorch",
+    "naive",
     "prepare_pt2e",
     "quantize_",
     "quiet_upstream",
     "run_flatc",
+    "serialize_from_bundled_program_to_flatbuffer",
     "to_edge_transform_and_lower",
 ]

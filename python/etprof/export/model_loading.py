@@ -1,0 +1,106 @@
+"""Creates a registered model's methods, with random weights or with a checkpoint's."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from etprof import registry
+from etprof.errors import EtprofError, ExportError, InputFileError
+from etprof.export.eager_model import collect_methods
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from etprof.export.eager_model import EagerModelBase, ExportMethod
+
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "module")
+_LISTED = 4
+
+
+def load_methods(model_name: str, weights: Path | None = None) -> dict[str, ExportMethod]:
+    """Returns the model's methods.
+
+    Raises ExportError when the model's own code fails, and InputFileError when the checkpoint
+    cannot be read or does not fit.
+    """
+    model = registry.load_model(model_name)
+    if weights is not None:
+        _use_checkpoint(model, weights)
+    try:
+        return dict(collect_methods(model))
+    except EtprofError:
+        raise
+    except ModuleNotFoundError as error:
+        needed = " ".join(getattr(model, "requirements", ())) or error.name
+        msg = f"model {model_name!r} needs a package that is missing here: pip install {needed}"
+        raise ExportError(msg) from error
+    # The model's code may raise anything.
+    except Exception as error:
+        msg = f"model {model_name!r} cannot be created: {type(error).__name__}: {error}"
+        raise ExportError(msg) from error
+
+
+def _use_checkpoint(model: EagerModelBase, weights: Path) -> None:
+    """Makes the model's own `get_eager_model` return a network with the checkpoint's weights.
+
+    `get_methods` of a model with several methods builds them from what it returns.
+    """
+    state = read_checkpoint(weights)
+    build = model.get_eager_model
+
+    def build_with_weights() -> torch.nn.Module:
+        network = build()
+        check_state(network, state, weights)
+        network.load_state_dict(state)
+        return network
+
+    model.get_eager_model = build_with_weights  # type: ignore[method-assign]
+
+
+def read_checkpoint(path: Path) -> dict[str, torch.Tensor]:
+    """Returns the state dict in `path`, also from inside a training checkpoint."""
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        msg = f"cannot read checkpoint {path}: {reason}"
+        raise InputFileError(msg) from error
+    for key in _WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(key), dict):
+            content = content[key]
+    if not (isinstance(content, dict) and content):
+        msg = f"checkpoint {path} holds no state dict but a {type(content).__name__}"
+        raise InputFileError(msg)
+    return content
+
+
+def check_state(network: torch.nn.Module, state: Mapping[str, Any], path: Path) -> None:
+    """Raises InputFileError when names or shapes differ; says which."""
+    own = network.state_dict()
+    problems = [
+        _list_names("missing", own.keys() - state.keys()),
+        _list_names("unexpected", state.keys() - own.keys()),
+        _list_names(
+            "of another shape",
+            {
+                f"{name} ({list(state[name].shape)} instead of {list(own[name].shape)})"
+                for name in own.keys() & state.keys()
+                if state[name].shape != own[name].shape
+            },
+        ),
+    ]
+    found = "; ".join(problem for problem in problems if problem)
+    if found:
+        msg = f"checkpoint {path} does not fit {type(network).__name__}: {found}"
+        raise InputFileError(msg)
+
+
+def _list_names(what: str, names: set[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{what}: {', '.join(sorted(names)[:_LISTED])}{more}"
