@@ -2,6 +2,7 @@
 #
 # Environment: ETPROF_QEMU and ETPROF_AARCH64_SYSROOT name the emulator and the aarch64 root for
 # tests; without them, what `etprof emulator setup` fetched is used, then what is installed.
+# ETPROF_AARCH64_COMPILER=clang takes Clang with the cross compiler's libraries instead of GCC.
 
 if(CMAKE_HOST_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
   return()
@@ -22,6 +23,25 @@ if(NOT ETPROF_AARCH64_CXX OR NOT ETPROF_AARCH64_CC)
 endif()
 set(CMAKE_C_COMPILER "${ETPROF_AARCH64_CC}")
 set(CMAKE_CXX_COMPILER "${ETPROF_AARCH64_CXX}")
+if(DEFINED ENV{ETPROF_AARCH64_COMPILER})
+  set(ETPROF_AARCH64_COMPILER "$ENV{ETPROF_AARCH64_COMPILER}" CACHE STRING "gcc or clang")
+endif()
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ETPROF_AARCH64_COMPILER)
+if(ETPROF_AARCH64_COMPILER STREQUAL "clang")
+  find_program(ETPROF_CLANG NAMES clang clang-21 clang-20 clang-19 clang-18)
+  find_program(ETPROF_CLANGXX NAMES clang++ clang++-21 clang++-20 clang++-19 clang++-18)
+  if(NOT ETPROF_CLANG OR NOT ETPROF_CLANGXX)
+    message(FATAL_ERROR "There is no Clang; on Debian and Ubuntu install the package clang-19, or "
+                        "unset ETPROF_AARCH64_COMPILER.")
+  endif()
+  set(CMAKE_C_COMPILER "${ETPROF_CLANG}")
+  set(CMAKE_CXX_COMPILER "${ETPROF_CLANGXX}")
+  set(CMAKE_C_COMPILER_TARGET aarch64-linux-gnu)
+  set(CMAKE_CXX_COMPILER_TARGET aarch64-linux-gnu)
+  set(CMAKE_ASM_COMPILER_TARGET aarch64-linux-gnu)
+elseif(ETPROF_AARCH64_COMPILER AND NOT ETPROF_AARCH64_COMPILER STREQUAL "gcc")
+  message(FATAL_ERROR "ETPROF_AARCH64_COMPILER is \"${ETPROF_AARCH64_COMPILER}\"; use gcc or clang.")
+endif()
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 
 # The wheel whose SDK is linked; its Python version plays no part.

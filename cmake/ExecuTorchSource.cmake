@@ -1,0 +1,115 @@
+# Provider "source": ExecuTorch built from its sources and linked statically.
+#
+# The sources are fetched at the pinned tag, or copied from the checkout that
+# FETCHCONTENT_SOURCE_DIR_EXECUTORCH names. Either way each build tree has its own: builds write
+# into the sources, and two presets may build at once.
+include(FetchContent)
+include(checks/Gates)
+
+set(ETPROF_EXECUTORCH_SOURCE_VERSION "" CACHE STRING
+    "ExecuTorch version to build from source; empty: the one of the wheel")
+option(ETPROF_EVENT_TRACER "Build ExecuTorch with its event tracer: ETDumps, operator times" ON)
+option(ETPROF_XNNPACK_LOG "Let XNNPACK log which microkernels it selects (stderr, logcat)" OFF)
+option(XNNPACK_ENABLE_ARM_SME "Build XNNPACK with SME microkernels" ON)
+option(XNNPACK_ENABLE_ARM_SME2 "Build XNNPACK with SME2 microkernels" ON)
+option(EXECUTORCH_XNNPACK_ENABLE_KLEIDI "Build XNNPACK with KleidiAI, which has the SME kernels" ON)
+
+# A workflow preset takes no -D, so the environment may name the checkouts and the version.
+function(etprof_default_from_environment VARIABLE NAME)
+  if("${${VARIABLE}}" STREQUAL "" AND NOT "$ENV{${NAME}}" STREQUAL "")
+    set(${VARIABLE} "$ENV{${NAME}}" CACHE STRING "Taken from the environment: ${NAME}" FORCE)
+  endif()
+endfunction()
+etprof_default_from_environment(FETCHCONTENT_SOURCE_DIR_EXECUTORCH ETPROF_EXECUTORCH_SOURCE)
+etprof_default_from_environment(KLEIDIAI_SOURCE_DIR ETPROF_KLEIDIAI_SOURCE)
+etprof_default_from_environment(ETPROF_EXECUTORCH_SOURCE_VERSION ETPROF_EXECUTORCH_SOURCE_VERSION)
+
+etprof_check_sme_switches()
+etprof_check_compiler()
+
+if(ETPROF_EXECUTORCH_SOURCE_VERSION)
+  set(ETPROF_EXECUTORCH_VERSION "${ETPROF_EXECUTORCH_SOURCE_VERSION}")
+endif()
+
+# The submodules that this build compiles or includes, of the twenty-odd that there are.
+set(ETPROF_EXECUTORCH_SUBMODULES
+    backends/xnnpack/third-party/FP16
+    backends/xnnpack/third-party/FXdiv
+    backends/xnnpack/third-party/XNNPACK
+    backends/xnnpack/third-party/cpuinfo
+    backends/xnnpack/third-party/pthreadpool
+    kernels/optimized/third-party/eigen
+    third-party/flatbuffers
+    third-party/flatcc
+    third-party/gflags
+    third-party/json
+    third-party/pocketfft)
+
+# ExecuTorch demands a folder of this name.
+set(_sources "${PROJECT_BINARY_DIR}/executorch-source/executorch")
+
+# Copies a checkout, or what has changed in it since the last time. Real copies, no links: a tool
+# that writes into a file in place would write into the checkout.
+function(etprof_copy_checkout FROM TO)
+  message(STATUS "Copying ${FROM}")
+  file(COPY "${FROM}/" DESTINATION "${TO}"
+    PATTERN ".git" EXCLUDE
+    REGEX "^${FROM}/(docs|examples|cmake-out[^/]*|pip-out)$" EXCLUDE
+    REGEX "/third-party/flatcc/(bin|lib)$" EXCLUDE)
+endfunction()
+
+if(FETCHCONTENT_SOURCE_DIR_EXECUTORCH)
+  set(_checkout "${FETCHCONTENT_SOURCE_DIR_EXECUTORCH}")
+  etprof_check_checkout("${_checkout}")
+  etprof_copy_checkout("${_checkout}" "${_sources}")
+else()
+  set(_checkout "${_sources}")
+  message(STATUS "Fetching ExecuTorch ${ETPROF_EXECUTORCH_VERSION}")
+  FetchContent_Declare(executorch
+    GIT_REPOSITORY https://github.com/pytorch/executorch.git
+    GIT_TAG "v${ETPROF_EXECUTORCH_VERSION}"
+    GIT_SHALLOW ON
+    GIT_PROGRESS ON
+    GIT_SUBMODULES ${ETPROF_EXECUTORCH_SUBMODULES}
+    GIT_SUBMODULES_RECURSE OFF
+    SOURCE_DIR "${_sources}"
+    # No such folder: the sources are added below, with our options.
+    SOURCE_SUBDIR not-added-here)
+  FetchContent_MakeAvailable(executorch)
+  etprof_check_checkout("${_checkout}")
+endif()
+
+# What the wheel is built with, less what a runner never uses.
+set(EXECUTORCH_BUILD_DEVTOOLS ON)
+set(EXECUTORCH_BUILD_EXECUTOR_RUNNER OFF)
+set(EXECUTORCH_BUILD_EXTENSION_MODULE ON)
+set(EXECUTORCH_BUILD_EXTENSION_NAMED_DATA_MAP ON)
+set(EXECUTORCH_BUILD_EXTENSION_TENSOR ON)
+set(EXECUTORCH_BUILD_KERNELS_OPTIMIZED ON)
+set(EXECUTORCH_BUILD_KERNELS_QUANTIZED ON)
+set(EXECUTORCH_BUILD_XNNPACK ON)
+set(EXECUTORCH_ENABLE_LOGGING ON)
+set(EXECUTORCH_ENABLE_PROGRAM_VERIFICATION ON)
+set(EXECUTORCH_ENABLE_EVENT_TRACER ${ETPROF_EVENT_TRACER} CACHE BOOL "" FORCE)
+if(ETPROF_XNNPACK_LOG)
+  set(EXECUTORCH_XNNPACK_LOG_LEVEL 4) # XNN_LOG_LEVEL's "info"; a compile-time matter
+endif()
+set(PYTHON_EXECUTABLE "${Python3_EXECUTABLE}")
+
+block()
+  # The same object code wherever the build tree is, so that two builds can be compared.
+  set(_reproducible "-ffile-prefix-map=${_sources}=executorch -ffile-prefix-map=${PROJECT_BINARY_DIR}=build")
+  string(APPEND CMAKE_C_FLAGS " ${_reproducible}")
+  string(APPEND CMAKE_CXX_FLAGS " ${_reproducible}")
+  # XNNPACK looks for libm on the building machine; every target has it under this name.
+  set(LIBM m)
+  add_subdirectory("${_sources}" "${PROJECT_BINARY_DIR}/executorch" EXCLUDE_FROM_ALL SYSTEM)
+endblock()
+
+etprof_check_xnnpack("${_sources}/backends/xnnpack/third-party/XNNPACK")
+
+target_link_libraries(etprof_executorch INTERFACE
+  executorch executorch::backends executorch::extensions executorch::kernels etdump flatccrt)
+if(ETPROF_EVENT_TRACER)
+  target_compile_definitions(etprof_executorch INTERFACE ET_EVENT_TRACER_ENABLED)
+endif()
