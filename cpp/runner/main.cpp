@@ -59,7 +59,7 @@ void install_crash_report() {
     struct sigaction action{};
     action.sa_handler = report_crash;
     action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
-    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
         sigaction(signal_number, &action, nullptr);
     }
 #endif
