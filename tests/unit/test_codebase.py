@@ -38,6 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "plan": set(),
     "cpu_list": set(),
     "config_problems": set(),
+    "config_templates": {"errors", "configs"},
+    "validation": LEAVES | {"etdump", "resume", "run_directory"},
     "config": {"config_problems", "cpu_list", "errors"},
     "targets": LEAVES | {"runner_result", "emulator"},
     "emulator": LEAVES,

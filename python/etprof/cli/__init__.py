@@ -20,6 +20,8 @@ COMMANDS: tuple[str, ...] = (
     "export",
     "analyze",
     "compare",
+    "validate",
+    "config",
     "models",
     "emulator",
     "doctor",

@@ -1,0 +1,70 @@
+"""Write, check or describe measurement configs.
+
+etprof config init > config.json        a config to start from (--template android, mac, …)
+etprof config check config.json         every problem, with its field
+etprof config schema                    the JSON Schema, for editors
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+TEMPLATES = ("linux", "android", "mac", "emulator")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    actions = parser.add_subparsers(dest="action", metavar="init|check|schema", required=True)
+    init = actions.add_parser("init", help="print a config to start from")
+    init.add_argument("--template", choices=TEMPLATES, default="linux")
+    init.add_argument("--model", metavar="FILE.pte", help="program to put in")
+    init.add_argument("--out", type=Path, metavar="FILE", help="write there; never overwrites")
+    check = actions.add_parser("check", help="list every problem of a config")
+    check.add_argument("config", type=Path)
+    actions.add_parser("schema", help="print the JSON Schema of configs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Does what was asked."""
+    if arguments.action == "check":
+        return _check(arguments.config)
+    if arguments.action == "schema":
+        from etprof.config import Config
+
+        print(json.dumps(Config.model_json_schema(), indent=2))
+        return 0
+    return _init(arguments)
+
+
+def _check(path: Path) -> int:
+    from etprof.config import load_config
+
+    config = load_config(path)
+    names = ", ".join(experiment.name for experiment in config.experiments)
+    print(f"{path} is valid: {len(config.experiments)} experiments ({names})")
+    return 0
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    """Prints or writes a template."""
+    from etprof.atomic import write_text
+    from etprof.config_templates import read_template
+    from etprof.errors import OutputError
+
+    text = read_template(arguments.template)
+    if arguments.model:
+        text = json.dumps({**json.loads(text), "model": arguments.model}, indent=2) + "\n"
+    if arguments.out is None:
+        print(text, end="")
+        return 0
+    if arguments.out.exists():
+        msg = f"{arguments.out} exists and is not overwritten; choose another --out"
+        raise OutputError(msg)
+    write_text(arguments.out, text)
+    print(f"Wrote {arguments.out}; fill in what says REPLACE_WITH, then `etprof run` it")
+    return 0

@@ -1,0 +1,161 @@
+"""Checks a run directory: is it complete, unchanged and plausible, and if not, what is lost?"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from etprof.errors import EtprofError, InputFileError
+from etprof.etdump import load_etdump
+from etprof.resume import find_temporary_files
+from etprof.run_directory import (
+    ANALYSIS_SUMMARY,
+    MANIFEST,
+    METRICS,
+    find_etdumps,
+    hash_file,
+    load_manifest,
+    load_metrics,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from etprof.run_directory import Manifest, Metrics
+
+Level = Literal["ok", "note", "incomplete", "damaged"]
+_LEVELS: tuple[Level, ...] = ("ok", "note", "incomplete", "damaged")
+_NOISY = 0.05
+"""Spread of block medians, relative, from which a measurement is called noisy (rule F13)."""
+_COLD = 1.2
+"""First quarter of a block's samples this much slower than the rest: warm-up was too short."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked."""
+
+    level: Level
+    text: str
+
+
+def validate_run(run: Path) -> list[Finding]:
+    """Checks everything that can be checked; raises InputFileError when `run` is no folder."""
+    if not run.is_dir():
+        msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
+        raise InputFileError(msg)
+    findings: list[Finding] = []
+    manifest, metrics = None, None
+    try:
+        manifest = load_manifest(run)
+        findings += _check_manifest(run, manifest)
+    except InputFileError as error:
+        findings.append(Finding("damaged", str(error)))
+    try:
+        metrics = load_metrics(run)
+        findings += _check_metrics(metrics)
+    except InputFileError as error:
+        findings.append(Finding("damaged", str(error)))
+    findings += _check_etdumps(run)
+    findings += _check_leftovers(run)
+    return findings
+
+
+def worst_level(findings: list[Finding]) -> Level:
+    """Returns the gravest level found."""
+    return max((finding.level for finding in findings), key=_LEVELS.index, default="ok")
+
+
+def _check_manifest(run: Path, manifest: Manifest | None) -> Iterator[Finding]:
+    if manifest is None:
+        lost = "who measured what, where and with what; files cannot be checked for changes"
+        yield Finding("incomplete", f"{MANIFEST} is missing; lost: {lost}")
+        return
+    failed = [launch for launch in manifest.launches if launch.error is not None]
+    done = len(manifest.launches) - len(failed)
+    if manifest.status == "running":
+        yield Finding(
+            "incomplete",
+            f"the run was cut off after {done} finished launches; "
+            "`etprof run CONFIG --resume` completes it",
+        )
+    else:
+        yield Finding("ok", f"{done} launches finished on {manifest.platform}")
+    for launch in failed:
+        where = f"{launch.experiment}, {launch.purpose}"
+        yield Finding("incomplete", f"a launch of {where} failed: {launch.error}")
+    yield from (Finding("note", text) for text in manifest.notes)
+    yield from _check_hashes(run, manifest)
+
+
+def _check_hashes(run: Path, manifest: Manifest) -> Iterator[Finding]:
+    """Compares the files with the hashes in the manifest."""
+    changed = 0
+    for name, digest in manifest.files.items():
+        path = run / name
+        if not path.resolve().is_relative_to(run.resolve()):
+            yield Finding("damaged", f"{MANIFEST} names {name}, outside the run directory")
+        elif not path.is_file():
+            yield Finding("damaged", f"{name} is missing")
+        elif hash_file(path) != digest:
+            changed += 1
+            yield Finding("damaged", f"{name} has changed since it was measured")
+    if manifest.files and not changed:
+        yield Finding("ok", f"{len(manifest.files)} files have the hashes of the manifest")
+
+
+def _check_metrics(metrics: Metrics | None) -> Iterator[Finding]:
+    if metrics is None:
+        yield Finding("incomplete", f"{METRICS} is missing; lost: latency without event tracer")
+        return
+    for name, experiment in metrics.experiments.items():
+        blocks = [block.latency_ns for block in experiment.blocks]
+        yield Finding("ok", f"{name}: {len(blocks)} timing blocks")
+        if any(latency <= 0 for block in blocks for latency in block):
+            yield Finding("damaged", f"{name}: a latency of zero is not plausible")
+            continue
+        yield from _check_noise(name, blocks)
+
+
+def _check_noise(name: str, blocks: list[list[int]]) -> Iterator[Finding]:
+    """Looks at spread between blocks, and within them for a warm-up that was too short."""
+    medians = [statistics.median(block) for block in blocks]
+    if len(medians) > 1:
+        spread = statistics.stdev(medians) / statistics.mean(medians)
+        if spread > _NOISY:
+            text = f"{name}: block medians spread by {spread * 100:.0f} %; measure when it is quiet"
+            yield Finding("note", text)
+    cold = sum(_starts_cold(block) for block in blocks)
+    if cold > len(blocks) / 2:
+        yield Finding("note", f"{name}: most blocks start slow; ask for more warm-up")
+
+
+def _starts_cold(block: list[int]) -> bool:
+    quarter = len(block) // 4
+    if quarter == 0:
+        return False
+    return statistics.median(block[:quarter]) > _COLD * statistics.median(block[quarter:])
+
+
+def _check_etdumps(run: Path) -> Iterator[Finding]:
+    etdumps = find_etdumps(run)
+    if not etdumps:
+        yield Finding("incomplete", "there is no ETDump; lost: the split by operator")
+    for path in etdumps:
+        name = path.relative_to(run).as_posix()
+        try:
+            dump = load_etdump(path)
+        except EtprofError as error:
+            yield Finding("damaged", str(error))
+            continue
+        yield Finding("ok", f"{name}: {len(dump.profile.name_id)} events")
+    if etdumps and not (run / ANALYSIS_SUMMARY).is_file():
+        yield Finding("note", f"{ANALYSIS_SUMMARY} is missing; `etprof analyze` writes it")
+
+
+def _check_leftovers(run: Path) -> Iterator[Finding]:
+    for path in find_temporary_files(run):
+        name = path.relative_to(run).as_posix()
+        yield Finding("note", f"{name} was left by a writer that was killed; it can be deleted")

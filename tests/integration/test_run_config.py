@@ -1,0 +1,167 @@
+"""`etprof run` as a user runs it: config, resume, repeat, validate; killed at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.export.exporter import export_model
+from etprof.export.request import ExportRequest
+from etprof.process import Completed, run_command
+from etprof.run_directory import load_manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KILLS = 50
+
+
+def etprof(folder: Path, *words: object) -> Completed:
+    return run_command(
+        [sys.executable, "-m", "etprof", *map(str, words)],
+        folder=folder,
+        timeout_s=300,
+        environment={"COLUMNS": "200"},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("config")
+    export_model(ExportRequest("toy_cnn", "fp32", outdir=path / "out_toy_cnn" / "artifacts"))
+    return path
+
+
+def write_config(folder: Path, name: str, **measurement: object) -> Path:
+    config = {
+        "model": "out_toy_cnn/artifacts/toy_cnn_xnnpack_fp32.pte",
+        "output_root": f"runs/{name}",
+        "experiments": [{"name": "one", "threads": 1}, {"name": "two", "num_threads": 2}],
+        "measurement": {"blocks": 6, "min_seconds": 0.01, "etdump_runs": 5, **measurement},
+        "analysis": {"compare_pairs": [{"baseline": "one", "candidate": "two"}]},
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path) -> Path:
+    completed = etprof(folder, "run", write_config(folder, "finished"))
+    assert completed.exit_code == 0, completed.stderr
+    return folder / "runs/finished"
+
+
+def test_a_finished_run_is_valid(finished: Path) -> None:
+    completed = etprof(finished, "validate", finished)
+    assert completed.exit_code == 0, completed.stdout
+    assert "14 launches finished on linux" in completed.stdout
+    manifest = load_manifest(finished)
+    assert manifest is not None
+    assert manifest.status == "finished"
+    order = [launch.experiment for launch in manifest.launches if launch.purpose == "timing"]
+    for start in range(0, len(order), 4):
+        assert order[start : start + 4] == order[start : start + 4][::-1]
+
+
+def test_every_launch_has_the_state_around_it(finished: Path) -> None:
+    manifest = load_manifest(finished)
+    assert manifest is not None
+    for launch in manifest.launches:
+        assert launch.state_before is not None
+        assert launch.state_before["load_average"] is not None
+
+
+def test_a_run_can_be_repeated_from_its_manifest(finished: Path, folder: Path) -> None:
+    completed = etprof(
+        folder, "run", "--from-manifest", finished, "--output-root", "again", "--only", "two"
+    )
+    assert completed.exit_code == 0, completed.stderr
+    again = load_manifest(folder / "again")
+    assert again is not None
+    assert {launch.experiment for launch in again.launches} == {"two"}
+
+
+def test_a_plan_is_shown_without_running(folder: Path) -> None:
+    completed = etprof(folder, "run", write_config(folder, "dry"), "--dry-run")
+    assert completed.exit_code == 0
+    assert len(completed.stdout.splitlines()) == 6 * 2 + 2 + 1
+    assert not (folder / "runs/dry").exists()
+
+
+def test_an_unknown_experiment_is_refused(folder: Path) -> None:
+    completed = etprof(folder, "run", write_config(folder, "only"), "--only", "three")
+    assert completed.exit_code == 2
+    assert completed.stderr == (
+        "etprof: --only three: no such experiment; the config has one, two\n"
+    )
+
+
+def test_a_damaged_file_is_found(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (etdump,) = (run / "one").glob("*.etdump")
+    data = etdump.read_bytes()
+    etdump.write_bytes(data[:-10])
+    completed = etprof(tmp_path, "validate", run)
+    assert completed.exit_code == 4
+    assert f"one/{etdump.name} has changed since it was measured" in completed.stdout
+
+
+def test_without_its_json_files_a_run_is_incomplete_but_explained(
+    finished: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    for name in ("manifest.json", "metrics.json"):
+        (run / name).unlink()
+    completed = etprof(tmp_path, "validate", run)
+    assert completed.exit_code == 1
+    assert "lost: latency without event tracer" in completed.stdout
+    assert "lost: who measured what" in completed.stdout
+
+
+def test_an_interrupted_run_is_always_explained_and_finished(folder: Path) -> None:
+    """Kills `etprof run` with SIGKILL at random moments and resumes it each time."""
+    config = write_config(folder, "killed", blocks=40, etdump_runs=2, min_seconds=0.001)
+    chooser = random.Random(5)  # noqa: S311 - moments, no secrets
+    run = folder / "runs/killed"
+    kills = 0
+    while kills < KILLS:
+        process = start_in_group(folder, config)
+        # From before the first file to well into the run; importing takes about 0.4 s.
+        time.sleep(chooser.uniform(0.2, 1.2))
+        kills += process.poll() is None
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if run.exists():
+            assert etprof(folder, "validate", run).exit_code in {0, 1}
+        manifest = load_manifest(run)
+        if manifest is not None and manifest.status == "finished":
+            shutil.rmtree(run)
+    completed = etprof(folder, "run", config, "--resume")
+    assert completed.exit_code == 0, completed.stderr
+    assert etprof(folder, "validate", run).exit_code == 0
+    manifest = load_manifest(run)
+    assert manifest is not None
+    assert len(manifest.launches) == 40 * 2 + 2
+
+
+def start_in_group(folder: Path, config: Path) -> subprocess.Popen[bytes]:
+    """Starts the run in a process group of its own, so that its runner is killed with it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "etprof", "run", str(config), "--resume"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -1,0 +1,162 @@
+"""A config is checked as a whole: every problem at once, each with its field and a suggestion."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etprof.config import Config, load_config, parse_config
+from etprof.cpu_list import parse_cpus
+from etprof.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> dict[str, Any]:
+    model = tmp_path / "m.pte"
+    model.write_bytes(b"program")
+    return {"model": str(model), "output_root": "out", "experiments": [{"name": "a"}]}
+
+
+def problems(document: dict[str, Any]) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        parse_config(json.dumps(document), "c.json")
+    first, *rest = str(caught.value).splitlines()
+    assert first == "c.json is not a valid config:"
+    return [line.removeprefix("  ") for line in rest]
+
+
+def test_the_least_config(good: dict[str, Any]) -> None:
+    config = parse_config(json.dumps(good), "c.json")
+    (experiment,) = config.experiments
+    assert (experiment.runs, experiment.threads, experiment.sme) == (10, (1,), "auto")
+    assert config.measurement.blocks == 10
+
+
+def test_both_spellings_of_the_seeds_are_read(good: dict[str, Any]) -> None:
+    good["experiments"] = [{"name": "a", "num_runs": 7, "num_threads": 4, "mode": "xnntrace"}]
+    (experiment,) = parse_config(json.dumps(good), "c.json").experiments
+    assert (experiment.runs, experiment.threads) == (7, (4,))
+    assert experiment.mode == "kernel_trace"
+
+
+def test_every_problem_is_listed_at_once(good: dict[str, Any]) -> None:
+    document = {
+        "model": "REPLACE_WITH_MODEL.pte",
+        "output_root": "x",
+        "experimentz": [],
+        "experiments": [
+            {"name": "a b", "num_thread": 1},
+            {"name": "ok", "num_runs": -1, "cpu_affinity": "0-x"},
+        ],
+        "analysis": {"compare_pairs": [{"baseline": "ok", "candidat": "on"}]},
+    }
+    assert problems(document) == [
+        "model: 'REPLACE_WITH_MODEL.pte' is a placeholder; fill it in",
+        (
+            "experiments.0.name: String should match pattern '^[A-Za-z0-9][A-Za-z0-9_.+-]*$'"
+            " (got 'a b')"
+        ),
+        "experiments.0.num_thread: unknown field; did you mean 'threads'?",
+        "experiments.1.num_runs: Input should be greater than 0 (got -1)",
+        (
+            "experiments.1.cpu_affinity: '0-x' is not a list of CPUs; "
+            'write "0-3,6", or a mask "0xf0" (got \'0-x\')'
+        ),
+        "analysis.compare_pairs.0.candidate: required but not given",
+        "analysis.compare_pairs.0.candidat: unknown field; did you mean 'candidate'?",
+        "experimentz: unknown field; did you mean 'experiments'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"experiments": []}, "experiments: Tuple should have at least 1 item"),
+        (
+            {"experiments": [{"name": "a"}, {"name": "a"}]},
+            "experiments: two are called 'a'",
+        ),
+        (
+            {"analysis": {"compare_pairs": [{"baseline": "a", "candidate": "ab"}]}},
+            "analysis.compare_pairs.0.candidate: no experiment 'ab'; did you mean 'a'?",
+        ),
+        ({"model": "nowhere.pte"}, "model: nowhere.pte does not exist"),
+        (
+            {"experiments": [{"name": "a", "runner_path": "no/runner"}]},
+            "experiments.0.runner_path: no/runner does not exist",
+        ),
+        (
+            {"experiments": [{"name": "a", "sme": "sme3"}]},
+            "experiments.0.sme: Input should be 'sme2', 'sme1', 'off' or 'auto' (got 'sme3')",
+        ),
+        ({"target": "ios"}, "target.kind: Input should be 'local', 'linux', 'mac', 'android'"),
+        (
+            {"measurement": {"block": 3}},
+            "measurement.block: unknown field; did you mean 'blocks'?",
+        ),
+    ],
+)
+def test_problems(good: dict[str, Any], changes: dict[str, Any], expected: str) -> None:
+    (line,) = problems(good | changes)
+    assert line.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "c.json is not valid JSON: Expecting value: line 1 column 1 (char 0)"),
+        ('{"model": 1, "model": 2}', "the field 'model' stands twice in one object"),
+        ("[1, 2]", "Input should be a valid dictionary"),
+    ],
+)
+def test_text_that_is_no_config(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_config(text, "c.json")
+    assert message in str(caught.value)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*no.json: No such file or directory"):
+        load_config(tmp_path / "no.json")
+    (tmp_path / "latin.json").write_bytes(b'{"model": "\xe9"}')
+    with pytest.raises(UsageError, match=r"latin.json is not UTF-8 text \(byte 11\)"):
+        load_config(tmp_path / "latin.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [("0", (0,)), ("0-3", (0, 1, 2, 3)), ("4-5,7", (4, 5, 7)), ("0xf0", (4, 5, 6, 7))],
+)
+def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
+    assert parse_cpus(text) == cpus
+
+
+def shipped(folder: str) -> list[Path]:
+    return sorted((ROOT / "configs" / folder).glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    "path", [*shipped("templates"), *shipped("examples")], ids=lambda p: p.name
+)
+def test_shipped_configs_lack_nothing_but_files(path: Path, good: dict[str, Any]) -> None:
+    document = json.loads(path.read_text())
+    document["model"] = good["model"]
+    document["output_root"] = "out"
+    parse_config(json.dumps(document), path.name)
+
+
+def test_templates_say_what_to_fill_in() -> None:
+    for path in shipped("templates"):
+        with pytest.raises(UsageError, match="is a placeholder; fill it in"):
+            load_config(path)
+
+
+def test_the_schema_describes_every_field() -> None:
+    schema = json.dumps(Config.model_json_schema())
+    for field in ("num_runs", "runs", "threads", "compare_pairs", "max_start_temperature_c"):
+        assert field in schema or field == "num_runs"
