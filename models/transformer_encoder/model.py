@@ -53,7 +53,7 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, token_ids: torch.Tensor, is_token: torch.Tensor) -> torch.Tensor:
         """Maps ids of [N, 128] and 1 for token, 0 for padding, to embeddings of [N, 128, 256]."""
-        x = self.norm(self.tokens(token_ids) + self.positions.weight)
+        x: torch.Tensor = self.norm(self.tokens(token_ids) + self.positions.weight)
         # -1e4 and not infinity: it is in fp16's range and its exponential is 0 all the same.
         mask = (1 - is_token[:, None, None, :].to(x.dtype)) * -1e4
         for layer in self.layers:

@@ -1,9 +1,10 @@
 """Predicts, before anything runs, which operators have an SME2 kernel in XNNPACK.
 
-Source: XNNPACK at commit 1adaa7c7, the one that ExecuTorch 1.5 builds. Which packed type a node
-gets: `src/subgraph.c`, `xnn_subgraph_optimize_packed_lhs`. Which kernels each packed type has:
-`src/configs/gemm-config.c` and `pack-lh-config.c`. Depthwise convolutions: `src/operators/
-convolution-nhwc.c`, `select_microkernel_type`.
+Source: XNNPACK at commit 1adaa7c7. Which packed type a node gets: `src/subgraph.c`,
+`xnn_subgraph_optimize_packed_lhs`. Which kernels each packed type has: `src/configs/gemm-config.c`
+and `pack-lh-config.c`. Depthwise convolutions: `src/operators/convolution-nhwc.c`,
+`select_microkernel_type`. Pointwise convolutions, which become fully connected operators:
+`src/subgraph/convolution-2d.c`, `xnn_define_convolution_2d`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from etprof.export.xnnpack_graph import XnnpackNode
 
-SOURCE = "XNNPACK 1adaa7c7: subgraph.c, gemm-config.c, pack-lh-config.c, convolution-nhwc.c"
+SOURCE = (
+    "XNNPACK 1adaa7c7: subgraph.c, gemm-config.c, pack-lh-config.c, convolution-nhwc.c, "
+    "convolution-2d.c"
+)
 
 
 @dataclass(frozen=True)
@@ -82,12 +86,36 @@ def _predict_convolution(node: XnnpackNode) -> Prediction:
     channels = (node.parameters["group_input_channels"], node.parameters["group_output_channels"])
     if channels == (1, 1):
         return _no("one channel per group: runs as a depthwise convolution, on NEON")
-    if inputs != node.output_type:
-        return _no(f"no packed type for {inputs} x {weights} -> {node.output_type}")
-    if inputs == "qint8" and weights in {"qint8", "qcint8"}:
+    if _becomes_matrix_product(node):
+        return _predict_pointwise(node)
+    if inputs == node.output_type == "qint8" and weights in {"qint8", "qcint8"}:
         return _yes("PQS8", "IGEMM on static int8")
     if node.kind == "ConvTranspose2d":
         return _no(f"transposed convolutions have SME2 kernels for static int8 only, not {inputs}")
-    if inputs in _FLOAT_WEIGHTS and weights in _FLOAT_WEIGHTS:
+    if inputs == node.output_type and inputs in _FLOAT_WEIGHTS and weights in _FLOAT_WEIGHTS:
         return _yes(_PACKED_FLOATS[inputs], f"IGEMM on {inputs}")
     return _no(f"no packed type for {inputs} x {weights} -> {node.output_type}")
+
+
+def _becomes_matrix_product(node: XnnpackNode) -> bool:
+    """Tells whether XNNPACK defines the convolution as a fully connected operator."""
+    fields = node.parameters
+    padding = (f"padding_{side}" for side in ("top", "right", "bottom", "left"))
+    ones = ("kernel_height", "kernel_width", "subsampling_height", "subsampling_width", "groups")
+    return (
+        node.kind == "Conv2d"
+        and all(fields[name] == 1 for name in ones)
+        and not any(fields[name] for name in padding)
+    )
+
+
+def _predict_pointwise(node: XnnpackNode) -> Prediction:
+    result = _predict_matrix(node)
+    if result.sme2:
+        return result
+    if node.input_types[:2] == ("fp16", "fp32"):
+        return _no(
+            "a pointwise convolution runs as a fully connected operator, and ExecuTorch stores its "
+            "fp16 weights as fp32, for which there is no packed type; nn.Linear has it"
+        )
+    return _no(f"a pointwise convolution runs as a fully connected operator: {result.reason}")

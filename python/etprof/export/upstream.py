@@ -25,6 +25,8 @@ _KNOWN_WARNINGS = (
     r"(read_text|open_text|read_binary) is deprecated",
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     r"This API is experimental and subject to change",
+    # Given for every changed buffer, also after the pass it recommends, which lowering.py runs.
+    r"Mutation on a buffer in the model is detected",
 )
 
 # torchao looks for its CUDA extensions, which a CPU build of PyTorch cannot load.
