@@ -1,0 +1,116 @@
+"""Reads the export's delegation report: what is delegated, what is not and why, and from where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from etprof.records import Count, Record, read_record
+
+if TYPE_CHECKING:
+    from etprof.analysis.provenance import Provenance
+
+FILE_NAME = "delegation.json"
+
+
+class SourceLine(Record):
+    """A line of the model's own Python code."""
+
+    file: str
+    line: Count
+    code: str = ""
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+class Origin(Record):
+    """The module and line that an operator was traced from."""
+
+    module_path: str = ""
+    module_type: str = ""
+    source: SourceLine | None = None
+
+
+class GraphOperator(Record):
+    """One operator of the lowered graph."""
+
+    name: str
+    operator: str
+    delegate: Count | None = None
+    origin: Origin = Field(default_factory=Origin)
+    shape: list[int] | None = None
+    macs: Count | None = None
+    input_bytes: Count | None = None
+    output_bytes: Count | None = None
+    reason: str | None = None
+    instruction: Count | None = None
+
+
+class Prediction(Record):
+    """Whether XNNPACK has an SME2 kernel for a node, and why or why not."""
+
+    sme2: bool
+    packed_type: str | None = None
+    reason: str
+
+
+class DelegateNode(Record):
+    """One node of a delegate's own graph."""
+
+    kind: str
+    operators: tuple[str, ...] = ()
+    attribution: str = "unknown"
+    macs: Count | None = None
+    input_bytes: Count | None = None
+    output_bytes: Count | None = None
+    prediction: Prediction | None = None
+
+
+class Delegate(Record):
+    """One call of a backend."""
+
+    name: str
+    backend: str
+    instruction: Count | None = None
+    nodes: tuple[DelegateNode, ...] = ()
+
+
+class MethodReport(Record):
+    """The report of one method."""
+
+    operators: tuple[GraphOperator, ...] = ()
+    delegates: tuple[Delegate, ...] = ()
+
+
+class DelegationReport(Record):
+    """`<model>.pte.delegation.json` as far as reports need it."""
+
+    schema_version: Literal[1]
+    model: str
+    methods: dict[str, MethodReport]
+
+
+def find_method_report(run: Path, provenance: Provenance | None) -> MethodReport | None:
+    """Reads the report of the method that `run` measured; None when the file is not there.
+
+    It is looked for in the run directory, beside the program, and where the export puts it.
+    """
+    model = provenance.model if provenance else None
+    places = [run / FILE_NAME]
+    if model is not None and model.path:
+        program = Path(model.path)
+        report = f"{program.name}.{FILE_NAME}"
+        places += [
+            program.with_name(report),
+            run / report,
+            run.parent.parent / "artifacts" / report,
+        ]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        return None
+    report_document = read_record(DelegationReport, found, way_out="export the model again")
+    method = model.method if model and model.method else "forward"
+    return report_document.methods.get(method)

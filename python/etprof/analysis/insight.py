@@ -1,0 +1,162 @@
+"""Joins an experiment's operators with their microkernels and with what the export knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etprof.analysis.amdahl import takes_packed_route
+from etprof.analysis.attribution import Attribution, attribute_operators
+from etprof.analysis.delegation_report import find_method_report
+from etprof.analysis.evidence import KernelUse, OperatorEvidence, name_evidence, read_evidence
+from etprof.analysis.kernel_trace import read_kernel_trace
+from etprof.analysis.provenance import load_provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.analysis.delegation_report import MethodReport
+    from etprof.analysis.evidence import ModeEvidence
+    from etprof.analysis.no_sme2 import Reason
+    from etprof.analysis.operators import OperatorRow
+    from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+
+
+@dataclass(frozen=True)
+class OperatorDetail:
+    """Everything known of one operator."""
+
+    row: OperatorRow
+    evidence: OperatorEvidence
+    attribution: Attribution | None
+    why_not_sme2: Reason | None
+    """Why a convolution or matrix product ran without SME2; None when it ran with it."""
+
+    @property
+    def kernels(self) -> tuple[KernelUse, ...]:
+        """KleidiAI microkernels that were called, with calls per inference."""
+        return self.evidence.kernels
+
+    @property
+    def kernel_hint(self) -> str | None:
+        """The microkernel, else the packed type in the name; None when neither is known."""
+        computing = self.evidence.compute_kernels
+        if computing:
+            return ", ".join(kernel.name for kernel in computing)
+        if takes_packed_route(self.row):
+            return f"{' '.join(self.row.data_types)} {self.row.microkernel_type}"
+        return None
+
+    @property
+    def gflops(self) -> float | None:
+        """Achieved 10⁹ operations a second at the median; a multiply-accumulate is two."""
+        macs = self.attribution.macs if self.attribution else None
+        return 2 * macs / self.row.median_ns if macs and self.row.median_ns > 0 else None
+
+    @property
+    def gigabytes_per_s(self) -> float | None:
+        """Bytes of inputs, weights and outputs moved at the median time, in GB/s."""
+        moved = self.attribution.moved_bytes if self.attribution else None
+        return moved / self.row.median_ns if moved and self.row.median_ns > 0 else None
+
+    @property
+    def module_path(self) -> str | None:
+        """Path of the module it was traced in; empty for the root."""
+        origin = self.attribution.origin if self.attribution else None
+        return origin.module_path if origin else None
+
+    @property
+    def source(self) -> str | None:
+        """The model's line it comes from, such as `model.py:24`."""
+        origin = self.attribution.origin if self.attribution else None
+        return str(origin.source) if origin and origin.source else None
+
+
+@dataclass(frozen=True)
+class ExperimentInsight:
+    """One experiment with the details of its operators."""
+
+    experiment: ExperimentAnalysis
+    details: tuple[OperatorDetail, ...]
+    """In the order of the split's rows."""
+    has_kernel_trace: bool
+
+
+@dataclass(frozen=True)
+class RunInsight:
+    """All experiments of a run with their details."""
+
+    run: RunAnalysis
+    report: MethodReport | None
+    experiments: tuple[ExperimentInsight, ...]
+    notes: tuple[str, ...]
+
+    def of(self, name: str) -> ExperimentInsight:
+        """Returns the experiment of this name."""
+        return next(entry for entry in self.experiments if entry.experiment.name == name)
+
+
+def describe_run(run: RunAnalysis) -> RunInsight:
+    """Joins everything that lies beside the run's ETDumps; what is missing becomes a note."""
+    in_folder = run.source.is_dir()
+    provenance = load_provenance(run.source) if in_folder else None
+    report = find_method_report(run.source, provenance) if in_folder else None
+    experiments = tuple(_describe_experiment(entry, report) for entry in run.experiments)
+    notes = []
+    if report is None:
+        notes.append(
+            "no delegation report found: modules, source lines, MACs and reasons for missing "
+            "delegation are not known; export with `etprof export` and keep the artifacts folder"
+        )
+    if not any(entry.has_kernel_trace for entry in experiments):
+        notes.append(
+            "no kernel trace: microkernels are read from operator names (grade B), not counted; "
+            "`etprof profile MODEL --target emulator` counts them"
+        )
+    return RunInsight(run, report, experiments, tuple(notes))
+
+
+def _describe_experiment(
+    experiment: ExperimentAnalysis, report: MethodReport | None
+) -> ExperimentInsight:
+    rows = experiment.split.rows
+    trace = experiment.etdump.with_name(f"{experiment.etdump.stem}_kernels.json")
+    traced = read_evidence(read_kernel_trace(trace)) if trace.is_file() else None
+    mode = traced.mode_in_force if traced else experiment.sme or "off"
+    evidence = _join_evidence(rows, traced, mode)
+    attributions = attribute_operators(rows, report) if report else (None,) * len(rows)
+    details = tuple(
+        OperatorDetail(
+            row, found, attribution, _why_not(row, found, mode, counted=traced is not None)
+        )
+        for row, found, attribution in zip(rows, evidence, attributions, strict=True)
+    )
+    return ExperimentInsight(experiment, details, traced is not None)
+
+
+def _why_not(
+    row: OperatorRow, evidence: OperatorEvidence, mode: str, *, counted: bool
+) -> Reason | None:
+    """Without counted calls a packed GEMM in SME2 mode passes for SME2."""
+    if not counted and mode == "sme2" and takes_packed_route(row):
+        return None
+    return evidence.why_not_sme2(mode)
+
+
+def _join_evidence(
+    rows: Sequence[OperatorRow], traced: ModeEvidence | None, mode: str
+) -> list[OperatorEvidence]:
+    """Gives each row the counted evidence of its own operator, else what its name proves.
+
+    Both files list operators in the order of their execution, and both number names per delegate
+    call, so the n-th row of a name is the n-th traced operator of that name.
+    """
+    counted: dict[tuple[str, bool], list[OperatorEvidence]] = {}
+    for operator in traced.operators if traced else ():
+        counted.setdefault((operator.name, operator.is_delegated), []).append(operator)
+    evidence = []
+    for row in rows:
+        found = counted.get((row.label, row.is_delegated))
+        named = name_evidence(row.label, is_delegated=row.is_delegated, mode_in_force=mode)
+        evidence.append(found.pop(0) if found else named)
+    return evidence
