@@ -1,0 +1,196 @@
+"""May a verdict be believed? Checks what surrounds the numbers, not the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from etprof.analysis.parity import Parity, compare, mode_tolerance_db, read_tensor
+from etprof.analysis.warmup import settled_after
+from etprof.errors import EtprofError, InputFileError
+from etprof.runner_result import RunnerResult, Tensor, read_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.analysis.comparability import Side
+    from etprof.run_directory import LaunchRecord
+
+State = Literal["passed", "failed", "unknown"]
+
+_FREQUENCY_SPREAD: Final = 0.05
+_SETTLED_SHARE: Final = 0.8
+_SME_BUILD_FIELDS: Final = frozenset({"sme", "sme_default"})
+_CALM_THERMAL: Final = frozenset({"none", "nominal", "0"})
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition for believing a comparison."""
+
+    name: str
+    state: State
+    detail: str
+
+
+@dataclass(frozen=True)
+class Validity:
+    """All conditions together: the badge beside a verdict."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no condition is violated; what is unknown is said, but does not forbid."""
+        return all(check.state != "failed" for check in self.checks)
+
+    @property
+    def badge(self) -> str:
+        """The badge's text."""
+        failed = [check.name for check in self.checks if check.state == "failed"]
+        return f"questionable: {', '.join(failed)}" if failed else "valid"
+
+
+def check_validity(baseline: Side, candidate: Side) -> Validity:
+    """Checks order, warm-up, frequency, throttling, builds and outputs of two experiments."""
+    launches = _timing_launches(baseline, candidate)
+    results = [_split_result(side) for side in (baseline, candidate)]
+    return Validity(
+        (
+            _check_order(launches, baseline.experiment.name),
+            _check_warmup((baseline, candidate)),
+            _check_frequency(launches),
+            _check_throttling(launches),
+            _check_builds(results),
+            _check_outputs(baseline, candidate, results),
+        )
+    )
+
+
+def _timing_launches(baseline: Side, candidate: Side) -> list[LaunchRecord]:
+    """Timing launches of both sides, in order, when they are of one run."""
+    if baseline.run.source != candidate.run.source or baseline.run.manifest is None:
+        return []
+    names = {baseline.experiment.name, candidate.experiment.name}
+    return [
+        launch
+        for launch in baseline.run.manifest.launches
+        if launch.purpose == "timing" and launch.experiment in names and launch.error is None
+    ]
+
+
+def _check_order(launches: Sequence[LaunchRecord], baseline: str) -> Check:
+    """Each side must come first equally often, or drift favours one of them."""
+    name = "balanced order"
+    first: dict[int, str] = {}
+    for launch in launches:
+        first.setdefault(launch.block or 0, launch.experiment)
+    if not first:
+        return Check(name, "unknown", "the sides are of different runs: drift is not cancelled")
+    count = sum(experiment == baseline for experiment in first.values())
+    detail = f"baseline first in {count} of {len(first)} blocks"
+    return Check(name, "passed" if abs(2 * count - len(first)) <= 1 else "failed", detail)
+
+
+def _check_warmup(sides: Sequence[Side]) -> Check:
+    name = "warm-up settled"
+    blocks = [
+        block.latency_ns
+        for side in sides
+        if side.experiment.metrics is not None
+        for block in side.experiment.metrics.blocks
+    ]
+    if not blocks:
+        return Check(name, "unknown", "no raw latencies")
+    settled = sum(after is not None and after <= len(block) // 4
+                  for block, after in ((b, settled_after(b)) for b in blocks))  # fmt: skip
+    state: State = "passed" if settled >= _SETTLED_SHARE * len(blocks) else "failed"
+    return Check(name, state, f"{settled} of {len(blocks)} blocks were steady from the start")
+
+
+def _states(launches: Sequence[LaunchRecord], field: str) -> list[object]:
+    """Values of one field of the state before and after each launch, where known."""
+    states = [s for launch in launches for s in (launch.state_before, launch.state_after) if s]
+    return [state[field] for state in states if state.get(field)]
+
+
+def _check_frequency(launches: Sequence[LaunchRecord]) -> Check:
+    """The fastest core's frequency must be the same around all launches."""
+    name = "steady frequency"
+    fastest = [
+        max(known)
+        for value in _states(launches, "frequency_khz")
+        if isinstance(value, list | tuple) and (known := [k for k in value if isinstance(k, int)])
+    ]
+    if not fastest:
+        return Check(name, "unknown", "this target shows no core frequencies")
+    spread = (max(fastest) - min(fastest)) / max(fastest)
+    detail = f"{min(fastest) / 1e6:.2f} to {max(fastest) / 1e6:.2f} GHz"
+    return Check(name, "passed" if spread <= _FREQUENCY_SPREAD else "failed", detail)
+
+
+def _check_throttling(launches: Sequence[LaunchRecord]) -> Check:
+    name = "no throttling"
+    seen = {str(status).lower() for status in _states(launches, "thermal_status")}
+    if not seen:
+        return Check(name, "unknown", "this target shows no thermal status")
+    hot = sorted(seen - _CALM_THERMAL)
+    return Check(name, "failed" if hot else "passed", ", ".join(hot or sorted(seen)))
+
+
+def _split_result(side: Side) -> RunnerResult | None:
+    """Result of the operator split, which carries build and outputs; None when not there."""
+    path = side.experiment.etdump.with_name(f"{side.experiment.etdump.stem}_result.json")
+    try:
+        return read_result(path)
+    except EtprofError:
+        # The check that needs it says that it is not known.
+        return None
+
+
+def _check_builds(results: Sequence[RunnerResult | None]) -> Check:
+    """Both sides must be built alike, SME switches apart."""
+    name = "same build"
+    builds = [result.runner.build for result in results if result is not None]
+    if len(builds) < len(results):
+        return Check(name, "unknown", "a runner's result is missing")
+    fields = {key for build in builds for key in build} - _SME_BUILD_FIELDS
+    different = sorted(key for key in fields if len({str(b.get(key)) for b in builds}) > 1)
+    detail = f"runners differ in {', '.join(different)}" if different else "but for SME switches"
+    return Check(name, "failed" if different else "passed", detail)
+
+
+def _check_outputs(
+    baseline: Side, candidate: Side, results: Sequence[RunnerResult | None]
+) -> Check:
+    """A fast wrong answer is no answer."""
+    name = "equal outputs"
+    known = [result for result in results if result is not None and result.outputs]
+    if len(known) < len(results):
+        return Check(name, "unknown", "outputs were not kept")
+    types = {name for row in baseline.experiment.split.rows for name in row.data_types}
+    kind, least_db = mode_tolerance_db(types)
+    try:
+        bad = [
+            tensor.index
+            for tensor in known[0].outputs
+            if not _compare_output(baseline, candidate, tensor).is_within(least_db)
+        ]
+    except InputFileError as error:
+        return Check(name, "unknown", str(error))
+    if bad:
+        return Check(name, "failed", f"outputs {bad} differ by more than {kind} allows")
+    return Check(name, "passed", f"within the tolerance of {kind}")
+
+
+def _compare_output(baseline: Side, candidate: Side, tensor: Tensor) -> Parity:
+    """Compares one output of both sides' operator splits."""
+    values = [
+        read_tensor(
+            side.experiment.etdump.with_name(f"{side.experiment.etdump.stem}_outputs")
+            / f"output_{tensor.index}.bin",
+            tensor.dtype,
+        )
+        for side in (candidate, baseline)
+    ]
+    return compare(tensor.index, values[0], values[1], tensor.shape[-1] if tensor.shape else 1)

@@ -1,0 +1,40 @@
+"""Finds where a series of latencies settles, and says when it never does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WINDOW: Final = 5
+_TOLERANCE: Final = 0.02
+_SIGMAS: Final = 3.0
+_MAD_TO_SIGMA: Final = 1.4826
+_LEAST_SAMPLES: Final = 4 * _WINDOW
+
+
+def settled_after(latency_ns: Sequence[int]) -> int | None:
+    """Returns how many samples come before the steady state; None when it is never reached.
+
+    Steady is the first window of five whose median lies within three standard deviations of the
+    noise, or 2 % if that is more, of the second half's median. The series never settles when the
+    halves of its second half themselves differ by more than that. The noise is taken from
+    differences of neighbours, which a drift does not inflate. Series under 20 samples are taken as settled, for
+    nothing can be said of them.
+    """
+    values = np.asarray(latency_ns, dtype=np.float64)
+    if values.size < _LEAST_SAMPLES:
+        return 0
+    tail = values[values.size // 2 :]
+    centre = float(np.median(tail))
+    noise = float(np.median(np.abs(np.diff(tail)))) * _MAD_TO_SIGMA / np.sqrt(2)
+    band = max(_SIGMAS * noise, _TOLERANCE * centre)
+    middle = tail.size // 2
+    if abs(float(np.median(tail[:middle])) - float(np.median(tail[middle:]))) > band:
+        return None
+    windows = np.lib.stride_tricks.sliding_window_view(values, _WINDOW)
+    inside = np.abs(np.median(windows, axis=1) - centre) <= band
+    return int(np.argmax(inside)) if inside.any() else None

@@ -1,0 +1,145 @@
+"""Each condition for believing a comparison passes on a sound run and fails on one that is not."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from etprof.analysis.pairs import sides_of
+from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.validity import Validity, check_validity
+from etprof.pipeline import measure
+from etprof.plan import Experiment, Settings
+from etprof.program_files import Program
+from tests.fake_target import FakeTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    model = tmp_path / "m.pte"
+    model.write_bytes(b"program")
+    run = tmp_path / "run"
+    measure(
+        program=Program(name="m", label="m", model=model),
+        target=FakeTarget(),
+        run=run,
+        experiments=[Experiment(name="off", sme="off"), Experiment(name="on", sme="sme2")],
+        settings=Settings(blocks=6),
+        progress=lambda *_: None,
+    )
+    for side in ("off", "on"):
+        write_output(run, side, np.arange(10, dtype=np.float32))
+    return run
+
+
+def write_output(run: Path, side: str, values: np.ndarray[Any, Any]) -> None:
+    stem = f"m_{side}_t1"
+    folder = run / side / f"{stem}_outputs"
+    folder.mkdir(exist_ok=True)
+    values.tofile(folder / "output_0.bin")
+    tensor = {"index": 0, "dtype": "float32", "shape": [1, 10], "size_bytes": 40}
+    change(run / side / f"{stem}_result.json", lambda d: d.update(outputs=[tensor]))
+
+
+def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
+def validity(run: Path) -> Validity:
+    off, on = sides_of(analyze_source(run))
+    return check_validity(off, on)
+
+
+def state(run: Path, name: str) -> str:
+    return {check.name: check.state for check in validity(run).checks}[name]
+
+
+def test_a_sound_run_is_valid(run: Path) -> None:
+    assert validity(run).badge == "valid"
+    assert state(run, "balanced order") == "passed"
+    assert state(run, "equal outputs") == "passed"
+    assert state(run, "same build") == "passed"
+
+
+def test_an_order_that_favours_one_side_is_seen(run: Path) -> None:
+    def sort(document: dict[str, Any]) -> None:
+        document["launches"].sort(key=lambda launch: launch["experiment"])
+
+    change(run / "manifest.json", sort)
+    assert state(run, "balanced order") == "failed"
+    assert validity(run).badge == "questionable: balanced order"
+
+
+def test_blocks_that_never_settle_are_seen(run: Path) -> None:
+    def drift(document: dict[str, Any]) -> None:
+        for block in document["experiments"]["on"]["blocks"]:
+            block["latency_ns"] = [1000 + 20 * i for i in range(60)]
+
+    change(run / "metrics.json", drift)
+    assert state(run, "warm-up settled") == "failed"
+
+
+def set_states(run: Path, **fields: list[Any]) -> None:
+    """Gives the launches the values in turn."""
+
+    def edit(document: dict[str, Any]) -> None:
+        for index, launch in enumerate(document["launches"]):
+            for name, values in fields.items():
+                launch["state_before"][name] = values[index % len(values)]
+
+    change(run / "manifest.json", edit)
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "expected"),
+    [
+        ([[2_000_000]], "passed"),
+        ([[2_000_000, None], [1_500_000, None]], "failed"),
+        ([[]], "unknown"),
+    ],
+)
+def test_a_frequency_that_changes_is_seen(
+    run: Path, frequencies: list[list[int | None]], expected: str
+) -> None:
+    set_states(run, frequency_khz=frequencies)
+    assert state(run, "steady frequency") == expected
+
+
+@pytest.mark.parametrize(
+    ("statuses", "expected"),
+    [(["none"], "passed"), (["none", "severe"], "failed"), ([None], "unknown")],
+)
+def test_throttling_is_seen(run: Path, statuses: list[str | None], expected: str) -> None:
+    set_states(run, thermal_status=statuses)
+    assert state(run, "no throttling") == expected
+
+
+def test_builds_that_differ_in_more_than_sme_are_seen(run: Path) -> None:
+    path = run / "on" / "m_on_t1_result.json"
+    change(path, lambda d: d["runner"]["build"].update(sme="off"))
+    assert state(run, "same build") == "passed"
+    change(path, lambda d: d["runner"]["build"].update(flags="-march=armv9-a"))
+    assert state(run, "same build") == "failed"
+
+
+def test_outputs_that_differ_are_seen(run: Path) -> None:
+    write_output(run, "on", np.arange(10, dtype=np.float32) + 1)
+    assert state(run, "equal outputs") == "failed"
+    write_output(run, "on", np.full(10, np.nan, dtype=np.float32))
+    assert state(run, "equal outputs") == "failed"
+
+
+def test_what_is_missing_is_unknown_and_never_valid_by_silence(run: Path) -> None:
+    for path in run.glob("*/*_result.json"):
+        path.unlink()
+    assert state(run, "same build") == "unknown"
+    assert state(run, "equal outputs") == "unknown"
