@@ -17,6 +17,8 @@ struct OperatorSeries {
     std::optional<std::size_t> delegate;
     std::vector<std::optional<std::uint64_t>> start_ns;
     std::vector<std::optional<std::uint64_t>> duration_ns;
+    /// What XNNPACK reports, and an ETDump keeps: whole microseconds. Nothing outside delegates.
+    std::vector<std::optional<std::uint64_t>> reported_ns;
     std::uint32_t parallel_calls = 0;
     std::map<std::uint32_t, std::vector<std::uint64_t>> kernels;
 };
@@ -63,7 +65,7 @@ class SeriesBuilder {
             if (pattern.steps[step].is_delegate) {
                 add_delegate(step, delegates++);
             } else {
-                add_series(step, 0, 1, pattern.steps[step].label, std::nullopt);
+                add_series({step, 0, 1, std::nullopt, 0}, pattern.steps[step].label);
             }
         }
         return std::move(series_);
@@ -81,7 +83,7 @@ class SeriesBuilder {
         all_named_ = all_named_ && (!counts.empty() || samples.front()->works.empty());
         std::size_t begin = 0;
         for (std::size_t o = 0; o < counts.size(); ++o) {
-            add_series(step, begin, counts[o], samples.front()->operators[o].label, delegate);
+            add_series({step, begin, counts[o], delegate, o}, samples.front()->operators[o].label);
             begin += counts[o];
         }
     }
@@ -96,19 +98,32 @@ class SeriesBuilder {
         return copies;
     }
 
-    void add_series(std::size_t step, std::size_t begin, std::size_t count, std::uint32_t label,
-                    std::optional<std::size_t> delegate) {
+    /// Where an operator stands in every execution.
+    struct Place {
+        std::size_t step;
+        std::size_t first_work;
+        std::size_t work_count;
+        std::optional<std::size_t> delegate;
+        std::size_t operator_index;
+    };
+
+    void add_series(const Place& place, std::uint32_t label) {
         OperatorSeries series;
         series.label = label;
-        series.delegate = delegate;
+        series.delegate = place.delegate;
         for (std::size_t i = 0; i < data_.executions.size(); ++i) {
             const Execution& execution = data_.executions[i].execution;
             if (!aligned_[i]) {
                 series.start_ns.emplace_back();
                 series.duration_ns.emplace_back();
+                series.reported_ns.emplace_back();
                 continue;
             }
-            const Work work = join(execution.steps[step].works, begin, count);
+            const Step& step = execution.steps[place.step];
+            const Work work = join(step.works, place.first_work, place.work_count);
+            if (place.delegate) {
+                series.reported_ns.emplace_back(step.operators[place.operator_index].reported_ns);
+            }
             series.start_ns.emplace_back(work.start_ns - execution.start_ns);
             series.duration_ns.emplace_back(work.end_ns - work.start_ns);
             series.parallel_calls = work.parallel_calls;
@@ -249,6 +264,7 @@ void write_operator(JsonWriter& json, const OperatorSeries& series, const ClockT
     json.field("parallel_calls", series.parallel_calls);
     json.field("start_ns", series.start_ns);
     json.field("duration_ns", series.duration_ns);
+    json.field("reported_ns", series.reported_ns);
     json.key("kernels");
     json.begin_array();
     for (const auto& [kernel, calls] : series.kernels) {

@@ -78,6 +78,8 @@ class TracedOperator(Record):
     parallel_calls: Count
     start_ns: tuple[Count | None, ...]
     duration_ns: tuple[Count | None, ...]
+    reported_ns: tuple[Count | None, ...] = ()
+    """What XNNPACK reports and an ETDump keeps: whole µs; empty outside delegates."""
     kernels: tuple[OperatorKernel, ...] = ()
 
 
