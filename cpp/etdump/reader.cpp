@@ -1,5 +1,6 @@
 #include "etdump/reader.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -68,6 +69,8 @@ constexpr std::size_t kPrefixSize = 4;
 /// At most what a profile event takes in files of ExecuTorch (80 to 90 bytes): makes room for all
 /// of them at once. Room that stays empty costs addresses, not memory.
 constexpr std::size_t kTypicalEventSize = 64;
+/// Larger files let their columns grow, so that a sparse file of terabytes costs nothing.
+constexpr std::size_t kLargestReserve = std::size_t{1} << 30;
 
 std::string_view identifier_at(const std::uint8_t* data, std::size_t size, std::size_t at) {
     if (size < at + kIdentifier.size()) {
@@ -105,7 +108,7 @@ Buffer open_buffer(const std::uint8_t* data, std::size_t size) {
 class EtdumpReader {
  public:
     EtdumpReader(const Buffer& buffer, std::size_t size) : buffer_(buffer), names_(size) {
-        table_.profile.reserve(size / kTypicalEventSize);
+        table_.profile.reserve(std::min(size, kLargestReserve) / kTypicalEventSize);
     }
 
     EventTable read() {

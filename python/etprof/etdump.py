@@ -335,6 +335,9 @@ def _parse(name: str, data: bytes | mmap.mmap) -> EventTable:
     except reader.FormatError as error:
         reason, offset, fault = error.args
         raise ETDumpFormatError(name, reason=reason, offset=offset, fault=fault) from None
+    except MemoryError:
+        msg = f"{name}: {len(data)} bytes need more memory than there is; record fewer iterations"
+        raise InputFileError(msg) from None
 
 
 def _import_reader() -> ModuleType:

@@ -473,6 +473,30 @@ def test_unreadable_file(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and limits the address space")
+def test_file_too_large_for_the_memory(tmp_path: Path) -> None:
+    # GIVEN a file of 400 MB, and room to map it but not for its columns
+    path = tmp_path / "large.etdump"
+    document = writer.etdump([writer.event_block(b"Execute")])
+    path.write_bytes(writer.write_etdump(document, size_prefix=False).data)
+    os.truncate(path, 400_000_000)
+    code = (
+        "import resource, sys\n"
+        "from etprof import _etdump; from etprof.etdump import load_etdump\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)\n"
+        "try: load_etdump(sys.argv[1])\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == (
+        f"InputFileError {path}: 400000000 bytes need more memory than there is; "
+        "record fewer iterations\n"
+    )
+
+
 @pytest.mark.parametrize("name", ["empty.etdump", "größe <b>.etdump"])
 def test_empty_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
