@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../runner/check.h"
+#include "check.h"
 #include "etdump/reader.h"
 
 using etprof::EventTable;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "../runner/check.h"
+#include "check.h"
 #include "etdump/format_error.h"
 
 /// The statement must throw FormatError with exactly this reason at exactly this offset.
