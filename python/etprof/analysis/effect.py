@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ DEFAULT_MARGIN: Final = 0.02
 """Speed-ups within ±2 % are called no difference: smaller ones are seldom worth an action."""
 _EXACT_PAIRS: Final = 20
 """Up to here all sign patterns are enumerated (2**20); above, a fixed sample of them is."""
+_TABULATED_PAIRS: Final = 12
 _SAMPLED_PATTERNS: Final = 200_000
 
 
@@ -56,6 +58,11 @@ def estimate_effect(
         msg = f"need as many baseline as candidate blocks, got {len(baseline)} and {len(candidate)}"
         raise ValueError(msg)
     logs = np.log(np.asarray(baseline, float)) - np.log(np.asarray(candidate, float))
+    return effect_of_log_ratios(logs, margin=margin)
+
+
+def effect_of_log_ratios(logs: NDArray[np.float64], *, margin: float = DEFAULT_MARGIN) -> Effect:
+    """Estimates the speed-up from the log ratios of the pairs, baseline over candidate."""
     interval = hodges_lehmann_interval(logs)
     speed_up = math.exp(hodges_lehmann(logs))
     p_value = sign_flip_p(logs)
@@ -121,7 +128,8 @@ def hodges_lehmann_interval(values: NDArray[np.float64]) -> Interval | None:
     return best
 
 
-def _signed_rank_masses(count: int) -> list[float]:
+@cache
+def _signed_rank_masses(count: int) -> tuple[float, ...]:
     """Probabilities of the signed-rank statistic 0, 1, … for `count` values without ties."""
     masses = np.zeros(count * (count + 1) // 2 + 1)
     masses[0] = 1.0
@@ -129,12 +137,21 @@ def _signed_rank_masses(count: int) -> list[float]:
         shifted = np.zeros_like(masses)
         shifted[rank:] = masses[:-rank]
         masses = (masses + shifted) / 2
-    return list(masses)
+    return tuple(masses.tolist())
+
+
+@cache
+def _sign_patterns(count: int) -> NDArray[np.float64]:
+    """All patterns of `count` signs, shape (2**count, count)."""
+    patterns = np.array(list(itertools.product((1.0, -1.0), repeat=count)))
+    return patterns.astype(np.float64)
 
 
 def sign_flip_p(values: NDArray[np.float64]) -> float:
     """Two-sided p of the mean under random signs (Fisher's randomisation test)."""
     observed = abs(values.sum()) * (1 - 1e-12)
+    if values.size <= _TABULATED_PAIRS:
+        return float(np.mean(np.abs(_sign_patterns(values.size) @ values) >= observed))
     if values.size <= _EXACT_PAIRS:
         sums = np.zeros(1)
         for value in values:

@@ -21,6 +21,7 @@ COMMANDS: tuple[str, ...] = (
     "analyze",
     "compare",
     "validate",
+    "calibrate",
     "config",
     "models",
     "emulator",

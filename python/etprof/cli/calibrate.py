@@ -1,0 +1,117 @@
+"""Measure one thing against itself: what can this machine tell apart, and how often is it wrong?
+
+Runs the same experiment under two names, in the order that every comparison uses, and reports the
+noise, the rate of false alarms, and the smallest speed-up that ten pairs of blocks would find.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from etprof.analysis.calibration import Calibration
+    from etprof.program_files import Program
+    from etprof.run_directory import ExperimentMetrics
+
+SIDES = ("first", "second")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.add_argument("model", type=Path, metavar="FILE.pte", help="program to measure")
+    parser.add_argument("--threads", type=int, help="threads (default: all cores)")
+    parser.add_argument(
+        "--blocks", type=int, default=30, help="pairs of process launches (default 30)"
+    )
+    parser.add_argument(
+        "--pairs", type=int, default=10, help="pairs of the comparisons to judge (default 10)"
+    )
+    parser.add_argument(
+        "--min-seconds", type=float, default=0.2, metavar="S", help="least time a block"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="run directory (default out_<model>/runs/calibrate)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measures A against A and reports."""
+    from etprof.analysis.calibration import calibrate
+    from etprof.atomic import write_json
+    from etprof.errors import UsageError
+    from etprof.program_files import describe_program
+    from etprof.run_directory import runs_folder, set_aside
+
+    if arguments.blocks < arguments.pairs:
+        msg = f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}"
+        raise UsageError(msg)
+    program = describe_program(arguments.model)
+    folder = arguments.out or runs_folder(program.name, "calibrate")
+    set_aside(folder)
+    sides = [_block_medians(side) for side in _measure(arguments, program, folder)]
+    result = calibrate(*sides, pairs=arguments.pairs)
+    document = {"schema_version": 1, **dataclasses.asdict(result)}
+    write_json(folder / "calibration.json", document)
+    print(json.dumps(document, indent=2) if arguments.json else _describe(result))
+    return 0
+
+
+def _measure(
+    arguments: argparse.Namespace, program: Program, folder: Path
+) -> list[ExperimentMetrics]:
+    """Runs both sides; fails when either lacks blocks."""
+    from etprof.cli.progress import show_progress
+    from etprof.errors import TargetError
+    from etprof.pipeline import measure
+    from etprof.plan import Experiment, Settings
+    from etprof.run_directory import load_metrics
+    from etprof.targets.local import LocalTarget
+
+    target = LocalTarget()
+    threads = arguments.threads or target.default_threads()
+    with show_progress() as progress:
+        measured = measure(
+            program=program,
+            target=target,
+            run=folder,
+            experiments=[Experiment(name=side, threads=threads) for side in SIDES],
+            settings=Settings(
+                blocks=arguments.blocks, min_seconds=arguments.min_seconds, etdump_iterations=5
+            ),
+            progress=progress,
+        )
+    metrics = load_metrics(folder)
+    if metrics is None or measured.errors:
+        msg = f"the calibration is not complete: {'; '.join(measured.errors)}; run it again"
+        raise TargetError(msg)
+    return [metrics.experiments[side] for side in SIDES]
+
+
+def _block_medians(metrics: ExperimentMetrics) -> list[float]:
+    from statistics import median
+
+    return [median(block.latency_ns) for block in metrics.blocks]
+
+
+def _describe(result: Calibration) -> str:
+    from etprof.units import format_ratio, format_share
+
+    smallest = None if result.smallest_effect is None else 1 + result.smallest_effect
+    found = format_ratio(smallest) if smallest else "none up to 2×"
+    return "\n".join(
+        (
+            (
+                f"Measured against itself in {result.measured_pairs} pairs of blocks: "
+                f"{result.overall.verdict}, speed-up {format_ratio(result.overall.speed_up)}"
+            ),
+            f"Noise of one pair: {format_share(result.noise)}",
+            f"False alarms with {result.pairs} pairs: {format_share(result.false_alarm_rate)}",
+            f"Smallest speed-up that {result.pairs} pairs find 8 times in 10: {found}",
+        )
+    )

@@ -1,0 +1,65 @@
+"""The thread map names the best point and where SME2 stops winning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_source
+from etprof.analysis.thread_map import build_thread_map
+from etprof.report.thread_table import describe_crossover, thread_map_document
+from tests.known_etdumps import runner_etdump
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+from etprof.analysis.run_analysis import Latency
+from etprof.analysis.statistics import BlockedMedian, summarise
+
+# Off scales with threads, SME2 does not: its unit is shared.
+TRUTH = {("off", 1): 300, ("off", 2): 150, ("off", 4): 75, ("sme2", 1): 100, ("sme2", 2): 90,
+         ("sme2", 4): 95}  # fmt: skip
+
+
+def experiments(folder: Path, truth: dict[tuple[str, int], int]) -> list[ExperimentAnalysis]:
+    (folder / "x.etdump").write_bytes(runner_etdump())
+    (template,) = analyze_source(folder / "x.etdump").experiments
+    return [
+        replace(template, name=f"{sme}_t{threads}", sme=sme, threads=threads, latency=latency(ns))
+        for (sme, threads), ns in truth.items()
+    ]
+
+
+def latency(median_ns: int) -> Latency:
+    blocks = tuple(float(median_ns + offset) for offset in (0, 1, -1, 0, 1, -1))
+    steady = BlockedMedian(float(median_ns), None, blocks)
+    return Latency(steady, steady, steady, summarise(blocks), None, None, 0)
+
+
+def test_best_point_and_crossover(tmp_path: Path) -> None:
+    found = build_thread_map(experiments(tmp_path, TRUTH))
+    assert found is not None
+    assert (found.best.sme, found.best.threads) == ("off", 4)
+    assert found.crossover_threads == 4
+    assert {threads: effect.verdict for threads, effect in found.effects.items()} == {
+        1: "faster",
+        2: "faster",
+        4: "slower",
+    }
+    assert describe_crossover(found) == (
+        "best: 4 threads, SME off; from 4 threads off is faster than sme2"
+    )
+    assert thread_map_document(found)["crossover_threads"] == 4
+
+
+def test_no_crossover_where_sme2_always_wins(tmp_path: Path) -> None:
+    truth = {key: ns for key, ns in TRUTH.items() if key[1] < 4}
+    found = build_thread_map(experiments(tmp_path, truth))
+    assert found is not None
+    assert found.crossover_threads is None
+    assert describe_crossover(found) == "best: 2 threads, SME sme2"
+
+
+def test_one_thread_count_is_no_map(tmp_path: Path) -> None:
+    truth = {key: ns for key, ns in TRUTH.items() if key[1] == 1}
+    assert build_thread_map(experiments(tmp_path, truth)) is None
