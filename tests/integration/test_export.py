@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.export.request import ExportedFiles
+    from tests.integration.conftest import Exports
 
 
 @pytest.fixture(scope="session")
-def toy_fp16(tmp_path_factory: pytest.TempPathFactory) -> ExportedFiles:
-    return export_model(ExportRequest("toy_cnn", outdir=tmp_path_factory.mktemp("toy_fp16")))
+def toy_fp16(exports: Exports) -> ExportedFiles:
+    return exports.get(ExportRequest("toy_cnn"))
 
 
 def test_an_export_leaves_exactly_the_files_of_the_contract(toy_fp16: ExportedFiles) -> None:

@@ -1,0 +1,115 @@
+"""Exports every zoo model in every precision and prints the table of docs/models.md.
+
+    python benchmarks/zoo_table.py [--outdir DIR] [--models LIST] [--precisions LIST]
+
+Each export runs the program on this host and compares it with the eager float32 model. The table
+is Markdown; `--outdir` keeps the files and makes a second call continue where the first stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etprof.errors import EtprofError
+from etprof.export.exporter import export_model
+from etprof.export.precision import PRECISIONS
+from etprof.export.request import ExportRequest
+from etprof.registry import find_models
+from etprof.units import format_share, format_size
+
+ALL_PRECISIONS = (*PRECISIONS, "8da4w_b32")
+COLUMNS = (
+    "model",
+    "method",
+    "precision",
+    "SNR to eager fp32",
+    "same top-1",
+    "delegated MACs",
+    "SME2 MACs (predicted)",
+    "size",
+    "export",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of one export."""
+
+    cells: tuple[str, ...]
+    passed: bool
+
+    def render(self) -> str:
+        """Returns the row in Markdown."""
+        return f"| {' | '.join(self.cells)} |"
+
+
+def main() -> int:
+    """Prints the table; returns 1 when a result is further from eager than its precision allows."""
+    arguments = _parse_arguments()
+    print(f"| {' | '.join(COLUMNS)} |")
+    print(f"|{'---|' * len(COLUMNS)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.outdir or Path(temporary)
+        rows = [
+            row
+            for model in arguments.models or list(find_models())
+            for precision in arguments.precisions or ALL_PRECISIONS
+            for row in _measure(model, precision, folder)
+        ]
+    return 0 if all(row.passed for row in rows) else 1
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outdir", type=Path)
+    parser.add_argument("--models", type=lambda text: text.split(","))
+    parser.add_argument("--precisions", type=lambda text: text.split(","))
+    return parser.parse_args()
+
+
+def _measure(model: str, precision: str, folder: Path) -> list[Row]:
+    """Exports once, prints and returns one row per method; a refusal is told on stderr."""
+    request = ExportRequest(model, precision, outdir=folder)
+    files = request.files()
+    try:
+        if not files.manifest.exists():
+            export_model(request)
+    except EtprofError as error:
+        print(f"{model} {precision}: {error}", file=sys.stderr, flush=True)
+        return []
+    manifest, report = (
+        json.loads(path.read_text(encoding="utf-8")) for path in (files.manifest, files.report)
+    )
+    rows = [_make_row(manifest, report, name) for name in report["methods"]]
+    for row in rows:
+        print(row.render(), flush=True)
+    return rows
+
+
+def _make_row(manifest: dict[str, Any], report: dict[str, Any], method: str) -> Row:
+    summary, check = report["methods"][method]["summary"], manifest["methods"][method]["check"]
+    ratios = [each["snr_db"] for each in check["outputs"] if each["snr_db"] is not None]
+    agreement = [each["top1_agreement"] for each in check["outputs"]]
+    seconds = sum(stage["duration_ns"] for stage in manifest["stages"]) / 1e9
+    cells = (
+        report["model"],
+        method,
+        report["precision"],
+        f"{min(ratios):.1f} dB" if ratios else "equal",
+        format_share(agreement[0]),
+        format_share(summary["delegated_macs_share"]),
+        format_share(summary["predicted_sme2_macs_share"]),
+        format_size(report["size"]["total_bytes"]),
+        f"{seconds:.0f} s",
+    )
+    return Row(cells, check["passed"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
