@@ -1,0 +1,187 @@
+"""Finding the emulator's parts, and the one sentence for each that cannot be used."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from etprof.cli import main
+from etprof.emulator import build, qemu, sdk, sysroot
+from etprof.emulator.apt import Archive, PackageSource, find_archive
+from etprof.emulator.cache import Cache
+from etprof.emulator.installation import Emulator, locate
+from etprof.errors import BuildError
+
+LIBRARIES = ("ld-linux-aarch64.so.1", "libc.so.6", "libgcc_s.so.1", "libstdc++.so.6")
+
+
+@pytest.fixture(autouse=True)
+def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    """A machine with an empty cache and nothing installed that would do."""
+    monkeypatch.setenv("ETPROF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ETPROF_QEMU", raising=False)
+    monkeypatch.delenv("ETPROF_AARCH64_SYSROOT", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sysroot, "INSTALLED", tmp_path / "nothing")
+    monkeypatch.setattr(sysroot, "is_native", lambda: False)
+    monkeypatch.setattr(build, "is_native", lambda: False)
+    (tmp_path / "bin").mkdir()
+    return Cache.find()
+
+
+def make_program(path: Path, prints: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_new_enough_qemu_on_the_path_is_taken(tmp_path: Path, empty_machine: Cache) -> None:
+    assert qemu.find_qemu(empty_machine) is None
+    program = make_program(tmp_path / "bin" / "qemu-aarch64", "qemu-aarch64 version 10.1.0")
+    assert qemu.find_qemu(empty_machine) == program
+
+
+def test_a_too_old_qemu_on_the_path_is_passed_over(tmp_path: Path, empty_machine: Cache) -> None:
+    make_program(tmp_path / "bin" / "qemu-aarch64", "qemu-aarch64 version 7.2.17 (Debian)")
+    assert qemu.find_qemu(empty_machine) is None
+
+
+def test_a_chosen_qemu_that_is_too_old_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_machine: Cache
+) -> None:
+    program = make_program(tmp_path / "old", "qemu-aarch64 version 7.2.17 (Debian 1:7.2+dfsg)")
+    monkeypatch.setenv("ETPROF_QEMU", str(program))
+    with pytest.raises(BuildError) as caught:
+        qemu.find_qemu(empty_machine)
+    assert str(caught.value) == (
+        f"{program} is 7.2, but SME2 is emulated from qemu 10.1 on; unset ETPROF_QEMU and run "
+        f"`etprof emulator setup`, or name a newer one"
+    )
+
+
+def test_a_chosen_qemu_that_is_no_program_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_machine: Cache
+) -> None:
+    monkeypatch.setenv("ETPROF_QEMU", str(tmp_path))
+    with pytest.raises(BuildError) as caught:
+        qemu.find_qemu(empty_machine)
+    assert str(caught.value) == (
+        f"ETPROF_QEMU names {tmp_path}, which is no program; give the path of qemu-aarch64"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("1:11.1.3+ds-1~bpo13+1", (11, 1)),
+        ("1:7.2+dfsg-7+deb12u18", (7, 2)),
+        ("10.2.0-1ubuntu1", (10, 2)),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_package_versions_are_read(text: str | None, version: tuple[int, int] | None) -> None:
+    assert qemu.package_version(text) == version
+
+
+def test_a_sysroot_without_a_library_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_machine: Cache
+) -> None:
+    assert sysroot.find_sysroot(empty_machine) is None
+    (tmp_path / "lib").mkdir()
+    for name in LIBRARIES[:-1]:
+        (tmp_path / "lib" / name).touch()
+    monkeypatch.setenv("ETPROF_AARCH64_SYSROOT", str(tmp_path))
+    with pytest.raises(BuildError) as caught:
+        sysroot.find_sysroot(empty_machine)
+    assert str(caught.value) == (
+        f"ETPROF_AARCH64_SYSROOT names {tmp_path}, which has no lib/libstdc++.so.6; unset it and "
+        f"run `etprof emulator setup`, or name a folder with the aarch64 C and C++ runtime "
+        f"libraries"
+    )
+    (tmp_path / "lib" / LIBRARIES[-1]).touch()
+    assert sysroot.find_sysroot(empty_machine) == tmp_path
+
+
+def test_a_wheel_cut_short_is_refused(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.whl"
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr("executorch/lib/libexecutorch.so", b"x" * 5000)
+    cut = tmp_path / "cut.whl"
+    cut.write_bytes(whole.read_bytes()[:-60])
+    with pytest.raises(BuildError, match=r"cut\.whl cannot be unpacked: .*; run the setup again"):
+        sdk._extract(cut, tmp_path / "sdk")
+
+
+def test_a_missing_compiler_names_one_package(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["emulator", "setup"])
+    assert code == BuildError.exit_code
+    assert capsys.readouterr().err == (
+        "etprof: there is no aarch64 C++ compiler; install one package, on Debian and Ubuntu with "
+        "`apt install g++-aarch64-linux-gnu`, and run `etprof emulator setup` again\n"
+    )
+
+
+def test_another_system_is_told_what_to_provide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_machine: Cache
+) -> None:
+    # GIVEN a machine without apt
+    assert find_archive() is None
+    with pytest.raises(BuildError) as caught:
+        qemu.fetch_qemu(empty_machine, tmp_path)
+    assert str(caught.value) == (
+        "this is not Debian or Ubuntu, so qemu-aarch64 cannot be fetched: provide version 10.1 or "
+        "newer and name it with ETPROF_QEMU"
+    )
+    with pytest.raises(BuildError, match="name it with ETPROF_AARCH64_SYSROOT"):
+        sysroot.fetch_sysroot(empty_machine, tmp_path)
+
+
+def test_an_archive_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN an apt that fails as the real one does when a suite is not there
+    program = make_program(tmp_path / "bin" / "apt-get", "")
+    program.write_text(
+        "#!/bin/sh\necho 'E: The repository does not have a Release file.' >&2\nexit 100\n"
+    )
+    archive = Archive("debian", "bookworm", "http://archive.invalid/debian/")
+    source = PackageSource(archive, "nowhere", tmp_path / "apt")
+    with pytest.raises(BuildError) as caught:
+        source.update()
+    assert str(caught.value) == (
+        "http://archive.invalid/debian/ gave no signed package list of nowhere: E: The repository "
+        "does not have a Release file.; check the network and the apt sources"
+    )
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    entry = (tmp_path / "apt" / "sources" / "etprof.sources").read_text()
+    assert "Suites: nowhere\n" in entry
+    assert "Trusted" not in entry, "signatures are always checked"
+
+
+def test_the_first_missing_part_is_named() -> None:
+    with pytest.raises(BuildError) as caught:
+        locate()
+    assert str(caught.value) == (
+        "the emulator is not set up: qemu-aarch64 is missing or of another version; run `etprof "
+        "emulator setup`"
+    )
+
+
+def test_status_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emulator", "status"]) == BuildError.exit_code
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "qemu-aarch64: missing; run `etprof emulator setup`"
+    assert len(lines) == 5
+
+
+def test_the_command_line_of_an_emulated_run() -> None:
+    paths = [Path("/q"), Path("/root"), Path("/sdk"), Path("/r"), Path("/t")]
+    emulator = Emulator(*paths)
+    words = [str(word) for word in emulator.command(emulator.runner, cpu="max,sme=off")]
+    assert words == [
+        *("/q", "-cpu", "max,sme=off", "-L", "/root", "-E", "LD_LIBRARY_PATH=/sdk/lib", "/r"),
+    ]

@@ -1,0 +1,173 @@
+"""Grades, alignment of modes and reasons, on kernel traces made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from etprof.analysis.evidence import (
+    ModeEvidence,
+    align_modes,
+    count_reasons,
+    name_evidence,
+    read_evidence,
+    read_selected_kernels,
+)
+from etprof.analysis.kernel_trace import KernelTrace
+
+SME2 = "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"
+PACK = "kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme"
+LEVELS = {SME2: "sme2", PACK: "sme"}
+
+
+def make_trace(mode: str, operators: list[tuple[str, dict[str, int]]]) -> KernelTrace:
+    """A trace of two executions, the first one without calls of the first operator's kernels."""
+    totals: dict[str, int] = {}
+    for _, calls in operators:
+        for name, count in calls.items():
+            totals[name] = totals.get(name, 0) + count
+    document: dict[str, Any] = {
+        "schema_version": 1,
+        "method": "forward",
+        "sme": {"requested": mode, "in_force": mode},
+        "clock": {"mark_cost_ns": 50.0, "marks": 10, "cost_share": 0.01},
+        "kernels": [
+            {
+                "name": name,
+                "level": LEVELS.get(name),
+                "operation": "matmul_clamp",
+                "threads": 1,
+                "load_calls": 0,
+                "execution_calls": [count, count],
+                "total_calls": 2 * count,
+            }
+            for name, count in totals.items()
+        ],
+        "executions": [
+            {"phase": phase, "start_ns": 0, "duration_ns": 9, "aligned": True}
+            for phase in ("First", "Execute")
+        ],
+        "all_operators_named": True,
+        "operators": [
+            {
+                "name": name,
+                "delegate": None if name.startswith("native_call_") else 0,
+                "parallel_calls": 1,
+                "start_ns": [0, 0],
+                "duration_ns": [1, 1],
+                "kernels": [{"name": k, "execution_calls": [n, n]} for k, n in calls.items()],
+            }
+            for name, calls in operators
+        ],
+    }
+    return KernelTrace.model_validate(document)
+
+
+def evidence_of(mode: str, *operators: tuple[str, dict[str, int]]) -> ModeEvidence:
+    return read_evidence(make_trace(mode, list(operators)))
+
+
+def test_counted_calls_are_grade_a() -> None:
+    found = evidence_of("sme2", ("Convolution (NHWC, PF16) IGEMM #1", {PACK: 4, SME2: 8}))
+    (operator,) = found.operators
+    assert (operator.grade, operator.level) == ("A", "sme2")
+    assert [(k.name, k.calls) for k in operator.compute_kernels] == [(SME2, 8)]
+    assert found.count_level("sme2") == 8
+    assert found.count_level("sme") == 0, "packing is no computing"
+    assert found.steady
+
+
+@pytest.mark.parametrize(
+    ("label", "mode", "grade"),
+    [
+        ("Convolution (NHWC, PF16) IGEMM #1", "sme2", "B"),
+        ("Fully Connected (NC, PF32) GEMM #3", "sme1", "B"),
+        ("Fully Connected (NC, PQS8, QC8W) GEMM #1", "sme2", "B"),
+        # A packed type proves nothing where SME is off, for a depthwise convolution, or as QP8.
+        ("Fully Connected (NC, PF32) GEMM #3", "off", None),
+        ("Convolution (NHWC, PF16) DWConv #1", "sme2", None),
+        ("Convolution (NHWC, PQS8, QS8, QC8W) DWConv #1", "sme2", None),
+        ("Fully Connected (NC, QP8, F32, QC4W) GEMM #1", "sme2", None),
+        ("Convolution (NHWC, F16) IGEMM #1", "sme2", None),
+    ],
+)
+def test_a_label_alone_is_grade_b_at_most(label: str, mode: str, grade: str | None) -> None:
+    assert name_evidence(label, is_delegated=True, mode_in_force=mode).grade == grade
+
+
+def test_the_log_says_what_was_selected() -> None:
+    log = (
+        "Note (XNNPACK): Using gemm microkernel 'xnn_f32_gemm_minmax_ukernel_6x8__neon'.\n"
+        "Note (XNNPACK): Using gemm microkernel 'xnn_f32_gemm_minmax_ukernel_6x8__neon'.\n"
+        "unrelated\n"
+        "11-21 I XNNPACK : Using unary elementwise microkernel 'xnn_f32_vabs_ukernel__neon'.\n"
+    )
+    assert read_selected_kernels(log) == (
+        ("gemm", "xnn_f32_gemm_minmax_ukernel_6x8__neon"),
+        ("unary elementwise", "xnn_f32_vabs_ukernel__neon"),
+    )
+
+
+def test_modes_are_paired_by_order_whatever_their_types() -> None:
+    # GIVEN a mode with one conversion more than the other
+    on = evidence_of(
+        "sme2",
+        ("Convert (NC, F32, QP8) #1", {}),
+        ("Fully Connected (NC, QP8, F32, QC8W) GEMM #1", {}),
+        ("native_call_mean.out", {}),
+    )
+    off = evidence_of(
+        "off", ("Fully Connected (NC, QD8, F32, QC8W) GEMM #1", {}), ("native_call_mean.out", {})
+    )
+    names = [
+        {mode: found.name if found else None for mode, found in row.by_mode.items()}
+        for row in align_modes({"sme2": on, "off": off})
+    ]
+    assert names == [
+        {"sme2": "Convert (NC, F32, QP8) #1", "off": None},
+        {
+            "sme2": "Fully Connected (NC, QP8, F32, QC8W) GEMM #1",
+            "off": "Fully Connected (NC, QD8, F32, QC8W) GEMM #1",
+        },
+        {"sme2": "native_call_mean.out", "off": "native_call_mean.out"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "code"),
+    [
+        ("Convolution (NHWC, F16) DWConv #1", "depthwise"),
+        ("Convolution (NHWC, QC8) DWConv #1", "depthwise"),
+        ("Convolution (NHWC, F32) VMulCAddC #1", "depthwise"),
+        ("Fully Connected (NC, QP8, F32, QB4W) GEMM #1", "block-quantised weights"),
+        ("Fully Connected (NC, F16) GEMM #1", "weight type"),
+        ("Convolution (NHWC, QD8, F32, QC8W) IGEMM #1", "data type"),
+        ("Deconvolution (NHWC, F32) IGEMM #1", "no kernel"),
+        ("Batch Matrix Multiply (NC, QS8) GEMM #1", "data type"),
+        ("Fully Connected (NC, QU8) GEMM #1", "data type"),
+        ("Convolution (NHWC, F32) IGEMM #1", "shape"),
+        ("Convolution (NHWC, PF32) IGEMM #1", "packed, not executed"),
+        ("native_call_convolution.out", "not delegated"),
+        ("native_call_bmm.out", "not delegated"),
+    ],
+)
+def test_every_operator_without_sme2_has_its_reason(label: str, code: str) -> None:
+    ((reason, operators),) = count_reasons(evidence_of("sme2", (label, {})))
+    assert reason.code == code
+    assert reason.source
+    assert [operator.name for operator in operators] == [label]
+
+
+def test_operators_that_took_sme2_or_never_could_need_no_reason() -> None:
+    found = evidence_of(
+        "sme2", ("Convolution (NHWC, PF16) IGEMM #1", {SME2: 1}), ("Softmax (NC, F16) #1", {})
+    )
+    assert count_reasons(found) == []
+
+
+@pytest.mark.parametrize(("mode", "text"), [("sme1", "SME but not SME2"), ("off", "SME was off")])
+def test_the_mode_is_a_reason(mode: str, text: str) -> None:
+    ((reason, _),) = count_reasons(evidence_of(mode, ("Convolution (NHWC, F16) IGEMM #1", {})))
+    assert reason.code == "mode"
+    assert text in reason.text

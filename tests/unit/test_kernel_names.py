@@ -1,0 +1,72 @@
+"""The grammar of microkernel names, on every microkernel of ExecuTorch 1.5.1's aarch64 SDK."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from etprof.analysis.kernel_names import KernelName, parse_kernel_name
+
+NAMES = (Path(__file__).parents[1] / "data" / "kleidiai_kernels.txt").read_text().split()
+
+
+def test_every_known_name_has_a_known_place() -> None:
+    # GIVEN all 53 microkernels, of which five have no engine in their names
+    levels = Counter(parse_kernel_name(name).level for name in NAMES)
+    assert levels == {"sme": 23, "sme2": 10, "dotprod": 9, "i8mm": 3, "neon": 3, None: 5}
+    assert {parse_kernel_name(n).operation for n in NAMES} == {
+        "lhs_imatmul_pack",
+        "lhs_pack",
+        "lhs_quant_pack",
+        "matmul_clamp",
+        "rhs_imatmul_pack_kxn",
+        "rhs_pack_kxn",
+        "rhs_pack_nxk",
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_packing_kernels_are_told_from_computing_ones(name: str) -> None:
+    parsed = parse_kernel_name(name)
+    assert parsed.is_packing == ("_pack_" in name)
+    assert parsed.destination
+    assert parsed.inputs
+
+
+def test_the_parts_of_a_name_are_read() -> None:
+    name = "kai_run_matmul_clamp_f32_qai8dxp1vlx4_qsi8cxp4vlx4_1vlx4vl_sme2_mopa"
+    assert parse_kernel_name(name) == KernelName(
+        name=name,
+        operation="matmul_clamp",
+        destination="f32",
+        inputs=("qai8dx", "qsi8cx"),
+        tile="1vlx4vl",
+        engine="sme2",
+        instruction="mopa",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "tile"),
+    [
+        ("kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_sme2_mopa", "sme2", None),
+        ("kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1b_2vlx2vl_sme_mopa", "sme", "2vlx2vl"),
+        ("kai_run_matmul_clamp_f32_qai8dxp4x8_qsi4cxp8x8_8x8x32_neon_i8mm", "i8mm", "8x8x32"),
+        ("kai_run_matmul_clamp_f32_qai8dxp1x4_qsi4cxp4x4_1x4_neon_dotprod", "dotprod", "1x4"),
+        ("kai_run_rhs_pack_nxk_qsi4cxps1s0_qsu4cxs1s0_neon", "neon", None),
+        ("kai_run_lhs_quant_pack_qai8dxp_f32", None, None),
+        ("kai_run_matmul_f16_f16_f16p2vlx2b_1x16vl_sme2p1_dot", "sme2", "1x16vl"),
+    ],
+)
+def test_sme2_never_counts_as_sme(name: str, level: str | None, tile: str | None) -> None:
+    parsed = parse_kernel_name(name)
+    assert (parsed.level, parsed.tile) == (level, tile)
+
+
+@pytest.mark.parametrize("name", ["", "kai_run_", "memcpy", "kai_run_new_thing_sme3_x"])
+def test_unknown_names_are_kept_whole(name: str) -> None:
+    parsed = parse_kernel_name(name)
+    assert parsed.name == name
+    assert parsed.level is None

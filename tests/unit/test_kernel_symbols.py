@@ -1,0 +1,97 @@
+"""The build step that lists the microkernels of an SDK, on small libraries made here."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from etprof.process import Completed, run_command
+
+ROOT = Path(__file__).parents[2]
+GENERATOR = ROOT / "cpp" / "kernel_trace" / "generate_symbols.py"
+COMPILER = shutil.which("cc") or shutil.which("gcc")
+READELF = shutil.which("readelf")
+
+pytestmark = pytest.mark.skipif(
+    not (COMPILER and READELF and sys.platform == "linux"), reason="needs a C compiler and readelf"
+)
+
+KERNELS = """
+void kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x16vl_sme2_mla(void) {}
+void kai_run_lhs_pack_f32p2vlx1_f32_sme(void) {}
+"""
+CALLER = """
+void kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x16vl_sme2_mla(void);
+void kai_run_lhs_pack_f32p2vlx1_f32_sme(void);
+void pthreadpool_parallelize_1d(void);
+void run(void) {
+    pthreadpool_parallelize_1d();
+    kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x16vl_sme2_mla();
+    kai_run_lhs_pack_f32p2vlx1_f32_sme();
+}
+"""
+POOL = """
+void pthreadpool_parallelize_1d(void) {}
+void pthreadpool_parallelize_2d(void) {}
+"""
+
+
+def make_library(folder: Path, name: str, *sources: str, flags: tuple[str, ...] = ()) -> Path:
+    files = []
+    for index, source in enumerate(sources):
+        file = folder / f"{name}{index}.c"
+        file.write_text(source)
+        files.append(file)
+    library = folder / f"lib{name}.so"
+    done = run_command([COMPILER or "cc", "-shared", "-fPIC", *flags, "-o", library, *files])
+    assert done.exit_code == 0, done.stderr
+    return library
+
+
+def generate(folder: Path, *libraries: Path) -> tuple[Completed, list[str]]:
+    output = folder / "symbols.inc"
+    words: list[str | Path] = [sys.executable, GENERATOR, "--readelf", READELF or "readelf"]
+    words += ["--output", output]
+    done = run_command([*words, *libraries])
+    return done, output.read_text().splitlines() if output.exists() else []
+
+
+def test_kernels_and_thread_pool_functions_are_listed(tmp_path: Path) -> None:
+    # GIVEN a library with two microkernels, and a pool of whose two functions one is called
+    kernels = make_library(tmp_path, "kernels", KERNELS, CALLER)
+    pool = make_library(tmp_path, "pool", POOL)
+    done, lines = generate(tmp_path, kernels, pool)
+    assert done.exit_code == 0, done.stderr
+    pack, product = (
+        "kai_run_lhs_pack_f32p2vlx1_f32_sme",
+        "kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x16vl_sme2_mla",
+    )
+    parts = '"sme2", "matmul_clamp", "f32", "f32,f32", "1x16vl", "mla"'
+    assert lines == [
+        f'ETPROF_KERNEL(0, {pack}, "{pack}", "sme", "lhs_pack", "f32", "f32", "", "")',
+        f'ETPROF_KERNEL(1, {product}, "{product}", {parts})',
+        "ETPROF_PARALLEL(0, pthreadpool_parallelize_1d)",
+    ]
+
+
+def test_a_kernel_that_cannot_be_interposed_fails_with_its_name(tmp_path: Path) -> None:
+    # GIVEN a library whose own calls are bound when it is linked
+    kernels = make_library(tmp_path, "kernels", KERNELS, CALLER, flags=("-Wl,-Bsymbolic",))
+    pool = make_library(tmp_path, "pool", POOL)
+    done, lines = generate(tmp_path, kernels, pool)
+    assert done.exit_code == 1
+    assert lines == []
+    assert done.stderr.strip() == (
+        "libkernels.so: kai_run_lhs_pack_f32p2vlx1_f32_sme is not called through the procedure "
+        "linkage table, so its calls cannot be counted; build with ETPROF_KERNEL_TRACE=OFF, or "
+        "use an SDK whose microkernels can be interposed"
+    )
+
+
+def test_an_sdk_without_a_thread_pool_is_refused(tmp_path: Path) -> None:
+    done, _ = generate(tmp_path, make_library(tmp_path, "pool", POOL))
+    assert done.exit_code == 1
+    assert "no pthreadpool_parallelize_* function is called" in done.stderr

@@ -1,0 +1,74 @@
+"""Comparison of outputs as numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from etprof.analysis.parity import compare, mode_tolerance_db, read_tensor
+from etprof.errors import InputFileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_equal_outputs_are_identical_even_where_they_are_no_numbers() -> None:
+    values = np.array([1.0, math.nan, math.inf, -math.inf, 0.0])
+    parity = compare(0, values, values.copy(), columns=5)
+    assert parity.identical
+    assert parity.snr_db is None
+    assert parity.nonfinite_differences == 0
+    assert parity.is_within(200.0)
+
+
+def test_known_errors_have_known_figures() -> None:
+    reference = np.array([10.0, -10.0, 0.001, 10.0])
+    parity = compare(0, reference + np.array([0.1, 0.0, 0.0, 0.0]), reference, columns=2)
+    assert parity.max_abs == pytest.approx(0.1)
+    assert parity.max_rel == pytest.approx(0.01)
+    assert parity.snr_db == pytest.approx(10 * math.log10(300 / 0.01), abs=1e-3)
+    assert parity.top1 == 1.0
+    assert parity.is_within(44.0)
+    assert not parity.is_within(45.0)
+
+
+def test_a_changed_winner_is_seen() -> None:
+    assert compare(0, np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, 1, 3, 4]), 2).top1 == 0.5
+
+
+def test_infinity_on_one_side_only_is_never_within() -> None:
+    parity = compare(0, np.array([1.0, math.inf]), np.array([1.0, 2.0]), columns=2)
+    assert parity.nonfinite_differences == 1
+    assert not parity.is_within(0.0)
+
+
+def test_outputs_of_other_sizes_are_refused() -> None:
+    with pytest.raises(InputFileError, match="output 3 has 2 values, its reference 1"):
+        compare(3, np.zeros(2), np.zeros(1), columns=1)
+
+
+@pytest.mark.parametrize(
+    ("types", "kind"),
+    [
+        ({"PF32", "X32"}, "fp32"),
+        ({"F16", "X16"}, "fp16"),
+        ({"F32", "PQS8"}, "int8"),
+        ({"QP8", "F32"}, "int8"),
+    ],
+)
+def test_the_tolerance_follows_the_arithmetic(types: set[str], kind: str) -> None:
+    assert mode_tolerance_db(types)[0] == kind
+
+
+def test_bfloat16_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "t.bin"
+    file.write_bytes(np.array([0x3F80, 0xC000], dtype="<u2").tobytes())
+    assert read_tensor(file, "bfloat16").tolist() == [1.0, -2.0]
+
+
+def test_a_missing_output_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match=r"gone\.bin as float32"):
+        read_tensor(tmp_path / "gone.bin", "float32")
