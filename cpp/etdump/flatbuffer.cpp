@@ -43,8 +43,8 @@ void throw_bad_extent(const TableKind& kind, std::uint64_t table, std::uint32_t 
                              " bytes reaches past the end");
 }
 
-void check_vtable(const Buffer& buffer, const TableKind& kind, std::uint64_t table,
-                  std::uint64_t vtable, std::uint16_t* field_at) {
+std::uint32_t check_vtable(const Buffer& buffer, const TableKind& kind, std::uint64_t table,
+                           std::uint64_t vtable, std::uint16_t* field_at) {
     if (!buffer.holds(vtable, kVtableHeaderSize)) {
         throw_bad_vtable(kind, table, " is outside the file");
     }
@@ -69,6 +69,7 @@ void check_vtable(const Buffer& buffer, const TableKind& kind, std::uint64_t tab
                                  std::to_string(table_size) + " bytes");
         }
     }
+    return table_size;
 }
 
 }  // namespace etprof

@@ -145,9 +145,10 @@ struct TableKind {
 };
 
 /// Checks the vtable of the table at the checked position `table`: in the file, of a possible size,
-/// and with every known field inside its table. `field_at` gets the fields' places.
-void check_vtable(const Buffer& buffer, const TableKind& kind, std::uint64_t table,
-                  std::uint64_t vtable, std::uint16_t* field_at);
+/// and with every known field inside its table. `field_at` gets the fields' places. Returns the
+/// table's size, which must not be loaded again: a mapped file may change meanwhile.
+std::uint32_t check_vtable(const Buffer& buffer, const TableKind& kind, std::uint64_t table,
+                           std::uint64_t vtable, std::uint16_t* field_at);
 
 [[noreturn]] void throw_bad_extent(const TableKind& kind, std::uint64_t table, std::uint32_t size);
 
@@ -169,9 +170,9 @@ class TableReader {
         const auto distance = static_cast<std::int64_t>(buffer.load<std::int32_t>(table));
         const std::uint64_t vtable = table - static_cast<std::uint64_t>(distance);
         if (vtable != layout_.vtable) {
-            check_vtable(buffer, kind_, table, vtable, layout_.field_at.data());
+            layout_.table_size =
+                check_vtable(buffer, kind_, table, vtable, layout_.field_at.data());
             layout_.vtable = vtable;
-            layout_.table_size = buffer.load<std::uint16_t>(vtable + 2);
         }
         if (!buffer.holds(table, layout_.table_size)) {
             throw_bad_extent(kind_, table, layout_.table_size);

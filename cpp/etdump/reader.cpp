@@ -66,9 +66,9 @@ constexpr std::string_view kIdentifier = "ED00";
 /// Root offset and identifier.
 constexpr std::size_t kBareHeaderSize = 8;
 constexpr std::size_t kPrefixSize = 4;
-/// At most what a profile event takes in files of ExecuTorch (80 to 90 bytes): makes room for all
-/// of them at once. Room that stays empty costs addresses, not memory.
-constexpr std::size_t kTypicalEventSize = 64;
+/// A profile event of ExecuTorch takes 80 to 90 bytes: a row for every 64 is room for all of them
+/// at once. Room that stays empty costs addresses, not memory.
+constexpr std::size_t kBytesPerRow = 64;
 /// Larger files let their columns grow, so that a sparse file of terabytes costs nothing.
 constexpr std::size_t kLargestReserve = std::size_t{1} << 30;
 
@@ -108,7 +108,7 @@ Buffer open_buffer(const std::uint8_t* data, std::size_t size) {
 class EtdumpReader {
  public:
     EtdumpReader(const Buffer& buffer, std::size_t size) : buffer_(buffer), names_(size) {
-        table_.profile.reserve(std::min(size, kLargestReserve) / kTypicalEventSize);
+        table_.profile.reserve(std::min(size, kLargestReserve) / kBytesPerRow);
     }
 
     EventTable read() {
