@@ -4,7 +4,9 @@
 # FETCHCONTENT_SOURCE_DIR_EXECUTORCH names. Either way each build tree has its own: builds write
 # into the sources, and two presets may build at once.
 include(FetchContent)
+include(SourcePins)
 include(checks/Gates)
+include(checks/SymbolCheck)
 
 set(ETPROF_EXECUTORCH_SOURCE_VERSION "" CACHE STRING
     "ExecuTorch version to build from source; empty: the one of the wheel")
@@ -27,6 +29,10 @@ etprof_default_from_environment(ETPROF_EXECUTORCH_SOURCE_VERSION ETPROF_EXECUTOR
 etprof_check_sme_switches()
 etprof_check_compiler()
 
+set(ETPROF_SME_COMPILED_OUT OFF)
+if(NOT XNNPACK_ENABLE_ARM_SME2)
+  set(ETPROF_SME_COMPILED_OUT ON)
+endif()
 if(ETPROF_EXECUTORCH_SOURCE_VERSION)
   set(ETPROF_EXECUTORCH_VERSION "${ETPROF_EXECUTORCH_SOURCE_VERSION}")
 endif()
@@ -108,8 +114,32 @@ endblock()
 
 etprof_check_xnnpack("${_sources}/backends/xnnpack/third-party/XNNPACK")
 
+etprof_describe_sources(ETPROF_SOURCE_PINS "${_checkout}")
+
+# Every static library that can end up in a runner.
+set(ETPROF_EXECUTORCH_LIBRARIES "")
+foreach(_target
+    XNNPACK cpublas cpuinfo eigen_blas etdump executorch executorch_core extension_data_loader
+    extension_flat_tensor extension_module_static extension_named_data_map extension_tensor
+    extension_threadpool flatccrt kernels_util_all_deps kleidiai optimized_kernels
+    optimized_native_cpu_ops_lib optimized_portable_kernels pthreadpool quantized_kernels
+    quantized_ops_lib xnnpack-microkernels-prod xnnpack_backend)
+  if(TARGET ${_target})
+    get_target_property(_type ${_target} TYPE)
+    if(_type STREQUAL "STATIC_LIBRARY")
+      list(APPEND ETPROF_EXECUTORCH_LIBRARIES ${_target})
+    endif()
+  endif()
+endforeach()
+
 target_link_libraries(etprof_executorch INTERFACE
   executorch executorch::backends executorch::extensions executorch::kernels etdump flatccrt)
 if(ETPROF_EVENT_TRACER)
   target_compile_definitions(etprof_executorch INTERFACE ET_EVENT_TRACER_ENABLED)
+endif()
+# KleidiAI's SME packing is referenced by XNNPACK's reference code even when SME is compiled out.
+if(APPLE)
+  target_link_options(etprof_executorch INTERFACE LINKER:-dead_strip)
+else()
+  target_link_options(etprof_executorch INTERFACE LINKER:--gc-sections)
 endif()

@@ -80,3 +80,5 @@ foreach(_component IN LISTS _components)
 endforeach()
 # The SDK's headers are not ours to keep free of warnings.
 target_include_directories(etprof_executorch SYSTEM INTERFACE ${EXECUTORCH_INCLUDE_DIRS})
+# The wheel is built with its event tracer.
+set(ETPROF_EVENT_TRACER ON)

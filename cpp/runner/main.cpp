@@ -74,6 +74,16 @@ void print(const std::string& text) {
     }
 }
 
+void refuse_without_event_tracer([[maybe_unused]] const Options& options) {
+#ifndef ET_EVENT_TRACER_ENABLED
+    if (options.etdump_path) {
+        throw RunnerError(ExitCode::kUsage,
+                          "--etdump is given, but this runner has no event tracer",
+                          "use the runner of the preset without -bare in its name");
+    }
+#endif
+}
+
 void refuse_unwritable(const Options& options) {
     require_writable(options.result_path);
     if (options.etdump_path) {
@@ -148,6 +158,7 @@ void write_results(const Options& options, const ProgramDescription& program, co
 }
 
 void run_model(const Options& options) {
+    refuse_without_event_tracer(options);
     refuse_unwritable(options);
     const SmeReport sme = require_sme(options.sme);
     const std::unique_ptr<KernelTrace> trace = make_trace(options);

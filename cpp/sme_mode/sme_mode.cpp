@@ -17,6 +17,19 @@ constexpr NamedMode kNamedModes[] = {
     {SmeMode::kOff, "off"},
 };
 
+/// A build without SME microkernels gives one mode only, whatever the CPU has.
+SmeReport require_without_sme(SmeMode requested) {
+    if (requested == SmeMode::kSme1 || requested == SmeMode::kSme2) {
+        throw SmeModeError(std::string("--sme ") + to_string(requested) +
+                           ": SME is compiled out of this runner; use --sme off, or the runner of "
+                           "the preset without -off in its name");
+    }
+    SmeReport report = require_on_platform(requested);
+    report.in_force = SmeMode::kOff;
+    report.shown_features.clear();
+    return report;
+}
+
 }  // namespace
 
 const char* to_string(SmeMode mode) {
@@ -42,6 +55,9 @@ SmeMode default_sme_mode() {
     return parse_sme_mode(ETPROF_SME_DEFAULT).value_or(SmeMode::kAutomatic);
 }
 
-SmeReport require_sme_mode(SmeMode requested) { return require_on_platform(requested); }
+SmeReport require_sme_mode(SmeMode requested) {
+    return ETPROF_SME_COMPILED_OUT ? require_without_sme(requested)
+                                   : require_on_platform(requested);
+}
 
 }  // namespace etprof

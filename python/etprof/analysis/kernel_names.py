@@ -1,8 +1,9 @@
-"""Takes KleidiAI microkernel names apart.
+"""Takes microkernel names of KleidiAI and XNNPACK apart.
 
-Grammar: docs/microkernel_names.md of ARM-software/kleidiai, plus the older names that it lists as
-exceptions (no engine, `biasf32`, three-part tiles). This module imports nothing of ours, because
-the native build uses it too, to describe the microkernels it counts.
+KleidiAI's grammar: docs/microkernel_names.md of ARM-software/kleidiai, plus the older names that it
+lists as exceptions (no engine, `biasf32`, three-part tiles). XNNPACK's: doc/microkernel-naming.md
+of google/XNNPACK. This module imports nothing of ours, because the native build uses it too, to
+describe the microkernels it counts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PREFIX: Final = "kai_run_"
+XNNPACK_PREFIX: Final = "xnn_"
 _ENGINES: Final = ("neon", "sve", "sve2", "sve2p1", "sme", "sme2", "sme2p1")
 _SIZE = r"(?:\d+(?:vl|vs)?|mr|nr)"
 _TILE: Final = re.compile(rf"{_SIZE}x{_SIZE}(?:x\d+)?")
@@ -22,6 +24,10 @@ _BUFFER: Final = re.compile(
     r"(?P<type>(?:q[as]?[isu]{0,2}|[fixsu]|bf)\d+(?:cx|dx|c32|d32)?)"
     r"(?P<packing>p.*|s\d+s0|k\d+.*)?"
 )
+_XNNPACK_TYPE: Final = re.compile(r"(?:b?f|[sux]|p[a-z]*|q[a-z]*)\d+w?")
+# Data that KleidiAI has packed, or packs: these only call a microkernel of KleidiAI's.
+_XNNPACK_CALLS_KLEIDIAI: Final = re.compile(r"xnn_(?:p\w*?\d|qp8_|x\d+_pack_lh_).*")
+_XNNPACK_FEATURES: Final = {"dot": "dotprod", "i8mm": "i8mm", "fp16arith": "fp16", "fma": "fma"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +58,13 @@ class KernelName:
     @property
     def is_packing(self) -> bool:
         """Whether it rearranges data for another microkernel instead of computing a result."""
-        return "pack" in self.operation.split("_")
+        return any(word.startswith("pack") for word in self.operation.split("_"))
 
 
 def parse_kernel_name(name: str) -> KernelName:
     """Reads a symbol such as `kai_run_lhs_pack_f32p2vlx1_f32_sme`; never fails."""
+    if name.startswith(XNNPACK_PREFIX):
+        return _parse_xnnpack_name(name)
     words = name.removeprefix(PREFIX).split("_")
     first_buffer = _count_while(words, lambda word: _BUFFER.fullmatch(word) is None)
     operation, rest = words[:first_buffer], words[first_buffer:]
@@ -74,6 +82,38 @@ def parse_kernel_name(name: str) -> KernelName:
         engine=engine,
         instruction="_".join(tail) or None,
     )
+
+
+def _parse_xnnpack_name(name: str) -> KernelName:
+    """Reads a symbol such as `xnn_f32_gemm_minmax_ukernel_6x8__aarch64_neonfma_lane_ld128`."""
+    what, _, how = name.removeprefix(XNNPACK_PREFIX).partition("__")
+    before, _, tile = what.partition("_ukernel")
+    words = [word for word in before.split("_") if word != "to"]
+    type_count = _count_while(words, lambda word: _XNNPACK_TYPE.fullmatch(word) is not None)
+    types = words[:type_count]
+    weights = tuple(word for word in types[1:] if word.endswith("w"))
+    results = [word for word in types[1:] if not word.endswith("w")]
+    engine, feature = _xnnpack_engine(how)
+    if _XNNPACK_CALLS_KLEIDIAI.fullmatch(name):
+        engine = feature = None
+    return KernelName(
+        name=name,
+        operation="_".join(words[type_count:]),
+        destination=next(iter(results or types), None),
+        inputs=(*types[:1], *weights),
+        tile=tile.removeprefix("_") or None,
+        engine=engine,
+        instruction=feature,
+    )
+
+
+def _xnnpack_engine(how: str) -> tuple[str | None, str | None]:
+    """The instruction set and feature in `asm_aarch64_neonfma_cortex_a55`; None where not NEON."""
+    neon = next((word for word in how.split("_") if word.startswith("neon")), None)
+    if neon is None:
+        return None, None
+    rest = neon.removeprefix("neon")
+    return "neon", next((_XNNPACK_FEATURES[f] for f in _XNNPACK_FEATURES if f in rest), None)
 
 
 def _count_while(words: list[str], holds: Callable[[str], bool]) -> int:
