@@ -1,0 +1,154 @@
+"""Runs adb, always for one device by serial, and tells the device's failures from adb's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from etprof.errors import OutputError, TargetError
+from etprof.process import ProgramNotFoundError, ProgramTimeoutError, run_command
+
+if TYPE_CHECKING:
+    from etprof.process import Completed
+
+COMMAND_TIMEOUT_S: Final = 60.0
+_LEAST_BYTES_PER_S: Final = 500_000
+"""A copy slower than this has stopped."""
+_LOST = re.compile(
+    r"device '[^']*' not found|device offline|no devices|connect failed|\bEOF\b|closed"
+    r"|connection (reset|refused)|protocol fault|broken pipe|failed to read copy response",
+    re.IGNORECASE,
+)
+
+
+class DeviceLostError(TargetError):
+    """The device went away, or stopped answering, in the middle of a command."""
+
+
+class DeviceFullError(TargetError):
+    """The device has no room for a file."""
+
+
+@dataclass(frozen=True)
+class ShellResult:
+    """A command that ended on the device."""
+
+    exit_code: int
+    """As the device's shell shows it: 128 + n for signal n."""
+    stdout: str
+    stderr: str
+
+
+def find_adb() -> str:
+    """Returns adb of the PATH, else the Android SDK's; raises ProgramNotFoundError."""
+    if found := shutil.which("adb"):
+        return found
+    for variable in ("ANDROID_HOME", "ANDROID_SDK_ROOT"):
+        program = Path(os.environ.get(variable, "")) / "platform-tools" / "adb"
+        if variable in os.environ and os.access(program, os.X_OK):
+            return str(program)
+    msg = (
+        "there is no adb; install Android's platform-tools (Debian and Ubuntu: `apt install adb`) "
+        "or set ANDROID_HOME"
+    )
+    raise ProgramNotFoundError(msg)
+
+
+def run_adb(*words: str | Path, timeout_s: float = COMMAND_TIMEOUT_S) -> Completed:
+    """Runs adb itself, for no device in particular."""
+    return run_command([find_adb(), *words], timeout_s=timeout_s)
+
+
+@dataclass(frozen=True)
+class Adb:
+    """One device."""
+
+    serial: str
+
+    def run(self, *words: str | Path, timeout_s: float = COMMAND_TIMEOUT_S) -> Completed:
+        """Runs one adb command for this device, whatever its exit code."""
+        return run_adb("-s", self.serial, *words, timeout_s=timeout_s)
+
+    def state(self) -> str:
+        """Returns `device` when it is ready, else what adb says of it."""
+        try:
+            done = self.run("get-state", timeout_s=10)
+        except ProgramTimeoutError:
+            return "silent"
+        return done.stdout.strip() or done.stderr.strip().removeprefix("error: ") or "unknown"
+
+    def shell(self, script: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> ShellResult:
+        """Runs a shell script on the device and returns how it ended.
+
+        adb's exit code does not tell a failed script from a failed adb, so the script's own is
+        printed at its end. Raises DeviceLostError when that never came, and ProgramTimeoutError.
+        """
+        mark = f"etprof-{secrets.token_hex(8)}"
+        done = self.run(
+            "shell", f"( {script}\n)\nprintf '\\n%s %s\\n' {mark} $?", timeout_s=timeout_s
+        )
+        head, found, tail = done.stdout.rpartition(f"\n{mark} ")
+        code = tail.strip()
+        if not found or not code.isascii() or not code.isdecimal():
+            reason = last_line(done) or "it stopped answering"
+            msg = f"device {self.serial} was lost: {reason}"
+            raise DeviceLostError(msg)
+        return ShellResult(int(code), head, done.stderr)
+
+    def push(self, local: Path, remote: str) -> None:
+        """Copies a file to the device. Raises DeviceFullError, DeviceLostError, TargetError."""
+        try:
+            done = self.run("push", local, remote, timeout_s=_copy_timeout_s(local.stat().st_size))
+        except ProgramTimeoutError as error:
+            raise self._lost(local) from error
+        if done.exit_code == 0:
+            return
+        if "No space left" in done.stdout + done.stderr:
+            msg = (
+                f"device {self.serial} has no room for {local}; free space on it "
+                f"(`etprof device clean` removes etprof's files) or choose another remote folder"
+            )
+            raise DeviceFullError(msg)
+        self._fail(done, f"{local} could not be copied to device {self.serial}")
+
+    def pull(self, remote: str, local: Path, *, size_bytes: int) -> None:
+        """Copies a file from the device to `local`. Raises OutputError, DeviceLostError."""
+        try:
+            done = self.run("pull", remote, local, timeout_s=_copy_timeout_s(size_bytes))
+        except ProgramTimeoutError as error:
+            raise self._lost(remote) from error
+        if done.exit_code == 0:
+            return
+        if "No space left" in done.stdout + done.stderr:
+            msg = f"cannot write {local}: No space left on device; free space or choose another folder"
+            raise OutputError(msg)
+        self._fail(done, f"{remote} could not be copied from device {self.serial}")
+
+    def _fail(self, done: Completed, failure: str) -> None:
+        """Raises DeviceLostError when the device is gone, else TargetError."""
+        reason = last_line(done)
+        if _LOST.search(reason) or self.state() != "device":
+            msg = f"device {self.serial} was lost: {reason}"
+            raise DeviceLostError(msg)
+        msg = f"{failure}: {reason}"
+        raise TargetError(msg)
+
+    def _lost(self, file: Path | str) -> DeviceLostError:
+        msg = f"device {self.serial} was lost: it stopped answering while {file} was copied"
+        return DeviceLostError(msg)
+
+
+def _copy_timeout_s(size_bytes: int) -> float:
+    return COMMAND_TIMEOUT_S + size_bytes / _LEAST_BYTES_PER_S
+
+
+def last_line(done: Completed) -> str:
+    """Returns the last thing that adb said, without its prefixes."""
+    lines = [line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines()]
+    said = [line for line in lines if line and "bytes in" not in line]
+    return re.sub(r"^(adb: )?(error: )?", "", said[-1]) if said else ""

@@ -1,0 +1,160 @@
+"""One process at a time in a private folder of the device: started, watched, read, removed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import shlex
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from etprof.errors import TargetError
+from etprof.process import ProgramTimeoutError
+from etprof.targets.android.adb import DeviceLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.targets.android.adb import Adb
+
+_STOP_TIMEOUT_S: Final = 15.0
+_OWN_FAILURE: Final = 125
+"""Exit code of the script when its folder cannot be made."""
+_FILE_LINE = re.compile(
+    r"([0-9a-f]{64}) +(\d{1,15}) \./([A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)?)"
+)
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file that a launch left on the device."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A process that ended on the device."""
+
+    exit_code: int
+    """Negative for a signal."""
+    stdout: str
+    stderr: str
+    process_id: str
+    started_at: str
+    """By the device's clock, in logcat's form; empty when the device could not keep it."""
+    files: dict[str, RemoteFile]
+    """What it left in its output folder, by path relative to that."""
+
+
+class Session:
+    """The folder of one etprof process on one device; it exists while something runs."""
+
+    def __init__(self, adb: Adb, root: str) -> None:
+        self._adb = adb
+        self._root = root
+        self._name = f"session-{_host_mark()}-{os.getpid()}-{secrets.token_hex(6)}"
+        self.folder = f"{root}/{self._name}"
+        self.outputs = f"{self.folder}/out"
+        self._may_run = False
+
+    def remove_leftovers(self) -> None:
+        """Stops and removes what an etprof of this computer left that no longer runs.
+
+        Its runner may still be running on the device and would disturb every time measured.
+        """
+        pattern = f"{shlex.quote(self._root)}/session-{_host_mark()}-*"
+        listed = self._adb.shell(f"ls -d {pattern} 2>/dev/null")
+        for line in listed.stdout.splitlines():
+            match = re.fullmatch(r"session-\w+-(\d{1,10})-\w+", line.rpartition("/")[2])
+            if match and not _is_running(int(match[1])):
+                self._stop(match[0])
+
+    def launch(self, words: Sequence[str], timeout_s: float) -> Finished:
+        """Runs `words` in a new output folder and waits for its end.
+
+        Call `stop` afterwards, whatever happened. Raises ProgramTimeoutError when it did not end
+        in time, DeviceLostError when the device went away.
+        """
+        if self._may_run:
+            self._stop(self._name)
+        mark = secrets.token_hex(8)
+        self._may_run = True
+        try:
+            done = self._adb.shell(self._script(words, mark), timeout_s=timeout_s)
+        except ProgramTimeoutError as error:
+            msg = (
+                f"the runner did not end within {timeout_s:g} s on device {self._adb.serial} and "
+                f"was stopped there"
+            )
+            raise ProgramTimeoutError(msg) from error
+        head, found, report = done.stdout.partition(f"\n{mark}\n")
+        if not found or done.exit_code == _OWN_FAILURE:
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            msg = f"device {self._adb.serial} cannot use {self.folder}: {reason}"
+            raise TargetError(msg)
+        return _read_report(report, head, done.stderr)
+
+    def _script(self, words: Sequence[str], mark: str) -> str:
+        """Returns the script of one launch; it ends with a report after `mark`."""
+        command = shlex.join(words)
+        folder = shlex.quote(self.folder)
+        return f"""
+rm -rf {folder} && mkdir -p {folder}/out && cd {folder} || exit {_OWN_FAILURE}
+echo $$ >leader; date +'%m-%d %H:%M:%S.000' >started
+sh -c 'echo $$ >pid; exec "$@"' sh {command}
+code=$?
+printf '\\n{mark}\\n%s\\n%s\\n%s\\n' "$code" "$(cat pid)" "$(cat started)"
+cd out || exit {_OWN_FAILURE}
+find . -type f | while IFS= read -r file; do
+  printf '%s %s %s\\n' "$(sha256sum <"$file" | cut -c 1-64)" "$(wc -c <"$file")" "$file"
+done"""
+
+    def stop(self) -> None:
+        """Kills what still runs in the session's folder, and removes it, if the device answers."""
+        with contextlib.suppress(DeviceLostError, ProgramTimeoutError):
+            self._stop(self._name)
+            self._may_run = False
+
+    def _stop(self, name: str) -> None:
+        """Kills the process group of session `name`; its id may belong to others by now."""
+        folder = shlex.quote(f"{self._root}/{name}")
+        self._adb.shell(
+            f"leader=$(cat {folder}/leader) && grep -qF {name} /proc/$leader/cmdline && "
+            f'kill -KILL "-$leader"\nrm -rf {folder}',
+            timeout_s=_STOP_TIMEOUT_S,
+        )
+
+
+def _read_report(report: str, stdout: str, stderr: str) -> Finished:
+    """Reads what the script said at its end; names that no runner of ours writes are left out."""
+    code, process_id, started_at, *rest = [*report.splitlines(), "", "", ""]
+    files = {
+        match[3]: RemoteFile(match[1], int(match[2]))
+        for match in (_FILE_LINE.fullmatch(line) for line in rest)
+        if match
+    }
+    number = int(code)
+    exit_code = 128 - number if number > 128 else number
+    started = started_at if re.fullmatch(r"[\d:. -]{18}", started_at) else ""
+    return Finished(exit_code, stdout, stderr, process_id, started, files)
+
+
+def _host_mark() -> str:
+    """Tells the sessions of this computer from those of others, without naming it."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def _is_running(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

@@ -1,0 +1,108 @@
+"""Files on the device, kept by content: one that is there already is not copied again."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from etprof.errors import InputFileError, TargetError
+from etprof.targets.android.adb import DeviceFullError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from etprof.targets.android.adb import Adb
+
+_HASH_TIMEOUT_S: Final = 600.0
+
+
+@dataclass
+class Store:
+    """The files below `root`/store of one device: <start of SHA-256>/<name>."""
+
+    adb: Adb
+    root: str
+    copied: int = 0
+    """How many files were copied so far."""
+    _verified: set[str] = field(default_factory=set)
+    """Remote paths whose content was checked in this session."""
+    _hashes: dict[tuple[Path, int, int], str] = field(default_factory=dict)
+    """SHA-256 of files here, by path, time of change and size."""
+
+    def forget(self) -> None:
+        """Trusts nothing on the device any more; call it when the device was away."""
+        self._verified.clear()
+
+    def place(self, files: Sequence[Path]) -> dict[Path, str]:
+        """Makes sure that all files are on the device, unchanged; returns where.
+
+        Raises DeviceFullError, DeviceLostError, TargetError and, for files here, InputFileError.
+        """
+        hashes = {file: self._hash(file) for file in files}
+        places = {file: f"{self.root}/store/{hashes[file][:32]}/{file.name}" for file in files}
+        unknown = [file for file in places if places[file] not in self._verified]
+        if unknown:
+            seen = self._remote_hashes([places[file] for file in unknown])
+            for file, remote_hash in zip(unknown, seen, strict=True):
+                if remote_hash != hashes[file]:
+                    self._copy(file, places[file], hashes[file])
+                self._verified.add(places[file])
+        return places
+
+    def _hash(self, file: Path) -> str:
+        """Returns the SHA-256 of a file here; read again only after a change."""
+        try:
+            state = file.stat()
+            key = (file, state.st_mtime_ns, state.st_size)
+            if key not in self._hashes:
+                with file.open("rb") as stream:
+                    self._hashes[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+        except OSError as error:
+            msg = f"cannot read {file}: {error.strerror}; check the path"
+            raise InputFileError(msg) from error
+        return self._hashes[key]
+
+    def _remote_hashes(self, paths: Sequence[str]) -> list[str]:
+        """Returns the SHA-256 of each file on the device; empty where there is none."""
+        script = "\n".join(
+            f"sha256sum <{shlex.quote(path)} 2>/dev/null || echo -" for path in paths
+        )
+        done = self.adb.shell(f"{{ {script}\n}} 2>/dev/null", timeout_s=_HASH_TIMEOUT_S)
+        lines = done.stdout.splitlines()
+        if len(lines) != len(paths):
+            msg = f"device {self.adb.serial} cannot hash files; is sha256sum missing on it?"
+            raise TargetError(msg)
+        return [line.split(" ")[0].strip("-") for line in lines]
+
+    def _copy(self, file: Path, remote: str, expected: str) -> None:
+        """Copies one file under a temporary name and renames it once its content is right."""
+        folder = shlex.quote(remote.rpartition("/")[0])
+        part = f"{self.root}/store/incoming-{secrets.token_hex(6)}"
+        made = self.adb.shell(f"mkdir -p {folder}")
+        if made.exit_code != 0:
+            raise self._refusal(file, made.stderr)
+        try:
+            self.adb.push(file, part)
+            quoted = shlex.quote(part)
+            done = self.adb.shell(
+                f"sha256sum <{quoted} && chmod 755 {quoted} && mv -f {quoted} {shlex.quote(remote)}",
+                timeout_s=_HASH_TIMEOUT_S,
+            )
+        except DeviceFullError:
+            self.adb.shell(f"rm -f {shlex.quote(part)}")
+            raise
+        if done.exit_code != 0 or not done.stdout.startswith(expected):
+            raise self._refusal(file, done.stderr)
+        self.copied += 1
+
+    def _refusal(self, file: Path, stderr: str) -> TargetError:
+        reason = (stderr.strip().splitlines() or ["its content arrived changed"])[-1]
+        if "No space left" in reason:
+            msg = f"device {self.adb.serial} has no room for {file}; free space on it"
+            return DeviceFullError(msg)
+        msg = f"{file} could not be copied to {self.root} on device {self.adb.serial}: {reason}"
+        return TargetError(msg)

@@ -1,0 +1,251 @@
+"""An Android device as a target, through adb."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from etprof.atomic import write_text
+from etprof.errors import BuildError, EtprofError, TargetError, UsageError
+from etprof.process import Completed, ProgramTimeoutError
+from etprof.runner_result import read_result
+from etprof.targets.android.adb import DeviceLostError
+from etprof.targets.android.devices import READY, choose_device, connect, reconnect
+from etprof.targets.android.identity import describe_device, read_device_state
+from etprof.targets.android.libraries import check_machine, find_libraries
+from etprof.targets.android.logcat import read_log
+from etprof.targets.android.results import bring_results
+from etprof.targets.android.session import Session
+from etprof.targets.android.store import Store
+from etprof.targets.android.translation import files_to_send, translate
+from etprof.targets.request import runner_arguments
+from etprof.targets.runner import check_completed
+from etprof.targets.state import TargetState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from etprof.runner_result import RunnerResult
+    from etprof.targets.android.adb import Adb
+    from etprof.targets.request import RunnerRequest
+
+REMOTE_ROOT: Final = "/data/local/tmp/etprof"
+"""Where Android lets adb's shell write and start programs."""
+_CANNOT_START: Final = (126, 127)
+"""How a shell says that it could not start a program."""
+_LONGEST_PAUSE_S: Final = 4.0
+
+
+class AndroidTarget:
+    """Runs etprof-runner on one device."""
+
+    platform = "android"
+    times_are_meaningful = True
+
+    def __init__(  # noqa: PLR0913 - keyword-only: which device, what runs there, how
+        self,
+        serial: str | None = None,
+        *,
+        address: str | None = None,
+        runner: Path | None = None,
+        trace_runner: Path | None = None,
+        launcher: Sequence[str] = (),
+        root: str = REMOTE_ROOT,
+        reconnect_s: float = 60.0,
+    ) -> None:
+        """Keeps the choice; the device is looked for when it is first needed.
+
+        `serial` None means the only device, `address` (HOST:PORT) one on the network. `launcher`
+        are words before the runner on the device. A device that goes away is awaited for
+        `reconnect_s`. Raises UsageError for a `root` that cannot be used.
+        """
+        if not re.fullmatch(r"/[^:\n]*[^/:\n]", root):
+            msg = f"remote folder {root!r} must be an absolute path without colon"
+            raise UsageError(msg)
+        self._serial = serial
+        self._address = address
+        self._runner = runner
+        self._trace_runner = trace_runner or runner
+        self._launcher = tuple(launcher)
+        self._root = root
+        self._reconnect_s = reconnect_s
+        self._identity: dict[str, object] = {}
+        self._libraries: dict[Path, tuple[Path, ...]] = {}
+        self.reconnections = 0
+        """How often the device went away and came back."""
+
+    @cached_property
+    def adb(self) -> Adb:
+        """The device, checked; raises UsageError or TargetError with the way out."""
+        return choose_device(connect(self._address) if self._address else self._serial)
+
+    @cached_property
+    def _store(self) -> Store:
+        return Store(self.adb, self._root)
+
+    @property
+    def copied_files(self) -> int:
+        """How many files were copied to the device so far."""
+        return self._store.copied
+
+    @cached_property
+    def _session(self) -> Session:
+        session = Session(self.adb, self._root)
+        session.remove_leftovers()
+        return session
+
+    def describe(self) -> dict[str, object]:
+        """Identity and state of the device, at least as it was when last seen."""
+        try:
+            self._identity = describe_device(self.adb)
+        except (DeviceLostError, ProgramTimeoutError):
+            if not self._identity:
+                raise
+        return {
+            "system": "Android",
+            **self._identity,
+            "remote_folder": self._root,
+            "reconnections": self.reconnections,
+        }
+
+    def read_state(self) -> TargetState:
+        """Frequencies, temperatures and load now; empty while the device is away."""
+        try:
+            return read_device_state(self.adb)
+        except (DeviceLostError, ProgramTimeoutError):
+            return TargetState()
+
+    def sme_modes(self) -> tuple[str, ...]:
+        """What the device's CPU can give, by the runner's account; without a runner, auto."""
+        if self._runner is None:
+            return ("auto",)
+        places = self._place(self._runner, [])
+        done = self.adb.shell(shlex.join([*self._words(self._runner, places), "--cpu-info"]))
+        try:
+            features = json.loads(done.stdout)["features"]
+            has_sme, has_sme2 = bool(features.get("sme")), bool(features.get("sme2"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
+            msg = f"the runner cannot describe the CPU of device {self.adb.serial}: {reason}"
+            raise TargetError(msg) from error
+        return (*(["sme2"] if has_sme2 else []), *(["sme1"] if has_sme else []), "off")
+
+    def default_threads(self) -> int:
+        """One: a phone's cores differ, and more threads take the slow ones along."""
+        return 1
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        """Runs the model once; once more when the device went away meanwhile and came back."""
+        try:
+            return self._run_once(request)
+        except DeviceLostError as error:
+            self._await_return(error)
+        return self._run_once(request)
+
+    def _run_once(self, request: RunnerRequest) -> RunnerResult:
+        """Copies what changed, launches, brings the results, leaves nothing of the launch there."""
+        runner = self._choose_runner(request)
+        places = self._place(runner, files_to_send(request), launcher=request.launcher)
+        translation = translate(request, places, self._session.outputs)
+        before = self._words(runner, places, launcher=request.launcher, cpus=request.cpus)
+        words = [*before, *runner_arguments(translation.request)]
+        try:
+            finished = self._session.launch(words, request.timeout_s)
+            log = read_log(self.adb, finished.process_id, finished.started_at)
+            if log:
+                path = request.result.with_name(f"{request.result.stem}_logcat.txt")
+                write_text(path, "".join(f"{line}\n" for line in log))
+            command = ("adb", "-s", self.adb.serial, "shell", shlex.join(words))
+            stderr = translation.localize(finished.stderr.strip() or "\n".join(log[-1:]))
+            self._check(Completed(command, finished.exit_code, finished.stdout, stderr))
+            bring_results(self.adb, self._session.outputs, finished.files, translation.wanted)
+        finally:
+            self._session.stop()
+        return read_result(request.result)
+
+    def _choose_runner(self, request: RunnerRequest) -> Path:
+        """Returns the request's runner, or the target's own; raises BuildError without any."""
+        own = self._trace_runner if request.kernel_trace else self._runner
+        runner = request.runner or own
+        if runner is None:
+            msg = (
+                "there is no runner for Android; build one with `cmake --workflow --preset "
+                "android-sme2` and name it as `runner_path`"
+            )
+            raise BuildError(msg)
+        return runner
+
+    def _place(
+        self, runner: Path, files: Sequence[Path], *, launcher: Sequence[str] = ()
+    ) -> dict[Path, str]:
+        """Puts the runner, its libraries and `files` on the device; returns where."""
+        if runner not in self._libraries:
+            if not (launcher or self._launcher):
+                check_machine(runner)
+            self._libraries[runner] = find_libraries(runner)
+        return self._store.place([runner, *self._libraries[runner], *files])
+
+    def _words(
+        self,
+        runner: Path,
+        places: Mapping[Path, str],
+        *,
+        launcher: Sequence[str] = (),
+        cpus: Sequence[int] = (),
+    ) -> list[str]:
+        """Returns everything before the runner's flags."""
+        folders = [places[library].rpartition("/")[0] for library in self._libraries[runner]]
+        # Android's taskset knows masks only.
+        affinity = ["taskset", f"{sum(1 << cpu for cpu in cpus):x}"] if cpus else []
+        search = ["env", f"LD_LIBRARY_PATH={':'.join(folders)}"] if folders else []
+        return [*affinity, *search, *(launcher or self._launcher), places[runner]]
+
+    def _check(self, completed: Completed) -> None:
+        """Raises the error that the launch ended in, with the device's name."""
+        serial = self.adb.serial
+        if completed.exit_code in _CANNOT_START:
+            reason = (completed.stderr.splitlines() or [f"exit code {completed.exit_code}"])[-1]
+            msg = (
+                f"device {serial} cannot start the runner: {reason}; it takes one built for "
+                f"Android on arm64 (`cmake --workflow --preset android-sme2`)"
+            )
+            raise TargetError(msg)
+        try:
+            check_completed(completed)
+        except EtprofError as error:
+            msg = f"device {serial}: {error}"
+            raise type(error)(msg) from error
+
+    def _await_return(self, error: DeviceLostError) -> None:
+        """Waits until the device is back, longer between attempts; raises TargetError."""
+        deadline = time.monotonic() + self._reconnect_s
+        pause_s = 0.25
+        while not self._is_back():
+            if time.monotonic() + pause_s > deadline:
+                msg = (
+                    f"{error}, and did not return within {self._reconnect_s:g} s; what was "
+                    f"finished is kept: attach it again, then continue with --resume"
+                )
+                raise TargetError(msg) from error
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self.reconnections += 1
+        self._store.forget()
+        self._session.stop()
+
+    def _is_back(self) -> bool:
+        """Whether the device answers; a new connection is asked for first."""
+        serial = self.adb.serial
+        with contextlib.suppress(DeviceLostError, ProgramTimeoutError):
+            if self.adb.state() != READY:
+                reconnect(serial)
+            return (
+                self.adb.state() == READY and self.adb.shell("true", timeout_s=10).exit_code == 0
+            )
+        return False

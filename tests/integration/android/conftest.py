@@ -1,0 +1,139 @@
+"""The devices of the android lane: real adb, real adbd, real aarch64 runner through qemu."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.emulator.installation import locate
+from etprof.errors import BuildError, InputFileError
+from etprof.process import run_command
+from etprof.targets.android.target import AndroidTarget
+from etprof.targets.request import RunnerRequest
+from tests.android_device.device import LoopbackDevice
+from tests.android_device.network import Network, explain_absence
+from tests.android_device.packages import bring_daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.android_device.packages import Daemon
+
+
+@pytest.fixture(scope="session")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Daemon:
+    """The real adbd."""
+    reason = explain_absence()
+    if reason is not None:
+        pytest.skip(f"no Android device can be played: {reason}")
+    try:
+        return bring_daemon(tmp_path_factory.mktemp("adbd"))
+    except BuildError as error:
+        pytest.skip(f"adbd cannot be had: {error}")
+
+
+@pytest.fixture(scope="session")
+def network(daemon: Daemon) -> Iterator[Network]:
+    """adb's server; every adb of this process talks to it."""
+    network = Network()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADB_SERVER_SOCKET", network.socket)
+        patch.setenv("XDG_STATE_HOME", str(network.folder / "state"))
+        patch.delenv("ANDROID_SERIAL", raising=False)
+        yield network
+    network.close()
+
+
+@pytest.fixture(scope="session")
+def shared_device(
+    daemon: Daemon, network: Network, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LoopbackDevice]:
+    """A device for all tests, so that the runner is copied to it once."""
+    device = LoopbackDevice(
+        network, daemon, tmp_path_factory.mktemp("phone") / "it's $(a) phone", 5555
+    )
+    yield device
+    device.close()
+
+
+@pytest.fixture
+def device(shared_device: LoopbackDevice) -> LoopbackDevice:
+    """The shared device with nothing set on it; files in its store stay."""
+    for folder in ("settings", "dumpsys"):
+        shutil.rmtree(shared_device.state / folder)
+        (shared_device.state / folder).mkdir()
+    (shared_device.state / "settings_are_locked").unlink(missing_ok=True)
+    (shared_device.state / "log").write_text("")
+    return shared_device
+
+
+@pytest.fixture
+def second_device(daemon: Daemon, network: Network, tmp_path: Path) -> Iterator[LoopbackDevice]:
+    """Another device beside the shared one."""
+    device = LoopbackDevice(network, daemon, tmp_path / "second", 5557)
+    yield device
+    device.close()
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """The aarch64 runner, and what starts it on a device that is no Arm."""
+
+    runner: Path
+    launcher: tuple[str, ...]
+
+
+@pytest.fixture(scope="session")
+def emulated() -> Emulated:
+    """The emulator's runner and qemu."""
+    try:
+        emulator = locate()
+    except (BuildError, InputFileError) as error:
+        pytest.skip(f"no aarch64 runner: {error}")
+    words = ("-cpu", "max", "-L", str(emulator.sysroot))
+    return Emulated(emulator.runner, (str(emulator.qemu), *words))
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """toy_cnn under a name that no shell takes well."""
+    folder = tmp_path_factory.mktemp("program")
+    words = ("export", "toy_cnn", "--dtype", "fp32", "--outdir", str(folder))
+    done = run_command([sys.executable, "-m", "etprof", *words], timeout_s=300, folder=folder)
+    assert done.exit_code == 0, done.stderr
+    exported = folder / "toy_cnn_xnnpack_fp32.pte"
+    named = folder / "toy 'n' \"cnn\" $(touch injected) `x`;&.pte"
+    shutil.copy2(exported, named)
+    return named
+
+
+@pytest.fixture
+def target(device: LoopbackDevice, emulated: Emulated) -> AndroidTarget:
+    """The shared device as a target."""
+    return make_target(device, emulated)
+
+
+def make_target(
+    device: LoopbackDevice, emulated: Emulated, *, reconnect_s: float = 20
+) -> AndroidTarget:
+    """Returns a new target, as another etprof process would have it."""
+    return AndroidTarget(
+        device.serial,
+        runner=emulated.runner,
+        launcher=emulated.launcher,
+        root=str(device.root),
+        reconnect_s=reconnect_s,
+    )
+
+
+@pytest.fixture
+def request_(program: Path, tmp_path: Path) -> RunnerRequest:
+    """The shortest launch of toy_cnn."""
+    return RunnerRequest(
+        model=program, result=tmp_path / "it's $(here)" / "result.json", iterations=2, threads=1
+    )
