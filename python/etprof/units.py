@@ -14,7 +14,7 @@ def format_duration(duration_ns: float | None) -> str:
     """Formats nanoseconds with three significant digits, such as `1.83 ms`."""
     if duration_ns is None:
         return MISSING
-    if duration_ns == 0:
+    if abs(duration_ns) < 0.001:
         return "0 ns"
     for scale, unit in _TIME_UNITS:
         if abs(duration_ns) >= scale * 0.9995:

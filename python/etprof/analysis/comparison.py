@@ -11,6 +11,7 @@ from etprof.analysis.cold_start import LedgerEntry, build_ledger, pair_blocks
 from etprof.analysis.comparability import Difference, Side, find_differences, find_unknowns
 from etprof.analysis.effect import DEFAULT_MARGIN, Effect
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
+from etprof.analysis.validity import Validity, check_validity
 from etprof.analysis.waterfall import Waterfall, build_waterfall
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Comparison:
     waterfall: Waterfall
     amdahl: AmdahlPanel
     notes: tuple[str, ...]
+    validity: Validity
+    """What surrounds the numbers: without it no verdict is to be believed."""
 
     @property
     def name(self) -> str:
@@ -98,6 +101,7 @@ def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MA
         waterfall=build_waterfall(before.split, after.split, aligned),
         amdahl=build_amdahl_panel(before.split, after.split, aligned),
         notes=tuple(_notes(baseline, candidate, meaningful=meaningful)),
+        validity=check_validity(baseline, candidate),
     )
 
 

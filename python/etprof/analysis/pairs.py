@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from etprof.analysis.comparability import Side
 from etprof.analysis.comparison import Comparison, compare_sides
+from etprof.analysis.effect import DEFAULT_MARGIN
 from etprof.analysis.provenance import load_provenance
 from etprof.errors import UsageError
+from etprof.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +24,63 @@ def sides_of(run: RunAnalysis) -> tuple[Side, ...]:
 
 
 def compare_within(run: RunAnalysis) -> tuple[Comparison, ...]:
-    """Compares all pairs of one run directory that answer a question."""
-    return tuple(compare_sides(one, other) for one, other in _pairs(sides_of(run)))
+    """Compares the pairs that the run's config names, or else all that answer a question."""
+    sides = sides_of(run)
+    wanted = _configured_analysis(run)
+    pairs = tuple(_configured_pairs(sides, wanted)) or tuple(_pairs(sides))
+    return tuple(compare_sides(one, other, margin=wanted.margin) for one, other in pairs)
+
+
+class _WantedSide(Record):
+    """One side of a pair as the config names it."""
+
+    experiment: str
+    threads: int | None = None
+
+
+class _WantedPair(Record):
+    """A pair as the config names it; a bare name stands for a side."""
+
+    baseline: _WantedSide | str
+    candidate: _WantedSide | str
+
+
+class _WantedAnalysis(Record):
+    """The config's section `analysis`, as kept in the manifest."""
+
+    compare_pairs: tuple[_WantedPair, ...] = ()
+    margin: float = DEFAULT_MARGIN
+
+
+def _configured_analysis(run: RunAnalysis) -> _WantedAnalysis:
+    """Reads what the config wanted to be compared; the config was checked when it was run."""
+    config = run.manifest.config if run.manifest else None
+    content = (config or {}).get("content")
+    section = content.get("analysis", {}) if isinstance(content, dict) else {}
+    return _WantedAnalysis.model_validate(section)
+
+
+def _configured_pairs(
+    sides: tuple[Side, ...], wanted: _WantedAnalysis
+) -> Iterator[tuple[Side, Side]]:
+    """Yields the wanted pairs that were measured; without thread count, at every common one."""
+    for pair in wanted.compare_pairs:
+        for one in (side for side in sides if _is_wanted(side, pair.baseline)):
+            for other in (side for side in sides if _is_wanted(side, pair.candidate)):
+                named = not isinstance(pair.candidate, str) and pair.candidate.threads is not None
+                alike = one.experiment.threads == other.experiment.threads
+                several = sum(_is_wanted(side, pair.candidate) for side in sides) > 1
+                if named or alike or not several:
+                    yield one, other
+
+
+def _is_wanted(side: Side, wanted: _WantedSide | str) -> bool:
+    """Whether the side is the named experiment, at the wanted thread count if one is given."""
+    name = wanted if isinstance(wanted, str) else wanted.experiment
+    threads = None if isinstance(wanted, str) else wanted.threads
+    experiment = side.experiment
+    called = experiment.name in {name, f"{name}_t{experiment.threads}"}
+    return called and threads in {None, experiment.threads}
 
 
 def _pairs(sides: tuple[Side, ...]) -> Iterator[tuple[Side, Side]]:

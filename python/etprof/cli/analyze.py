@@ -51,13 +51,22 @@ def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
     """Prints the analysis as JSON or as tables."""
     from rich.console import Console
 
+    from etprof.analysis.pairs import compare_within
+    from etprof.analysis.thread_map import build_thread_map
+    from etprof.report.comparison_terminal import render_comparison
     from etprof.report.summary_json import summary_document
     from etprof.report.terminal import render_analysis
+    from etprof.report.thread_table import render_thread_map
 
     if as_json:
         print(json.dumps(summary_document(analysis), indent=2))
-    else:
-        Console().print(render_analysis(analysis, top=top))
+        return
+    console = Console()
+    console.print(render_analysis(analysis, top=top))
+    for comparison in compare_within(analysis):
+        console.print(render_comparison(comparison, top=top))
+    if analysis.times_are_meaningful and (found := build_thread_map(analysis.experiments)):
+        console.print(render_thread_map(found))
 
 
 def _source(arguments: argparse.Namespace) -> Path:

@@ -26,6 +26,10 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
         "times_are_meaningful": comparison.times_are_meaningful,
         "differences": [dataclasses.asdict(entry) for entry in comparison.differences],
         "notes": list(comparison.notes),
+        "validity": {
+            "badge": comparison.validity.badge,
+            "checks": [dataclasses.asdict(check) for check in comparison.validity.checks],
+        },
     }
     if not comparison.times_are_meaningful:
         return {**document, "operators": [_structure(entry) for entry in comparison.operators]}

@@ -30,8 +30,9 @@ _STYLES = {"faster": "bold green", "slower": "bold red"}
 
 def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
     """Returns headline, notes and tables; without times where those mean nothing."""
-    style = _STYLES.get(badge_of(comparison), "bold yellow")
+    style = _STYLES.get(badge_of(comparison), "yellow") if comparison.validity.is_valid else ""
     parts: list[RenderableType] = [Text(describe_comparison(comparison), style=style)]
+    parts.append(Text(f"Measurement {comparison.validity.badge}", style="dim"))
     if comparison.times_are_meaningful:
         if comparison.ledger:
             parts.append(_ledger_table(comparison))

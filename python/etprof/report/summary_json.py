@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
 from etprof.analysis.pairs import compare_within
+from etprof.analysis.thread_map import build_thread_map
 from etprof.report.comparison_json import comparison_document
+from etprof.report.thread_table import thread_map_document
 
 if TYPE_CHECKING:
     from etprof.analysis.operators import OperatorRow, OperatorSplit
@@ -20,6 +22,7 @@ _NS_PER_MS = 1e6
 
 def summary_document(analysis: RunAnalysis) -> dict[str, object]:
     """Returns the analysis as JSON data; `*_ms` totals are over all steady executions."""
+    thread_map = build_thread_map(analysis.experiments) if analysis.times_are_meaningful else None
     return {
         "schema_version": SCHEMA_VERSION,
         "model": analysis.manifest.model.name if analysis.manifest else None,
@@ -28,6 +31,7 @@ def summary_document(analysis: RunAnalysis) -> dict[str, object]:
         "category_totals_ms": {e.name: _categories_ms(e.split) for e in analysis.experiments},
         "experiments": {e.name: _experiment(e) for e in analysis.experiments},
         "comparisons": [comparison_document(entry) for entry in compare_within(analysis)],
+        "thread_map": thread_map_document(thread_map) if thread_map else None,
         "notes": list(analysis.notes),
     }
 
