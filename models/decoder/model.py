@@ -17,7 +17,7 @@ from etprof.export.eager_model import EagerModelBase, ExportMethod
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_VOCABULARY, _WIDTH, _DEPTH, _HEADS, _KV_HEADS = 4096, 256, 4, 8, 4
+_VOCABULARY, _WIDTH, _DEPTH, _HEADS, _KV_HEADS = 4096, 256, 2, 8, 4
 _HEAD_WIDTH, _HIDDEN, _CACHE, _PROMPT = 32, 704, 256, 64
 
 
@@ -99,7 +99,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Four layers of width 256 with eight heads and a cache of 256 tokens."""
+    """Two layers of width 256 with eight heads and a cache of 256 tokens."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
+import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+import etprof
 from etprof.errors import ExportError
 from etprof.export import operators, partition_reasons, partitioning, tensors, upstream
 
@@ -17,6 +23,8 @@ if TYPE_CHECKING:
     from etprof.export.eager_model import ExportMethod
     from etprof.export.operators import LoweredMethod
     from etprof.export.options import ExportOptions
+
+_PACKAGE = Path(etprof.__file__).parent
 
 EXTERNAL_TAG = "weights"
 """What ExecuTorch calls the file of external constants before it gets its final name."""
@@ -91,18 +99,23 @@ def trace(
 def _trace(
     name: str, method: ExportMethod, module: torch.nn.Module
 ) -> torch.export.ExportedProgram:
+    printed = io.StringIO()
     try:
-        return torch.export.export(
-            module,
-            method.inputs,
-            dict(method.kwarg_inputs),
-            dynamic_shapes=method.dynamic_shapes,
-            strict=False,
-        )
+        # When it fails, PyTorch prints the graph so far; the reason is in the exception.
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            program = torch.export.export(
+                module,
+                method.inputs,
+                dict(method.kwarg_inputs),
+                dynamic_shapes=method.dynamic_shapes,
+                strict=False,
+            )
     # torch.export fails with whatever the model's own code or any of its own passes raise.
     except Exception as error:
-        msg = f"torch.export cannot trace method {name!r}: {first_line(error)}"
+        msg = f"torch.export cannot trace method {name!r}: {first_line(error)}{blamed_line(error)}"
         raise ExportError(msg) from error
+    sys.stderr.write(printed.getvalue())
+    return program
 
 
 @dataclass(frozen=True)
@@ -179,6 +192,17 @@ def root_cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return first_line(error)
+
+
+def blamed_line(error: BaseException) -> str:
+    """Returns the innermost line of the model's own code in a traceback, as ` (file:line: code)`."""
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename
+        and not frame.filename.startswith((str(_PACKAGE), "<"))
+    ]
+    return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""
 
 
 def first_line(error: BaseException) -> str:

@@ -41,9 +41,11 @@ def measure_program(pte: Path, content: Any, external_bytes: int) -> ProgramSize
         head = stream.read(4 + _HEADER.size)
     total = pte.stat().st_size
     identifier, magic, _, program_bytes, _, _ = _HEADER.unpack(head[4:])
-    if not (identifier.startswith(b"ET") and magic.startswith(b"eh")):
-        msg = f"{pte} is not an ExecuTorch program with segments"
+    if not identifier.startswith(b"ET"):
+        msg = f"{pte} is not an ExecuTorch program"
         raise ExportError(msg)
+    if not magic.startswith(b"eh"):  # no segments: no constants, no delegates
+        return ProgramSize(total, total, 0, 0, 0, external_bytes)
     delegates = sum(len(entry.data) for entry in content.program.backend_delegate_data)
     constants = sum(len(entry.storage) for entry in content.program.constant_buffer)
     named = content.named_data.buffers if content.named_data is not None else ()

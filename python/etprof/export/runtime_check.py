@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ MINIMUM_SNR_DB = {
     "8da4w": 8.0,
 }
 """Below this distance from the float32 model a result is called out; `8da4w_b…` as `8da4w`."""
+
+_MISSING_OPERATOR = re.compile(r"Missing operator: \[\d+\] (\S+)")
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,9 @@ def compare_output(
     """Compares one output; raises ExportError when it is not finite."""
     nonfinite = int((~torch.isfinite(output)).sum()) if output.is_floating_point() else 0
     if nonfinite:
-        bad = int((~torch.isfinite(reference)).sum())
-        msg = f"output {index} has {nonfinite} values that are not finite, eager's has {bad}; "
-        raise ExportError(msg + "export in fp32, or keep the values within fp16's ±65504")
+        kind = tensors.dtype_name(output)
+        msg = f"output {index} has {nonfinite} values that are not finite in {kind}, unlike eager; "
+        raise ExportError(msg + "export in fp32, or keep the model's values within fp16's ±65504")
     expected, found = reference.double(), output.double()
     return OutputCheck(
         index=index,
@@ -147,6 +150,9 @@ def _read(descriptor: int) -> str:
 
 
 def _last_error(text: str) -> str | None:
-    """Returns the runtime's last line that is not about the CPU, without its source location."""
+    """Returns what the runtime names as missing, else its last line that is not about the CPU."""
+    missing = sorted(set(_MISSING_OPERATOR.findall(text)))
+    if missing:
+        return f"it has no kernel for {', '.join(missing)}"
     lines = [line for line in text.splitlines() if line.strip() and "cpuinfo_utils" not in line]
     return lines[-1].partition("] ")[2] or lines[-1] if lines else None

@@ -84,8 +84,13 @@ def run_reference(method: ExportMethod, dtype: torch.dtype) -> list[Any]:
     inputs, kwarg_inputs = tensors.cast_floating((method.inputs, dict(method.kwarg_inputs)), dtype)
     rounded = ExportMethod(method.module, inputs, kwarg_inputs)
     try:
-        return lowering.run_eager(lowering.cast_method(rounded, torch.float32))
+        outputs = lowering.run_eager(lowering.cast_method(rounded, torch.float32))
     # As above.
     except Exception as error:
         msg = f"the model fails on its own example inputs: {lowering.first_line(error)}"
         raise ExportError(msg) from error
+    for index, value in enumerate(outputs):
+        if isinstance(value, torch.Tensor) and not torch.isfinite(value).all():
+            msg = f"output {index} of the eager model is not finite for its own example inputs"
+            raise ExportError(msg)
+    return outputs

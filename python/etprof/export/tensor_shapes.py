@@ -24,18 +24,27 @@ def is_quantize(node: torch.fx.Node) -> bool:
 
 
 def shape_of(node: torch.fx.Node) -> list[int] | None:
-    """Returns the shape for the example inputs, or None when the node is not one tensor."""
+    """Returns the shape for the example inputs.
+
+    None when the node is not one tensor, or when its size depends on values inside the model.
+    """
     value = node.meta.get("val")
-    return [_size(size) for size in value.shape] if isinstance(value, torch.Tensor) else None
+    if not isinstance(value, torch.Tensor):
+        return None
+    sizes = [_size(size) for size in value.shape]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(sizes) else None
 
 
-def _size(size: Any) -> int:  # noqa: ANN401 - int or torch.SymInt
+def _size(size: Any) -> int | None:  # noqa: ANN401 - int or torch.SymInt
     """Returns a dimension as a number; a dynamic one has the size of the example inputs."""
-    return size if isinstance(size, int) else int(size.node.hint)
+    if isinstance(size, int):
+        return size
+    return None if size.node.hint is None else int(size.node.hint)
 
 
 def element_count(node: torch.fx.Node) -> int:
-    """Returns the number of elements; 0 for what is not one tensor."""
+    """Returns the number of elements; 0 where the shape is not known."""
     shape = shape_of(node)
     return 0 if shape is None else math.prod(shape)
 

@@ -49,10 +49,19 @@ class _LogCollector(logging.Handler):
             self.messages.append(f"{record.name}: {message}")
 
 
+def _library_loggers() -> list[logging.Logger]:
+    """Returns the libraries' loggers that have handlers of their own."""
+    return [
+        logger
+        for name, logger in logging.root.manager.loggerDict.items()
+        if isinstance(logger, logging.Logger) and logger.handlers and re.match(_LIBRARIES, name)
+    ]
+
+
 @contextmanager
 def _sole_log_handler(handler: logging.Handler) -> Iterator[None]:
     """Makes `handler` the only one of the loggers that the libraries write to."""
-    loggers = [logging.getLogger(name) for name in ("", "torch", "torchao", "executorch")]
+    loggers = [logging.getLogger(), *_library_loggers()]
     before = [logger.handlers for logger in loggers]
     for logger in loggers:
         logger.handlers = [handler]
