@@ -1,0 +1,148 @@
+"""F5, F6, F12 and F16: what runs outside the delegate, overhead, and what cannot be told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etprof.analysis.findings.finding import (
+    EvidenceRow,
+    Finding,
+    Subject,
+    describe_reasons,
+    evidence_rows,
+    overhead_evidence,
+    sum_ns,
+    sum_share,
+)
+from etprof.units import format_duration, format_share
+
+if TYPE_CHECKING:
+    from etprof.analysis.insight import OperatorDetail
+
+
+def find_fallback(subject: Subject) -> Finding | None:
+    """F5: portable kernels take time, or cheap ones cut the delegate into pieces."""
+    portable = subject.select(lambda detail: not detail.row.is_delegated)
+    delegated = [detail for detail in subject.details if detail.row.is_delegated]
+    if not portable or not delegated:
+        return None
+    share = sum_share(portable)
+    splitting = _splitting(subject)
+    if share < subject.thresholds.portable_share and not splitting:
+        return None
+    reasons = describe_reasons(portable)
+    calls = len({detail.row.instruction_id for detail in delegated})
+    action = (
+        f"change the model or the export so that they are delegated: {reasons}"
+        if reasons
+        else "change the model or the export so that they are delegated; the delegation report "
+        "that `etprof export` writes says why each was left out"
+    )
+    return Finding(
+        rule="F5",
+        title="Operators fall back to portable kernels",
+        severity="high" if share >= 2 * subject.thresholds.portable_share else "medium",
+        experiment=subject.name,
+        summary=(
+            f"{len(portable)} operators outside the delegate take {format_duration(sum_ns(portable))} "
+            f"an inference, {format_share(share)}; there are {calls} delegate calls"
+            + (f", cut apart by {len(splitting)} cheap operators." if splitting else ".")
+        ),
+        evidence=evidence_rows(portable),
+        gain_ns=sum_ns(portable),
+        action=action,
+    )
+
+
+def _splitting(subject: Subject) -> list[OperatorDetail]:
+    """Cheap portable operators with a delegate call before and after them."""
+    details = subject.details
+    inside = [i for i, detail in enumerate(details) if detail.row.is_delegated]
+    return [
+        detail
+        for detail in details[inside[0] : inside[-1]]
+        if not detail.row.is_delegated
+        and detail.row.share <= subject.thresholds.splitting_operator_share
+    ]
+
+
+def find_high_other(subject: Subject) -> Finding | None:
+    """F6: what is neither convolution, product, movement nor elementwise is large."""
+    other = subject.in_category("Other")
+    share = sum_share(other)
+    reference = (
+        sum_share(d for d in subject.reference.details if d.row.operator_class.category == "Other")
+        if subject.reference
+        else None
+    )
+    above = reference is not None and share > reference
+    if share < subject.thresholds.other_share and not above:
+        return None
+    beside = f"; the reference has {format_share(reference)}" if reference is not None else ""
+    top = ", ".join(dict.fromkeys(detail.row.base for detail in other[:3]))
+    return Finding(
+        rule="F6",
+        title='"Other" operators are a large part',
+        severity="medium",
+        experiment=subject.name,
+        summary=(
+            f"{len(other)} operators of category Other take {format_duration(sum_ns(other))} an "
+            f"inference, {format_share(share)}{beside}."
+        ),
+        evidence=evidence_rows(other),
+        gain_ns=sum_ns(other),
+        action=f"look at {top} first: they take most of it"
+        + (f"; not delegated: {reasons}" if (reasons := describe_reasons(other)) else ""),
+    )
+
+
+def find_overhead(subject: Subject) -> Finding | None:
+    """F12: time inside the execution that belongs to no operator."""
+    split = subject.insight.experiment.split
+    share = sum(row.share for row in split.overheads)
+    if share < subject.thresholds.overhead_share:
+        return None
+    total = sum(row.mean_ns for row in split.overheads)
+    calls = len({row.instruction_id for row in split.rows})
+    return Finding(
+        rule="F12",
+        title="Framework and delegate overhead",
+        severity="medium",
+        experiment=subject.name,
+        summary=(
+            f"{format_duration(total)} an inference, {format_share(share)}, belongs to no operator; "
+            f"the program has {calls} calls of delegates and kernels."
+        ),
+        evidence=overhead_evidence(split.overheads),
+        gain_ns=total,
+        action=(
+            "merge delegate calls by having the operators between them delegated. XNNPACK rounds "
+            "each operator down to whole microseconds, so up to 1 µs for each delegated operator "
+            "is in this figure and is no overhead"
+        ),
+    )
+
+
+def find_missing_description(subject: Subject) -> Finding | None:
+    """F16: without the export's description operators cannot be tied to modules."""
+    generic = [d for d in subject.details if d.row.label.startswith("delegate operator ")]
+    if subject.run.report is not None and not generic:
+        return None
+    what = (
+        f"{len(generic)} operators have numbers instead of names"
+        if generic
+        else "operators cannot be tied to modules, source lines and work"
+    )
+    return Finding(
+        rule="F16",
+        title="The export's description is missing",
+        severity="note",
+        experiment=subject.name,
+        summary=f"No delegation report was found, so {what}.",
+        evidence=tuple(EvidenceRow(d.row.label, "no name") for d in generic[:3]),
+        gain_ns=None,
+        action=(
+            "export with `etprof export MODEL` and keep its .delegation.json and .etrecord beside "
+            "the program, or copy the former into the run directory as delegation.json"
+        ),
+    )

@@ -1,0 +1,140 @@
+"""What a rule looks at and what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from etprof.units import format_duration, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.findings.thresholds import Thresholds
+    from etprof.analysis.insight import ExperimentInsight, OperatorDetail, RunInsight
+    from etprof.analysis.operators import OperatorRow, OverheadRow
+    from etprof.analysis.provenance import Provenance
+
+Severity = Literal["high", "medium", "note", "good"]
+SHOWN_ROWS = 6
+
+
+@dataclass(frozen=True)
+class EvidenceRow:
+    """One figure behind a finding."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer of one rule."""
+
+    rule: str
+    """Such as F1."""
+    title: str
+    severity: Severity
+    experiment: str
+    summary: str
+    evidence: tuple[EvidenceRow, ...]
+    gain_ns: float | None
+    """At most this much of an inference could be gained; None when nothing can be said."""
+    action: str
+    ruled_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One experiment with everything that rules may ask about."""
+
+    run: RunInsight
+    insight: ExperimentInsight
+    provenance: Provenance | None
+    thresholds: Thresholds
+    comparison: Comparison | None = None
+    """With SME off as the baseline and this experiment as the candidate."""
+    thread_comparisons: tuple[Comparison, ...] = ()
+    """With fewer threads as the baseline, of this experiment's mode."""
+    reference: ExperimentInsight | None = None
+    precision_rivals: tuple[Comparison, ...] = ()
+    """The same model at another precision as the baseline, this experiment as the candidate."""
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.insight.experiment.name
+
+    @property
+    def details(self) -> tuple[OperatorDetail, ...]:
+        """The operators in program order."""
+        return self.insight.details
+
+    @property
+    def total_ns(self) -> float:
+        """Mean `Method::execute`."""
+        split = self.insight.experiment.split
+        return split.execute_total_ns / split.executions
+
+    def select(self, chosen: Callable[[OperatorDetail], bool]) -> list[OperatorDetail]:
+        """Returns the operators for which `chosen` holds, the slowest first."""
+        return sorted(filter(chosen, self.details), key=lambda detail: -detail.row.mean_ns)
+
+    def in_class(self, *finer: str) -> list[OperatorDetail]:
+        """Returns the operators of these finer classes, the slowest first."""
+        return self.select(lambda detail: detail.row.operator_class.finer in finer)
+
+    def in_category(self, *categories: str) -> list[OperatorDetail]:
+        """Returns the operators of these categories, the slowest first."""
+        return self.select(lambda detail: detail.row.operator_class.category in categories)
+
+
+def sum_ns(details: Iterable[OperatorDetail]) -> float:
+    """Mean time per inference of all `details`."""
+    return sum(detail.row.mean_ns for detail in details)
+
+
+def sum_share(details: Iterable[OperatorDetail]) -> float:
+    """Share of all `details`."""
+    return sum(detail.row.share for detail in details)
+
+
+def evidence_rows(
+    details: Sequence[OperatorDetail], count: int = SHOWN_ROWS
+) -> tuple[EvidenceRow, ...]:
+    """Shows the first `count` operators and how many more there are."""
+    rows = [EvidenceRow(detail.row.label, _figures(detail)) for detail in details[:count]]
+    rest = details[count:]
+    if rest:
+        text = f"{format_duration(sum_ns(rest))}, {format_share(sum_share(rest))}"
+        rows.append(EvidenceRow(f"{len(rest)} others", text))
+    return tuple(rows)
+
+
+def _figures(detail: OperatorDetail) -> str:
+    words = [format_duration(detail.row.mean_ns), format_share(detail.row.share)]
+    words.append("delegated" if detail.row.is_delegated else "not delegated")
+    if detail.module_path:
+        words.append(f"module {detail.module_path}")
+    if detail.source:
+        words.append(detail.source)
+    return ", ".join(words)
+
+
+def overhead_evidence(rows: Iterable[OverheadRow | OperatorRow]) -> tuple[EvidenceRow, ...]:
+    """Shows rows that are no operators."""
+    return tuple(
+        EvidenceRow(row.label, f"{format_duration(row.mean_ns)}, {format_share(row.share)}")
+        for row in rows
+    )
+
+
+def describe_reasons(details: Iterable[OperatorDetail]) -> str:
+    """Quotes why the export left these operators out of the delegate; empty when unknown."""
+    reasons = dict.fromkeys(
+        f"{detail.row.base}: {detail.attribution.reason}"
+        for detail in details
+        if detail.attribution and detail.attribution.reason
+    )
+    return "; ".join(list(reasons)[:4])

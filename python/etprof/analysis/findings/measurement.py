@@ -1,0 +1,150 @@
+"""F4, F13, F14 and F15: precision, and whether the measurement itself is sound."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Final
+
+from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
+from etprof.units import format_duration, format_ratio, format_share
+
+if TYPE_CHECKING:
+    from etprof.analysis.comparison import Comparison
+    from etprof.run_directory import BlockMetrics
+
+_LEAST_BLOCKS: Final = 4
+_RELEASE_TYPES: Final = frozenset({"Release", "RelWithDebInfo", "MinSizeRel"})
+
+
+def find_precision_win(subject: Subject) -> Finding | None:
+    """F4: FP16 is faster than INT8 on the same model and device."""
+    won = [entry for entry in subject.precision_rivals if _fp16_beats_int8(entry)]
+    if not won:
+        return None
+    comparison = won[0]
+    effect = comparison.latency
+    shares = {name: change.baseline_share for name, change in comparison.categories.items()}
+    return Finding(
+        rule="F4",
+        title="FP16 is faster than INT8",
+        severity="medium",
+        experiment=subject.name,
+        summary=(
+            f"FP16 runs {format_ratio(effect.speed_up if effect else None)} as fast as INT8: "
+            "quantisation speeds up what is no longer the bottleneck."
+        ),
+        evidence=tuple(
+            EvidenceRow(f"{name} in INT8", format_share(share)) for name, share in shares.items()
+        ),
+        gain_ns=comparison.waterfall.baseline_ns - comparison.waterfall.candidate_ns,
+        action="ship FP16 and skip quantisation, after comparing accuracy and memory",
+        ruled_out=("noise: the interval of the speed-up is above 1",),
+    )
+
+
+def _fp16_beats_int8(comparison: Comparison) -> bool:
+    sides = (comparison.baseline, comparison.candidate)
+    names = [
+        (side.provenance.model.precision or "") if side.provenance and side.provenance.model else ""
+        for side in sides
+    ]
+    faster = comparison.latency is not None and comparison.latency.verdict == "faster"
+    return faster and names[0].startswith("int8") and names[1] == "fp16"
+
+
+def find_noise(subject: Subject) -> Finding | None:
+    """F13: process launches differ, or the latency drifts while measuring."""
+    metrics = subject.insight.experiment.metrics
+    if metrics is None or len(metrics.blocks) < _LEAST_BLOCKS:
+        return None
+    medians = [statistics.median(block.latency_ns) for block in metrics.blocks]
+    between = statistics.stdev(medians) / statistics.fmean(medians)
+    within = statistics.median(_variation(block) for block in metrics.blocks)
+    half = len(medians) // 2
+    drift = statistics.median(medians[-half:]) / statistics.median(medians[:half]) - 1
+    limits = subject.thresholds
+    if max(between, within) <= limits.variation and abs(drift) <= limits.drift:
+        return None
+    return Finding(
+        rule="F13",
+        title="The measurement is noisy",
+        severity="medium",
+        experiment=subject.name,
+        summary=(
+            f"Launches vary by {format_share(between)} (standard deviation ÷ mean), inferences "
+            f"inside a launch by {format_share(within)}, and the second half of the launches is "
+            f"{format_share(drift)} off the first."
+        ),
+        evidence=(
+            EvidenceRow("fastest launch", format_duration(min(medians))),
+            EvidenceRow("slowest launch", format_duration(max(medians))),
+        ),
+        gain_ns=None,
+        action=(
+            "close other programs, let the device cool, fix its power profile, and measure again "
+            "with more blocks; the interval already allows for this noise"
+        ),
+    )
+
+
+def _variation(block: BlockMetrics) -> float:
+    """Spread inside a launch by quartiles, so that single interruptions do not count.
+
+    The interquartile range ÷ 1.35 estimates the standard deviation of normal samples.
+    """
+    if len(block.latency_ns) < _LEAST_BLOCKS:
+        return 0.0
+    low, middle, high = statistics.quantiles(block.latency_ns, n=4)
+    return (high - low) / 1.349 / middle if middle else 0.0
+
+
+def find_thread_slowdown(subject: Subject) -> Finding | None:
+    """F14: more threads are slower."""
+    slower = [
+        entry
+        for entry in subject.thread_comparisons
+        if entry.latency is not None and entry.latency.verdict == "slower"
+    ]
+    if not slower:
+        return None
+    rows = [
+        EvidenceRow(
+            f"{entry.baseline.experiment.threads} → {entry.candidate.experiment.threads} threads",
+            f"speed-up {format_ratio(entry.latency.speed_up)}" if entry.latency else "",
+        )
+        for entry in slower
+    ]
+    threads = slower[0].candidate.experiment.threads
+    return Finding(
+        rule="F14",
+        title="More threads are slower",
+        severity="high",
+        experiment=subject.name,
+        summary=f"From {threads} threads on, the model runs slower than with fewer.",
+        evidence=tuple(rows),
+        gain_ns=None,
+        action=f"use fewer than {threads} threads; cores may share one SME2 unit",
+        ruled_out=("noise: the whole interval is below 1",),
+    )
+
+
+def find_debug_build(subject: Subject) -> Finding | None:
+    """F15: the runner was not built for speed."""
+    provenance = subject.provenance
+    if provenance is None or provenance.runner is None:
+        return None
+    build = provenance.runner.build
+    build_type = provenance.build_type
+    sanitizers = str(build.get("sanitizers") or "")
+    if (build_type is None or build_type in _RELEASE_TYPES) and not sanitizers:
+        return None
+    return Finding(
+        rule="F15",
+        title="The runner is not a release build",
+        severity="high",
+        experiment=subject.name,
+        summary=f"Build type {build_type}{f' with sanitizers {sanitizers}' if sanitizers else ''}.",
+        evidence=(EvidenceRow("flags", str(build.get("flags") or "not known")),),
+        gain_ns=None,
+        action="build the runner with CMAKE_BUILD_TYPE=Release and measure again",
+    )

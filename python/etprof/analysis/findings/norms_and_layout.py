@@ -1,0 +1,199 @@
+"""F1 and F2: normalisation that dominates, and data that is moved more than computed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from etprof.analysis.findings.finding import (
+    EvidenceRow,
+    Finding,
+    Subject,
+    describe_reasons,
+    evidence_rows,
+    sum_ns,
+    sum_share,
+)
+from etprof.units import format_duration, format_share
+
+if TYPE_CHECKING:
+    from etprof.analysis.insight import OperatorDetail
+
+_LAYOUT_CLASSES: Final = ("layout", "copy", "view")
+_TRANSPOSES: Final = frozenset({"Transpose", "permute_copy", "transpose_copy", "t_copy"})
+
+
+def find_norm_dominance(subject: Subject) -> Finding | None:
+    """F1: norms take a large share, or more than the convolutions."""
+    norms = subject.select(_is_norm)
+    share = sum_share(norms)
+    convolutions = sum_ns(subject.in_category("Convolution"))
+    beats = 0 < convolutions <= sum_ns(norms)
+    if not norms or (share < subject.thresholds.norm_share and not beats):
+        return None
+    outside = [detail for detail in norms if not detail.row.is_delegated]
+    against = f", more than the convolutions' {format_duration(convolutions)}" if beats else ""
+    return Finding(
+        rule="F1",
+        title="Normalisation dominates",
+        severity="high" if outside else "medium",
+        experiment=subject.name,
+        summary=(
+            f"{len(norms)} operators of norms take {format_duration(sum_ns(norms))} an inference, "
+            f"{format_share(share)}{against}; {len(outside)} of them run outside the delegate."
+        ),
+        evidence=evidence_rows(norms),
+        gain_ns=sum_ns(norms),
+        action=_norm_action(norms, outside),
+        ruled_out=() if outside else ("missing delegation: all of them are delegated",),
+    )
+
+
+def _is_norm(detail: OperatorDetail) -> bool:
+    """A norm by its operator, or a part of a decomposed one by the module it comes from."""
+    origin = detail.attribution.origin if detail.attribution else None
+    by_module = origin is not None and "Norm" in origin.module_type
+    return detail.row.operator_class.finer == "norm" or (
+        by_module and detail.row.operator_class.category in {"Elementwise", "Other"}
+    )
+
+
+def _norm_action(norms: list[OperatorDetail], outside: list[OperatorDetail]) -> str:
+    """What this export says; advice on batch norms only for batch norms."""
+    steps = []
+    if any("batch_norm" in detail.row.base for detail in norms):
+        steps.append(
+            "fold each batch norm into the convolution before it, with the model in eval mode at "
+            "export (`torch.nn.utils.fusion.fuse_conv_bn_eval`)"
+        )
+    reasons = describe_reasons(outside)
+    if reasons:
+        steps.append(f"make them delegable: the export left them out for these reasons: {reasons}")
+    elif outside:
+        steps.append(
+            "see why they are not delegated in the delegation report (`etprof export` writes it)"
+        )
+    else:
+        steps.append("use fewer or cheaper norms: these are delegated already")
+    return "; ".join(steps)
+
+
+def find_small_layout_operators(subject: Subject) -> Finding | None:
+    """F2: many operators that only move data, each cheap, together not."""
+    limits = subject.thresholds
+    small = [
+        detail
+        for detail in subject.in_class(*_LAYOUT_CLASSES)
+        if detail.row.mean_ns <= limits.small_layout_ns or detail.row.share <= 0.02
+    ]
+    share = sum_share(small)
+    if len(small) < limits.small_layout_count or share < limits.small_layout_total_share:
+        return None
+    return Finding(
+        rule="F2",
+        title="Many small layout operators add up",
+        severity="high" if share >= limits.layout_share else "medium",
+        experiment=subject.name,
+        summary=(
+            f"{len(small)} transposes and copies of {format_duration(sum_ns(small) / len(small))} "
+            f"each take {format_duration(sum_ns(small))} an inference, {format_share(share)}."
+        ),
+        evidence=evidence_rows(small),
+        gain_ns=sum_ns(small),
+        action=_layout_action(small),
+        ruled_out=("one slow copy: none is large by itself",),
+    )
+
+
+def _layout_action(layout: list[OperatorDetail]) -> str:
+    """Names the modules that the layout changes come from, where the export knows them."""
+    modules = dict.fromkeys(detail.module_path for detail in layout if detail.module_path)
+    where = f" They come from {', '.join(list(modules)[:4])}." if modules else ""
+    outside = [detail for detail in layout if not detail.row.is_delegated]
+    split = (
+        f" {len(outside)} of them stand outside the delegate, where each delegate call converts "
+        "its inputs and outputs: fewer delegate calls mean fewer of them."
+        if outside
+        else ""
+    )
+    return (
+        "keep one layout throughout: export with `memory_format=torch.channels_last`, remove pairs "
+        f"that undo each other, and move what remains to the model's edge.{where}{split}"
+    )
+
+
+def find_inverse_transposes(subject: Subject) -> Finding | None:
+    """F2b: two transposes of equal size with only elementwise operators between them."""
+    pairs = _transpose_pairs(subject.details)
+    if not pairs:
+        return None
+    operators = [detail for pair in pairs for detail in pair]
+    return Finding(
+        rule="F2b",
+        title="Transposes that may undo each other",
+        severity="medium",
+        experiment=subject.name,
+        summary=(
+            f"{len(pairs)} pairs of transposes have only elementwise operators between them and "
+            f"take {format_duration(sum_ns(operators))} an inference."
+        ),
+        evidence=tuple(
+            EvidenceRow(
+                f"{one.row.label} … {other.row.label}",
+                f"{format_duration(one.row.mean_ns + other.row.mean_ns)}"
+                + (f", module {one.module_path}" if one.module_path else ""),
+            )
+            for one, other in pairs[:6]
+        ),
+        gain_ns=sum_ns(operators),
+        action=(
+            "check that the second permutation is the first one's inverse, then remove both: "
+            "elementwise operators do not care for the layout"
+        ),
+        ruled_out=("a layout-dependent operator between them: there is none",),
+    )
+
+
+def _transpose_pairs(
+    details: tuple[OperatorDetail, ...],
+) -> list[tuple[OperatorDetail, OperatorDetail]]:
+    pairs, open_one = [], None
+    crossed = False
+    for detail in details:
+        if detail.row.base in _TRANSPOSES:
+            if open_one is not None and crossed and _sizes_agree(open_one, detail):
+                pairs.append((open_one, detail))
+                open_one = None
+            else:
+                open_one = detail
+            crossed = False
+        elif detail.row.operator_class.category == "Elementwise":
+            crossed = True
+        else:
+            open_one = None
+    return pairs
+
+
+def _sizes_agree(one: OperatorDetail, other: OperatorDetail) -> bool:
+    sizes = [d.attribution.moved_bytes if d.attribution else None for d in (one, other)]
+    return None in sizes or sizes[0] == sizes[1]
+
+
+def find_layout_churn(subject: Subject) -> Finding | None:
+    """F2c: moving data takes a large part of the inference."""
+    movement = subject.in_category("Data Movement")
+    share = sum_share(movement)
+    if share < subject.thresholds.layout_share:
+        return None
+    return Finding(
+        rule="F2c",
+        title="Layout churn",
+        severity="high",
+        experiment=subject.name,
+        summary=(
+            f"{len(movement)} operators that only move data take "
+            f"{format_duration(sum_ns(movement))} an inference, {format_share(share)}."
+        ),
+        evidence=evidence_rows(movement),
+        gain_ns=sum_ns(movement),
+        action=_layout_action(movement),
+    )

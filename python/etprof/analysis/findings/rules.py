@@ -1,0 +1,164 @@
+"""The table of rules, and their evaluation over a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from etprof.analysis.comparison import compare_sides
+from etprof.analysis.findings import convolutions, delegation, measurement, norms_and_layout, sme
+from etprof.analysis.findings.finding import Finding, Subject
+from etprof.analysis.findings.reference import (
+    ReferenceAnswer,
+    answer_questions,
+    find_movement_above_reference,
+)
+from etprof.analysis.findings.thresholds import Thresholds
+from etprof.analysis.findings.why_not import WhyNotGroup, explain_missing_sme2
+from etprof.analysis.pairs import compare_within, sides_of
+from etprof.analysis.provenance import load_provenance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.insight import ExperimentInsight, RunInsight
+
+_Rule = tuple[str, "Callable[[Subject], Finding | None]", bool]
+"""Name, function, and whether it also holds where times mean nothing."""
+
+RULES: Final[tuple[_Rule, ...]] = (
+    ("F1", norms_and_layout.find_norm_dominance, False),
+    ("F2", norms_and_layout.find_small_layout_operators, False),
+    ("F2b", norms_and_layout.find_inverse_transposes, False),
+    ("F2c", norms_and_layout.find_layout_churn, False),
+    ("F3", convolutions.find_slow_convolution, False),
+    ("F3b", convolutions.find_undelegated_convolution, False),
+    ("F3c", convolutions.note_depthwise, False),
+    ("F4", measurement.find_precision_win, False),
+    ("F5", delegation.find_fallback, False),
+    ("F6", delegation.find_high_other, False),
+    ("F7", find_movement_above_reference, False),
+    ("F8", sme.note_convolution_share, False),
+    ("F9", sme.find_bottleneck_shift, False),
+    ("F10", sme.find_no_effect, True),
+    ("F11", sme.find_slowdown, False),
+    ("F12", delegation.find_overhead, False),
+    ("F13", measurement.find_noise, False),
+    ("F14", measurement.find_thread_slowdown, False),
+    ("F15", measurement.find_debug_build, True),
+    ("F16", delegation.find_missing_description, True),
+)
+_SEVERITIES: Final = ("high", "medium", "note", "good")
+
+
+@dataclass(frozen=True)
+class ExperimentFindings:
+    """Everything that the rules say of one experiment."""
+
+    experiment: str
+    findings: tuple[Finding, ...]
+    """Worst first, then by gain."""
+    why_not_sme2: tuple[WhyNotGroup, ...]
+    reference_answers: tuple[ReferenceAnswer, ...]
+    checked: tuple[str, ...]
+    """Names of the rules that were asked; those without a finding are ruled out."""
+
+
+def evaluate_run(
+    run: RunInsight,
+    *,
+    comparisons: Sequence[Comparison] | None = None,
+    reference: RunInsight | None = None,
+    rivals: Sequence[RunInsight] = (),
+    thresholds: Thresholds | None = None,
+) -> tuple[ExperimentFindings, ...]:
+    """Asks all rules about every experiment of `run`.
+
+    `comparisons` are those of `compare_within`, made here when not given; `rivals` are runs of
+    the same model at another precision.
+    """
+    if comparisons is None:
+        comparisons = compare_within(run.run)
+    provenance = load_provenance(run.run.source) if run.run.source.is_dir() else None
+    return tuple(
+        evaluate(
+            Subject(
+                run=run,
+                insight=entry,
+                provenance=provenance,
+                thresholds=thresholds or Thresholds(),
+                comparison=_against_off(entry, comparisons),
+                thread_comparisons=_against_fewer_threads(entry, comparisons),
+                reference=_like(reference, entry) if reference else None,
+                precision_rivals=_precision_rivals(run, entry, rivals),
+            )
+        )
+        for entry in run.experiments
+    )
+
+
+def evaluate(subject: Subject) -> ExperimentFindings:
+    """Asks all rules about one experiment."""
+    meaningful = subject.run.run.times_are_meaningful
+    asked = [(name, rule) for name, rule, timeless in RULES if meaningful or timeless]
+    found = [finding for _, rule in asked if (finding := rule(subject)) is not None]
+    found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -(f.gain_ns or 0.0)))
+    answers: tuple[ReferenceAnswer, ...] = ()
+    if subject.reference is not None and meaningful:
+        answers = answer_questions(subject.insight, subject.reference)
+    return ExperimentFindings(
+        subject.name,
+        tuple(found),
+        explain_missing_sme2(subject),
+        answers,
+        tuple(name for name, _ in asked),
+    )
+
+
+def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) -> Comparison | None:
+    name = entry.experiment.name
+    return next(
+        (
+            c
+            for c in comparisons
+            if c.candidate.experiment.name == name
+            and c.baseline.experiment.sme == "off" != c.candidate.experiment.sme
+        ),
+        None,
+    )
+
+
+def _against_fewer_threads(
+    entry: ExperimentInsight, comparisons: Sequence[Comparison]
+) -> tuple[Comparison, ...]:
+    name = entry.experiment.name
+    return tuple(
+        c
+        for c in comparisons
+        if c.candidate.experiment.name == name
+        and c.baseline.experiment.sme == c.candidate.experiment.sme
+        and c.baseline.experiment.threads != c.candidate.experiment.threads
+    )
+
+
+def _like(reference: RunInsight, entry: ExperimentInsight) -> ExperimentInsight:
+    """The reference's experiment in the same mode at the same threads, else in the same mode."""
+    mine = entry.experiment
+    same_mode = [e for e in reference.experiments if e.experiment.sme == mine.sme]
+    same = [e for e in same_mode if e.experiment.threads == mine.threads]
+    return (same or same_mode or list(reference.experiments))[0]
+
+
+def _precision_rivals(
+    run: RunInsight, entry: ExperimentInsight, rivals: Sequence[RunInsight]
+) -> tuple[Comparison, ...]:
+    """Compares with the same model's experiments of other precision, equal mode and threads."""
+    mine = next(s for s in sides_of(run.run) if s.experiment.name == entry.experiment.name)
+    return tuple(
+        compare_sides(side, mine)
+        for rival in rivals
+        for side in sides_of(rival.run)
+        if side.experiment.sme == entry.experiment.sme
+        and side.experiment.threads == entry.experiment.threads
+    )

@@ -1,0 +1,58 @@
+"""Every number that decides whether a rule fires, in one place, overridable by a JSON file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from etprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Ratio = Annotated[float, Field(gt=0)]
+
+
+class Thresholds(BaseModel):
+    """Shares are of `Method::execute`; ratios have no unit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    norm_share: Share = 0.15
+    small_layout_count: Annotated[int, Field(ge=1)] = 10
+    small_layout_ns: Annotated[float, Field(gt=0)] = 1e6
+    small_layout_total_share: Share = 0.10
+    layout_share: Share = 0.30
+    slow_convolution_ratio: Ratio = 10.0
+    depthwise_share: Share = 0.05
+    portable_share: Share = 0.05
+    splitting_operator_share: Share = 0.01
+    other_share: Share = 0.10
+    shift_before_share: Share = 0.50
+    shift_after_share: Share = 0.30
+    shift_movement_share: Share = 0.40
+    accelerated_ratio: Ratio = 1.2
+    overhead_share: Share = 0.10
+    variation: Share = 0.05
+    drift: Share = 0.05
+
+
+def load_thresholds(path: Path | None) -> Thresholds:
+    """Reads thresholds that differ from the defaults; raises UsageError for unknown ones."""
+    if path is None:
+        return Thresholds()
+    try:
+        return Thresholds.model_validate_json(path.read_bytes())
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}; give a JSON file with thresholds"
+        raise UsageError(msg) from error
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, entry['loc'])) or 'document'}: {entry['msg']}"
+            for entry in error.errors()
+        )
+        known = ", ".join(Thresholds.model_fields)
+        msg = f"{path} cannot be used: {problems}; the thresholds are {known}"
+        raise UsageError(msg) from None

@@ -1,0 +1,287 @@
+"""Each rule fires on a run made for it and stays silent on a near miss."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from etprof.analysis.findings.rules import RULES, ExperimentFindings, evaluate_run
+from etprof.analysis.findings.thresholds import Thresholds, load_thresholds
+from etprof.analysis.insight import RunInsight, describe_run
+from etprof.errors import UsageError
+from tests.known_etdumps import US
+from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from etprof.analysis.findings.finding import Finding
+
+CONV = "Convolution (NHWC, F16) IGEMM #{}"
+DWCONV = "Convolution (NHWC, F16) DWConv #{}"
+LAYER_NORM = "native_call_native_layer_norm.out"
+
+
+def insight(folder: Path, run: Run) -> RunInsight:
+    return describe_run(analyze(folder, run))
+
+
+def one(ops: Sequence[Op], **changes: Any) -> Run:  # noqa: ANN401 - fields of Experiment
+    return Run([Experiment("e", ops, **changes)])
+
+
+def small_transposes(count: int, us: int, rest_us: int) -> list[Op]:
+    transposes = [Op(f"Transpose (ND, X32) #{i}", us) for i in range(1, count + 1)]
+    return [*transposes, Op(CONV.format(1), rest_us)]
+
+
+def around(movement_us: int, rest_us: int) -> list[Op]:
+    return [Op("Copy (NC, X32) #1", movement_us), Op(CONV.format(1), rest_us)]
+
+
+def convolutions(*times_us: int) -> list[Op]:
+    return [Op(CONV.format(i), us) for i, us in enumerate(times_us, start=1)]
+
+
+def with_portable(us: int) -> list[Op]:
+    return [Op(CONV.format(1), 1000, 0), Op("native_call_gelu.out", us, 1)]
+
+
+def on_off(before: Sequence[Op], after: Sequence[Op], off: float = 100, on: float = 50) -> Run:
+    experiments = [
+        Experiment("off", before, latency_us=[off + i % 2 for i in range(10)]),
+        Experiment("e", after, sme="sme2", latency_us=[on + i % 2 for i in range(10)]),
+    ]
+    return Run(experiments)
+
+
+def threads(*latencies_us: float) -> Run:
+    names = ["t1", "e"]
+    return Run(
+        [
+            Experiment(name, OFF_OPS, threads=1 + 3 * i, latency_us=[us + k % 2 for k in range(10)])
+            for i, (name, us) in enumerate(zip(names, latencies_us, strict=True))
+        ]
+    )
+
+
+PACKED = "Convolution (NHWC, PF16) IGEMM #1"
+STEADY_LATENCY = [100.0, 100.1] * 5
+CASES: dict[str, tuple[Run, Run]] = {
+    "F1": (
+        one([*convolutions(400), Op(LAYER_NORM, 100, 1)]),
+        one([*convolutions(400), Op(LAYER_NORM, 60, 1)]),
+    ),
+    "F2": (one(small_transposes(12, 20, 1000)), one(small_transposes(9, 20, 1000))),
+    "F2b": (
+        one([Op("Transpose (ND, X32) #1", 9), Op("Add (ND, F32) #1", 9),
+             Op("Transpose (ND, X32) #2", 9)]),
+        one([Op("Transpose (ND, X32) #1", 9), *convolutions(9), Op("Transpose (ND, X32) #2", 9)]),
+    ),
+    "F2c": (one(around(31, 69)), one(around(29, 71))),
+    "F3": (one(convolutions(10, 11, 12, 300)), one(convolutions(10, 11, 12, 90))),
+    "F3b": (
+        one([*convolutions(10), Op("native_call_convolution.out", 5, 1)]),
+        one([*convolutions(10), Op("native_call_linear.out", 5, 1)]),
+    ),
+    "F3c": (
+        one([*convolutions(100), Op(DWCONV.format(1), 10)]),
+        one([*convolutions(100), Op(DWCONV.format(1), 4)]),
+    ),
+    "F5": (one(with_portable(60)), one(with_portable(40))),
+    "F6": (
+        one([*convolutions(85), Op("Softmax (NC, F32) #1", 15)]),
+        one([*convolutions(92), Op("Softmax (NC, F32) #1", 8)]),
+    ),
+    "F9": (
+        on_off([*convolutions(70), Op("Copy (NC, X16) #1", 30)],
+               [Op(PACKED, 10), Op("Copy (NC, X16) #1", 30)]),
+        on_off([*convolutions(70), Op("Copy (NC, X16) #1", 30)],
+               [Op(PACKED, 60), Op("Copy (NC, X16) #1", 30)]),
+    ),
+    "F10": (
+        on_off(convolutions(100), convolutions(100)),
+        on_off(convolutions(100), [Op(PACKED, 50)]),
+    ),
+    "F11": (
+        on_off(convolutions(100), [Op(PACKED, 150)], off=100, on=150),
+        on_off(convolutions(100), [Op(PACKED, 101)], off=100, on=101),
+    ),
+    "F12": (
+        one(convolutions(100), delegate_overhead_us=15),
+        one(convolutions(100), delegate_overhead_us=9),
+    ),
+    "F13": (
+        one(convolutions(9), latency_us=[100, 120] * 5),
+        one(convolutions(9), latency_us=STEADY_LATENCY),
+    ),
+    "F14": (threads(100, 130), threads(100, 80)),
+    "F15": (
+        replace(one(convolutions(9)), build_type="Debug"),
+        replace(one(convolutions(9)), build_type="RelWithDebInfo"),
+    ),
+    "F16": (
+        one(convolutions(9)),
+        replace(one(convolutions(9)), delegation={"schema_version": 1, "model": "known",
+                "methods": {"forward": {}}}),
+    ),
+}  # fmt: skip
+WITH_OTHER_RUNS = {"F4", "F7", "F8"}
+
+
+def findings_of(run: RunInsight, **others: Any) -> ExperimentFindings:  # noqa: ANN401
+    return next(f for f in evaluate_run(run, **others) if f.experiment == "e")
+
+
+def fired(run: RunInsight, **others: Any) -> dict[str, Finding]:  # noqa: ANN401
+    return {finding.rule: finding for finding in findings_of(run, **others).findings}
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {name for name, _, _ in RULES} == set(CASES) | WITH_OTHER_RUNS
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_rule_fires(rule: str, tmp_path: Path) -> None:
+    finding = fired(insight(tmp_path / "r", CASES[rule][0]))[rule]
+    assert finding.title
+    assert finding.summary.endswith(".")
+    assert finding.action
+    assert finding.experiment == "e"
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_near_miss_stays_silent(rule: str, tmp_path: Path) -> None:
+    assert rule not in fired(insight(tmp_path / "r", CASES[rule][1]))
+
+
+def test_fp16_faster_than_int8(tmp_path: Path) -> None:
+    fp16 = insight(tmp_path / "a", one(convolutions(9), latency_us=[50, 51] * 5))
+    int8 = replace(one(convolutions(9), latency_us=[90, 91] * 5), precision="int8")
+    slow = insight(tmp_path / "b", int8)
+    assert "FP16 runs 1.79× as fast as INT8" in fired(fp16, rivals=[slow])["F4"].summary
+    # WHEN INT8 is the faster one, or precision is the same
+    assert "F4" not in fired(slow, rivals=[fp16])
+    same = insight(tmp_path / "c", one(convolutions(9), latency_us=[90, 91] * 5))
+    assert "F4" not in fired(fp16, rivals=[same])
+
+
+def test_data_movement_above_the_reference(tmp_path: Path) -> None:
+    mine = insight(tmp_path / "a", one(around(20, 80)))
+    lower, higher = (
+        insight(tmp_path / name, one(around(us, 100 - us))) for name, us in (("b", 10), ("c", 25))
+    )
+    finding = fired(mine, reference=lower)["F7"]
+    assert finding.gain_ns == pytest.approx(10 * US)
+    assert "F7" not in fired(mine, reference=higher)
+
+
+def test_convolution_below_the_reference_is_good_news(tmp_path: Path) -> None:
+    run = on_off([*convolutions(70), Op("Copy (NC, X16) #1", 30)],
+                 [Op(PACKED, 30), Op("Copy (NC, X16) #1", 30)])  # fmt: skip
+    mine = insight(tmp_path / "a", run)
+    high, low = (
+        insight(tmp_path / name, one(around(100 - us, us))) for name, us in (("b", 60), ("c", 40))
+    )
+    assert fired(mine, reference=high)["F8"].severity == "good"
+    assert "F8" not in fired(mine, reference=low)
+
+
+def test_the_reference_answers_three_questions(tmp_path: Path) -> None:
+    mine = insight(tmp_path / "a", one(around(20, 80)))
+    reference = insight(tmp_path / "b", one(around(10, 90)))
+    answers = findings_of(mine, reference=reference).reference_answers
+    assert [(a.question, a.answer) for a in answers] == [
+        ("Is its Data Movement share higher?", "Yes, higher: layout churn."),
+        ("Is its Other share higher?", "No, not higher."),
+        (
+            "Is its Convolution share lower?",
+            "Yes, lower: convolution is no longer what takes the time.",
+        ),
+    ]
+    assert [(a.share, a.reference_share) for a in answers][::2] == [(0.2, 0.1), (0.8, 0.9)]
+
+
+def test_advice_on_norms_comes_from_this_export(tmp_path: Path) -> None:
+    # GIVEN a layer norm that the export's own report says was left out, and why
+    operator = {
+        "name": "layer_norm", "operator": "native_layer_norm.default", "instruction": 1,
+        "reason": "not supported by XNNPACK",
+        "origin": {"module_path": "blocks.0.norm", "module_type": "LayerNorm"},
+    }  # fmt: skip
+    report = {
+        "schema_version": 1,
+        "model": "known",
+        "methods": {"forward": {"operators": [operator]}},
+    }
+    run = replace(CASES["F1"][0], delegation=report)
+    finding = fired(insight(tmp_path / "r", run))["F1"]
+    assert finding.action == (
+        "make them delegable: the export left them out for these reasons: native_layer_norm: not "
+        "supported by XNNPACK"
+    )
+    assert "module blocks.0.norm" in finding.evidence[0].text
+    assert finding.gain_ns == 100 * US
+
+
+def test_a_large_convolution_at_normal_throughput_is_not_slow(tmp_path: Path) -> None:
+    # GIVEN four convolutions; the last takes 30 times as long for 30 times the work
+    nodes = [
+        {"kind": "Conv2d", "operators": [f"c{i}"], "attribution": "exact", "macs": macs}
+        for i, macs in enumerate((1000, 1100, 1200, 30_000))
+    ]
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": nodes}
+    report = {
+        "schema_version": 1,
+        "model": "known",
+        "methods": {"forward": {"delegates": [delegate]}},
+    }
+    run = replace(CASES["F3"][0], delegation=report)
+    assert "F3" not in fired(insight(tmp_path / "a", run))
+    # WHEN it does little work in that time
+    nodes[3]["macs"] = 1000
+    finding = fired(insight(tmp_path / "b", run))["F3"]
+    assert finding.ruled_out == ("more work: throughput, not time, is what is low",)
+    assert finding.gain_ns == pytest.approx(290 * US, rel=0.01)
+
+
+def test_emulated_runs_get_only_what_needs_no_times(tmp_path: Path) -> None:
+    run = replace(on_off(convolutions(100), convolutions(100)), meaningful=False)
+    found = findings_of(insight(tmp_path / "r", run))
+    assert found.checked == ("F10", "F15", "F16")
+    assert {finding.rule for finding in found.findings} == {"F10", "F16"}
+
+
+def test_why_not_sme2_with_its_worth(tmp_path: Path) -> None:
+    run = insight(tmp_path / "r", on_off_run())
+    (found,) = (f for f in evaluate_run(run) if f.experiment == "android_sme2")
+    groups = {group.code: group for group in found.why_not_sme2}
+    assert set(groups) == {"depthwise"}
+    depthwise = groups["depthwise"]
+    assert depthwise.mean_ns == 50 * US
+    assert depthwise.gain_ns == pytest.approx(50 * US * (1 - 185 / 800))
+    assert len(ON_OPS) == 7
+
+
+def test_thresholds_are_one_table_that_a_file_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "thresholds.json"
+    path.write_text(json.dumps({"norm_share": 0.05}))
+    thresholds = load_thresholds(path)
+    near_miss = insight(tmp_path / "r", CASES["F1"][1])
+    assert "F1" in fired(near_miss, thresholds=thresholds)
+    assert load_thresholds(None) == Thresholds()
+
+
+def test_unknown_thresholds_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "thresholds.json"
+    path.write_text(json.dumps({"norm_shar": 0.05, "drift": 7}))
+    with pytest.raises(UsageError) as refusal:
+        load_thresholds(path)
+    message = str(refusal.value)
+    assert message.startswith(f"{path} cannot be used: drift: Input should be less than or equal")
+    assert "norm_shar: Extra inputs are not permitted" in message
+    assert "the thresholds are norm_share, small_layout_count" in message
