@@ -59,3 +59,10 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
     """Reduces each block to its median, then takes the median with its interval over blocks."""
     medians = tuple(float(np.median(block)) for block in blocks)
     return BlockedMedian(float(np.median(medians)), median_interval(medians), medians)
+
+
+def trimmed_mean(samples: Sequence[float], cut: float) -> float:
+    """Mean without the fraction `cut` of the samples at each end; cuts none if too few."""
+    values = np.sort(np.asarray(samples, dtype=np.float64))
+    drop = int(values.size * cut)
+    return float(values[drop : values.size - drop].mean())

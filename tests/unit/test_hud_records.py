@@ -1,0 +1,56 @@
+"""HUD records have the fields of the dashboard's table, and every raw sample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.statistics import trimmed_mean
+from etprof.pipeline import measure
+from etprof.plan import Experiment, Settings
+from etprof.program_files import Program
+from etprof.report.hud_records import hud_records
+from tests.fake_target import FakeTarget
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> list[dict[str, object]]:
+    model = tmp_path / "m.pte"
+    model.write_bytes(b"program")
+    measure(
+        program=Program(name="m", label="m", model=model),
+        target=FakeTarget(),
+        run=tmp_path / "run",
+        experiments=[Experiment(name="off", sme="off")],
+        settings=Settings(blocks=2),
+        progress=lambda *_: None,
+    )
+    return hud_records(analyze_source(tmp_path / "run"))
+
+
+def test_every_metric_has_its_values(records: list[dict[str, object]]) -> None:
+    values = {r["metric"]["name"]: r["metric"]["benchmark_values"] for r in records}  # type: ignore[index]
+    assert values["model_load_time(ms)"] == [0.0001, 0.0001]
+    assert values["avg_inference_latency(ms)"] == [0.001] * 20 + [0.001001] * 20
+    assert values["trimmean_inference_latency(ms)"] == [pytest.approx(0.0010005)]
+    assert values["peak_inference_mem_usage(mb)"] == [1.048576] * 2
+    assert "peak_load_mem_usage(mb)" not in values
+
+
+def test_extra_info_takes_texts_only(records: list[dict[str, object]]) -> None:
+    for record in records:
+        for part in ("benchmark", "model", "metric"):
+            extra = record[part]["extra_info"]  # type: ignore[index]
+            assert all(isinstance(value, str) for value in extra.values())
+        (runner,) = record["runners"]  # type: ignore[misc]
+        assert runner["cpu_count"] == 2
+
+
+def test_trimmed_mean() -> None:
+    assert trimmed_mean([1, 2, 3, 4, 5, 6, 7, 8, 9, 1000], 0.1) == 5.5
+    assert trimmed_mean([1, 1000], 0.1) == 500.5
