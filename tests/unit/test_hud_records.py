@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_extra_info_takes_texts_only(records: list[dict[str, object]]) -> None:
         for part in ("benchmark", "model", "metric"):
             extra = record[part]["extra_info"]  # type: ignore[index]
             assert all(isinstance(value, str) for value in extra.values())
-        (runner,) = record["runners"]  # type: ignore[misc]
+        (runner,) = cast("list[dict[str, object]]", record["runners"])
         assert runner["cpu_count"] == 2
 
 
