@@ -36,5 +36,7 @@ endif()
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ETPROF_ANDROID_NDK)
 include("${_toolchain}")
 
-# CTest runs what was built on the attached device.
-set(CMAKE_CROSSCOMPILING_EMULATOR "${CMAKE_CURRENT_LIST_DIR}/run-on-device.sh")
+# CTest runs what was built on the attached device, where the tests find each other in this folder.
+set(ETPROF_DEVICE_FOLDER "/data/local/tmp/etprof-tests")
+set(CMAKE_CROSSCOMPILING_EMULATOR
+    "${CMAKE_CURRENT_LIST_DIR}/run-on-device.sh;${CMAKE_BINARY_DIR};${ETPROF_DEVICE_FOLDER}")

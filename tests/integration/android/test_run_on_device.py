@@ -1,0 +1,74 @@
+"""CTest's launcher for Android presets, on the real adb and adbd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.process import Completed, run_command
+
+if TYPE_CHECKING:
+    from tests.android_device.device import LoopbackDevice
+
+pytestmark = pytest.mark.android
+
+LAUNCHER = Path(__file__).parents[3] / "toolchains" / "run-on-device.sh"
+PROGRAM = """#!/bin/sh
+for word in "$@"; do echo "[$word]"; done
+cat "$ETPROF_PROGRAMS/toy.pte" etprof-runner
+[ -d "$TMPDIR" ] && touch "$TMPDIR/seen"
+echo broken >&2
+exit 7
+"""
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    """What the launcher looks for in a build tree."""
+    build = tmp_path / "build 'x'"
+    write(build / "cpp/runner/etprof-runner", "runner\n")
+    write(build / "tests/cpp/runner/programs/toy.pte", "program\n")
+    write(build / "tests/cpp/runner/runner_tests", PROGRAM)
+    return build
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def launch(build: Path, folder: str, serial: str, *arguments: str) -> Completed:
+    program = build / "tests/cpp/runner/runner_tests"
+    return run_command(
+        [LAUNCHER, build, folder, program, *arguments],
+        timeout_s=60,
+        environment={"ANDROID_SERIAL": serial},
+    )
+
+
+def test_tests_run_on_the_device(device: LoopbackDevice, build: Path) -> None:
+    folder = f"{device.root}/tests of 'x'"
+    done = launch(build, folder, device.serial, "a_case", "it's $HOME;", "")
+    # THEN arguments, files and exit code are the program's
+    assert done.stdout == "[a_case]\n[it's $HOME;]\n[]\nprogram\nrunner\n"
+    assert (done.stderr, done.exit_code) == ("broken\n", 7)
+    assert Path(folder, "tmp", "seen").exists()
+
+
+def test_what_has_changed_is_copied_again(device: LoopbackDevice, build: Path) -> None:
+    folder = f"{device.root}/changing"
+    launch(build, folder, device.serial)
+    write(build / "cpp/runner/etprof-runner", "another runner\n")
+    assert launch(build, folder, device.serial).stdout == "program\nanother runner\n"
+
+
+def test_without_a_device_the_way_out_is_named(device: LoopbackDevice, build: Path) -> None:
+    done = launch(build, f"{device.root}/none", "absent")
+    assert (done.stdout, done.exit_code) == ("", 1)
+    assert done.stderr == (
+        "run-on-device: no device is ready; attach one, or choose one of `adb devices` with "
+        "ANDROID_SERIAL\n"
+    )
