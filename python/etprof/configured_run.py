@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from etprof.errors import UsageError
 from etprof.plan import Experiment, Settings
 from etprof.program_files import Program, describe_program
+from etprof.targets.android.target import REMOTE_ROOT, AndroidTarget
 from etprof.targets.emulator import EmulatorTarget
 from etprof.targets.local import LocalTarget
 
@@ -28,12 +29,33 @@ def configured_program(config: Config) -> Program:
 def configured_target(config: Config) -> Target:
     """Returns the target; raises UsageError when this machine cannot be it."""
     wanted = config.target
-    if wanted.kind == "emulator":
+    runners = [_runner(experiment) for experiment in config.experiments]
+    return make_target(
+        wanted.kind,
+        serial=wanted.serial,
+        address=wanted.connect,
+        runner=next((runner for runner in runners if runner is not None), None),
+        root=wanted.remote_folder,
+    )
+
+
+def make_target(
+    kind: str,
+    *,
+    serial: str | None = None,
+    address: str | None = None,
+    runner: Path | None = None,
+    root: str | None = None,
+) -> Target:
+    """Returns the target of this kind; all but `kind` matter to Android alone."""
+    if kind == "emulator":
         return EmulatorTarget()
+    if kind == "android":
+        return AndroidTarget(serial, address=address, runner=runner, root=root or REMOTE_ROOT)
     local = LocalTarget()
-    if wanted.kind not in {"local", local.platform}:
+    if kind not in {"local", local.platform}:
         msg = (
-            f"target.kind is {wanted.kind!r}, but this machine is {local.platform!r}; "
+            f"target.kind is {kind!r}, but this machine is {local.platform!r}; "
             'run it there, or set "local"'
         )
         raise UsageError(msg)

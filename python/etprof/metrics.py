@@ -1,4 +1,4 @@
-"""Gathers the results of all timing blocks into metrics.json."""
+"""Gathers the results of all launches into metrics.json."""
 
 from __future__ import annotations
 
@@ -23,20 +23,24 @@ def gather_metrics(
     """Returns raw latencies, load times and memory of every finished timing block."""
     found: dict[str, ExperimentMetrics] = {}
     for experiment in experiments:
-        blocks = {
-            block: result
+        own = {
+            (purpose, block): result
             for (name, purpose, block), result in results.items()
-            if (name, purpose) == (experiment.name, "timing") and block is not None
+            if name == experiment.name
         }
-        if blocks:
+        if own:
             files = launcher.files(experiment)
             etdump = f"{files.folder.name}/{files.etdump.name}"
-            found[experiment.name] = _experiment_metrics(blocks, etdump)
+            found[experiment.name] = _experiment_metrics(own, etdump)
     return Metrics(times_are_meaningful=times_are_meaningful, experiments=found)
 
 
-def _experiment_metrics(results: Mapping[int, RunnerResult], etdump: str) -> ExperimentMetrics:
+def _experiment_metrics(
+    results: Mapping[tuple[str, int | None], RunnerResult], etdump: str
+) -> ExperimentMetrics:
+    """Timing blocks of one experiment; mode and threads are the same in all its launches."""
     first = next(iter(results.values()))
+    timing = {block: result for (purpose, block), result in results.items() if purpose == "timing"}
     fields = set(BlockMetrics.model_fields)
     return ExperimentMetrics(
         sme=str((first.sme or {}).get("in_force", "off")),
@@ -44,6 +48,7 @@ def _experiment_metrics(results: Mapping[int, RunnerResult], etdump: str) -> Exp
         etdump=etdump,
         blocks=[
             BlockMetrics(block=block, **result.model_dump(include=fields))
-            for block, result in sorted(results.items())
+            for block, result in sorted(timing.items(), key=lambda item: item[0] or 0)
+            if block is not None
         ],
     )

@@ -160,9 +160,7 @@ class _Progress:
         name = launch.experiment.name
         if self._keep_going:
             return False
-        failed = self._failures.get(name, 0) >= _FAILURES_IN_A_ROW
-        untimed = launch.purpose == "etdump" and not self._measured.of(name, "timing")
-        return failed or untimed
+        return self._failures.get(name, 0) >= _FAILURES_IN_A_ROW
 
     def _run(self, launch: Launch) -> None:
         """Runs one launch and writes down how it went."""

@@ -134,7 +134,7 @@ def _analyze_experiment(
         split=split_operators(executions, dump.names),
         sme=metrics.sme if metrics else None,
         threads=metrics.threads if metrics else None,
-        latency=_latency(metrics) if metrics else None,
+        latency=_latency(metrics) if metrics and metrics.blocks else None,
         metrics=metrics,
     )
 

@@ -1,13 +1,18 @@
-"""Measure a model here, split its time by operator, and say what that means.
+"""Measure a model, split its time by operator, and say what that means.
 
 MODEL is a name from `etprof models`, or a program that is already exported (FILE.pte). The model
 is exported if needed, timed in several process launches without event tracer, run once more with
-it for the operator split, and analysed. Everything is kept in out_<model>/runs/<platform>.
+it for the operator split, and analysed. On a CPU with SME2 that is done with SME2 on and off, in
+turns. Everything is kept in out_<model>/runs/<platform>.
+
+--target emulator runs real SME2 microkernels on any machine (`etprof emulator setup` once): which
+run, how often, and what they compute. Emulated times mean nothing and are not shown.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from importlib.metadata import version
 from pathlib import Path
@@ -24,10 +29,14 @@ if TYPE_CHECKING:
     from etprof.program_files import Program
     from etprof.targets import Target
 
+ETDUMP_ITERATIONS = 100
+TARGETS = ("local", "emulator", "android")
+
 EXAMPLES = """\
 examples:
   etprof profile toy_cnn
   etprof profile toy_cnn --dtype fp32 --threads 1
+  etprof profile toy_cnn --dtype fp16 --target emulator
   etprof profile my_model.pte --inputs image.bin --blocks 20
 """
 
@@ -36,6 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.epilog = EXAMPLES
     parser.add_argument("model", metavar="MODEL|FILE.pte", help="what to measure")
+    parser.add_argument(
+        "--target",
+        choices=TARGETS,
+        default="local",
+        help="where to run: this machine (default), emulator, android",
+    )
+    parser.add_argument("--serial", help="Android: the device, if several are attached")
+    parser.add_argument("--runner", type=Path, help="Android: the runner built for it")
     parser.add_argument(
         "--dtype", default="fp16", help="precision of the export: fp16 (default), fp32"
     )
@@ -105,16 +122,57 @@ def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
     from etprof.cli.progress import say
     from etprof.run_directory import runs_folder, set_aside
-    from etprof.targets.local import LocalTarget
 
-    target = LocalTarget()
+    target = _find_target(arguments)
+    modes = target.sme_modes()
     program = _find_program(arguments)
     run_directory = arguments.out or runs_folder(program.name, target.platform)
     earlier = set_aside(run_directory)
     if earlier is not None:
         say(f"The earlier run is kept in {earlier}")
-    measured = _measure(arguments, program, target, run_directory)
+    measured = _measure(arguments, program, target, modes, run_directory)
+    if not target.times_are_meaningful:
+        return _report_evidence(arguments, program, target, run_directory)
     return report_run(run_directory, as_json=arguments.json, problems=measured.errors)
+
+
+def _find_target(arguments: argparse.Namespace) -> Target:
+    """Returns the target; what it needs is checked before anything is exported."""
+    from etprof.configured_run import make_target
+
+    return make_target(arguments.target, serial=arguments.serial, runner=arguments.runner)
+
+
+def _report_evidence(
+    arguments: argparse.Namespace, program: Program, target: Target, run_directory: Path
+) -> int:
+    """Gathers and shows which microkernels ran in each SME mode and what they computed."""
+    from rich.console import Console
+
+    from etprof.analysis.kernels import evidence_document
+    from etprof.analysis.run_analysis import analyze_source
+    from etprof.cli.progress import say, show_progress
+    from etprof.evidence_pipeline import collect_evidence
+    from etprof.report.evidence import render_evidence
+    from etprof.report.files import write_report_files
+
+    with show_progress() as progress:
+        evidence = collect_evidence(
+            program=program,
+            target=target,
+            run=run_directory,
+            threads=arguments.threads or target.default_threads(),
+            seed=arguments.seed,
+            timeout_s=arguments.timeout,
+            progress=progress,
+        )
+    write_report_files(analyze_source(run_directory), run_directory)
+    if arguments.json:
+        print(json.dumps(evidence_document(evidence), indent=2))
+    else:
+        Console().print(render_evidence(evidence))
+    say(f"Everything is in {run_directory}")
+    return 0
 
 
 def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -> int:
@@ -136,9 +194,13 @@ def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -
 
 
 def _measure(
-    arguments: argparse.Namespace, program: Program, target: Target, run_directory: Path
+    arguments: argparse.Namespace,
+    program: Program,
+    target: Target,
+    modes: Sequence[str],
+    run_directory: Path,
 ) -> Measured:
-    """Measures every SME mode that the target can give, with progress."""
+    """Measures in every SME mode, with progress."""
     from etprof.cli.progress import show_progress
     from etprof.pipeline import measure
     from etprof.plan import Experiment
@@ -149,9 +211,9 @@ def _measure(
             sme=mode,
             threads=arguments.threads or target.default_threads(),
             iterations=arguments.iterations,
-            warmup=arguments.warmup,
+            warmup=arguments.warmup if target.times_are_meaningful else 0,
         )
-        for mode in target.sme_modes()
+        for mode in modes
     ]
     with show_progress() as progress:
         return measure(
@@ -159,18 +221,20 @@ def _measure(
             target=target,
             run=run_directory,
             experiments=experiments,
-            settings=_settings(arguments),
+            settings=_settings(arguments, target),
             progress=progress,
         )
 
 
-def _settings(arguments: argparse.Namespace) -> Settings:
-    """Turns the flags into settings."""
+def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
+    """Turns the flags into settings; what is emulated is run, never timed."""
     from etprof.plan import Settings
 
+    emulated = not target.times_are_meaningful
     return Settings(
-        blocks=arguments.blocks,
+        blocks=0 if emulated else arguments.blocks,
         min_seconds=arguments.min_seconds,
+        etdump_iterations=1 if emulated else ETDUMP_ITERATIONS,
         seed=arguments.seed,
         timeout_s=arguments.timeout,
     )

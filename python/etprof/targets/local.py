@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import sys
@@ -49,8 +50,14 @@ class LocalTarget:
         }
 
     def sme_modes(self) -> tuple[str, ...]:
-        """The runner chooses by itself; the run-time switch tells it otherwise."""
-        return ("auto",)
+        """What this CPU can give; where there is nothing to choose, the runner's own choice."""
+        if sys.platform != "linux":
+            return ("auto",)
+        completed = run_command([self.runner, "--cpu-info"], timeout_s=60)
+        features = json.loads(completed.stdout).get("features", {}) if completed.stdout else {}
+        if not features.get("sme"):
+            return ("auto",)
+        return ("sme2", "sme1", "off") if features.get("sme2") else ("sme1", "off")
 
     def default_threads(self) -> int:
         """All cores this process may use."""
