@@ -24,6 +24,7 @@ COMMANDS: tuple[str, ...] = (
     "calibrate",
     "config",
     "models",
+    "device",
     "emulator",
     "doctor",
 )

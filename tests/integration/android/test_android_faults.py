@@ -45,7 +45,7 @@ def running_on(device: LoopbackDevice) -> list[int]:
 
 
 def runs_in(device: LoopbackDevice) -> Callable[[], bool]:
-    return lambda: bool(running_on(device)) and any(device.root.glob("session-*/pid"))
+    return lambda: bool(running_on(device)) and any(device.root.glob("etprof-session-*/pid"))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_real_runner_killed_on_the_device(
 ) -> None:
     def kill() -> None:
         wait_until(runs_in(device), "the runner did not start", limit_s=30)
-        (pid,) = device.root.glob("session-*/pid")
+        (pid,) = device.root.glob("etprof-session-*/pid")
         os.kill(int(pid.read_text()), 9)
 
     killer = threading.Thread(target=kill)
@@ -104,7 +104,7 @@ def test_a_launch_that_hangs_is_stopped_on_the_device_too(
     )
     assert running_on(device) == []
     assert not endless.result.exists()
-    assert [p.name for p in device.root.iterdir()] == ["store"]
+    assert [p.name for p in device.root.iterdir()] == ["etprof-store"]
 
 
 def unplug_while_it_runs(device: LoopbackDevice, *, away_s: float) -> threading.Thread:
@@ -170,7 +170,7 @@ def test_what_a_killed_etprof_left_running_is_stopped_first(
     next_one = make_target(device, emulated)
     next_one.run(dataclasses.replace(endless, min_seconds=None))
     assert running_on(device) == []
-    assert [p.name for p in device.root.iterdir()] == ["store"]
+    assert [p.name for p in device.root.iterdir()] == ["etprof-store"]
 
 
 def test_a_full_device_is_said_before_anything_runs(

@@ -65,7 +65,7 @@ def test_a_file_that_was_damaged_on_the_device_is_copied_again(
 ) -> None:
     target.run(request_)
     folder = hashlib.sha256(request_.model.read_bytes()).hexdigest()[:32]
-    stored = device.root / "store" / folder / request_.model.name
+    stored = device.root / "etprof-store" / folder / request_.model.name
     stored.write_bytes(b"damaged")
     again = make_target(device, emulated)
     again.run(request_)
@@ -77,7 +77,7 @@ def test_nothing_of_a_launch_stays_on_the_device(
     device: LoopbackDevice, target: AndroidTarget, request_: RunnerRequest
 ) -> None:
     target.run(request_)
-    assert [p.name for p in device.root.iterdir()] == ["store"]
+    assert [p.name for p in device.root.iterdir()] == ["etprof-store"]
 
 
 def test_names_are_data_for_every_shell(

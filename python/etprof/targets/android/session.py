@@ -58,7 +58,7 @@ class Session:
     def __init__(self, adb: Adb, root: str) -> None:
         self._adb = adb
         self._root = root
-        self._name = f"session-{_host_mark()}-{os.getpid()}-{secrets.token_hex(6)}"
+        self._name = f"etprof-session-{_host_mark()}-{os.getpid()}-{secrets.token_hex(6)}"
         self.folder = f"{root}/{self._name}"
         self.outputs = f"{self.folder}/out"
         self._may_run = False
@@ -68,10 +68,10 @@ class Session:
 
         Its runner may still be running on the device and would disturb every time measured.
         """
-        pattern = f"{shlex.quote(self._root)}/session-{_host_mark()}-*"
+        pattern = f"{shlex.quote(self._root)}/etprof-session-{_host_mark()}-*"
         listed = self._adb.shell(f"ls -d {pattern} 2>/dev/null")
         for line in listed.stdout.splitlines():
-            match = re.fullmatch(r"session-\w+-(\d{1,10})-\w+", line.rpartition("/")[2])
+            match = re.fullmatch(r"etprof-session-\w+-(\d{1,10})-\w+", line.rpartition("/")[2])
             if match and not _is_running(int(match[1])):
                 self._stop(match[0])
 

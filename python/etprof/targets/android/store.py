@@ -22,7 +22,7 @@ _HASH_TIMEOUT_S: Final = 600.0
 
 @dataclass
 class Store:
-    """The files below `root`/store of one device: <start of SHA-256>/<name>."""
+    """The files below `root`/etprof-store of one device: <start of SHA-256>/<name>."""
 
     adb: Adb
     root: str
@@ -43,7 +43,7 @@ class Store:
         Raises DeviceFullError, DeviceLostError, TargetError and, for files here, InputFileError.
         """
         hashes = {file: self._hash(file) for file in files}
-        places = {file: f"{self.root}/store/{hashes[file][:32]}/{file.name}" for file in files}
+        places = {file: f"{self.root}/etprof-store/{hashes[file][:32]}/{file.name}" for file in files}
         unknown = [file for file in places if places[file] not in self._verified]
         if unknown:
             seen = self._remote_hashes([places[file] for file in unknown])
@@ -81,7 +81,7 @@ class Store:
     def _copy(self, file: Path, remote: str, expected: str) -> None:
         """Copies one file under a temporary name and renames it once its content is right."""
         folder = shlex.quote(remote.rpartition("/")[0])
-        part = f"{self.root}/store/incoming-{secrets.token_hex(6)}"
+        part = f"{self.root}/etprof-store/incoming-{secrets.token_hex(6)}"
         made = self.adb.shell(f"mkdir -p {folder}")
         if made.exit_code != 0:
             raise self._refusal(file, made.stderr)
@@ -106,3 +106,24 @@ class Store:
             return DeviceFullError(msg)
         msg = f"{file} could not be copied to {self.root} on device {self.adb.serial}: {reason}"
         return TargetError(msg)
+
+
+def remove_files(adb: Adb, root: str) -> int:
+    """Removes the store and all sessions below `root`; returns the bytes that were freed.
+
+    Anything else there stays: the folder may be shared with others. Raises TargetError.
+    """
+    folder = shlex.quote(root)
+    done = adb.shell(
+        f"cd {folder} 2>/dev/null || exit 0\n"
+        "du -sk . | cut -f 1\n"
+        "rm -rf etprof-store etprof-session-* || exit 1\n"
+        f"cd / && rmdir {folder} 2>/dev/null\ntrue",
+        timeout_s=_HASH_TIMEOUT_S,
+    )
+    if done.exit_code != 0:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        msg = f"device {adb.serial} did not remove the files in {root}: {reason}"
+        raise TargetError(msg)
+    kilobytes = done.stdout.strip()
+    return int(kilobytes) * 1024 if kilobytes.isdecimal() else 0

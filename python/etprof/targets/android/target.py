@@ -245,7 +245,5 @@ class AndroidTarget:
         with contextlib.suppress(DeviceLostError, ProgramTimeoutError):
             if self.adb.state() != READY:
                 reconnect(serial)
-            return (
-                self.adb.state() == READY and self.adb.shell("true", timeout_s=10).exit_code == 0
-            )
+            return self.adb.state() == READY and self.adb.shell("true", timeout_s=10).exit_code == 0
         return False

@@ -1,0 +1,165 @@
+"""Show Android devices, and put their settings into a known state for measuring.
+
+  etprof device list                       attached devices and their state
+  etprof device describe                   model, SoC, cores, heat, battery, profile in force
+  etprof device prepare --profile boost    save the settings, then apply a profile
+  etprof device verify                     name every setting that is not as the profile wants it
+  etprof device restore                    put the saved settings back
+  etprof device clean                      remove etprof's files from the device
+
+Profiles: boost keeps the device awake on any charger and switches low-power mode and animations
+off; app keeps it awake on mains power only and animations on, as an app's users have it. Neither
+lifts a frequency cap nor chooses a governor: docs/android.md says what that means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+from etprof.errors import TargetError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from etprof.targets.android.adb import Adb
+
+PROFILE_NAMES = ("boost", "app")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.add_argument("action", choices=("list", *_ACTIONS), help="what to do")
+    parser.add_argument("--serial", metavar="SERIAL", help="which device, if several are attached")
+    parser.add_argument("--connect", metavar="HOST:PORT", help="a device on the network")
+    parser.add_argument(
+        "--profile", choices=PROFILE_NAMES, help="with verify: default is what was prepared last"
+    )
+    parser.add_argument(
+        "--remote-folder", metavar="DIR", help="with clean: the config's `remote_folder`"
+    )
+    parser.add_argument("--json", action="store_true", help="print the same data as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Does what was asked."""
+    from etprof.targets.android.devices import choose_device, connect
+
+    if arguments.action == "list":
+        return _list_devices(arguments)
+    serial = connect(arguments.connect) if arguments.connect else arguments.serial
+    return _ACTIONS[arguments.action](choose_device(serial), arguments)
+
+
+def _show(arguments: argparse.Namespace, document: object, text: str) -> None:
+    """Prints the document as JSON, or the text."""
+    print(json.dumps(document, indent=2) if arguments.json else text)
+
+
+def _list_devices(arguments: argparse.Namespace) -> int:
+    from etprof.targets.android.devices import list_devices
+
+    devices = list_devices()
+    text = "\n".join(device.text for device in devices) or "no device is attached"
+    _show(arguments, [dataclasses.asdict(device) for device in devices], text)
+    return 0
+
+
+def _describe(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.targets.android.identity import describe_device, read_device_state
+
+    state = dataclasses.asdict(read_device_state(adb))
+    document: dict[str, Any] = {**describe_device(adb), "state": state}
+    shown = {**document, **state}
+    del shown["state"]
+    lines = (f"{name.replace('_', ' ')}: {_value_text(value)}" for name, value in shown.items())
+    _show(arguments, document, "\n".join(lines))
+    return 0
+
+
+def _value_text(value: object) -> str:
+    """Shows a value for people; what the device does not tell is a dash."""
+    if value is None or value in ({}, (), []):
+        return "–"
+    if isinstance(value, dict):
+        return ", ".join(
+            f"{name.replace('_', ' ')} {_value_text(part)}" for name, part in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return ", ".join(_value_text(part) for part in value)
+    return str(value)
+
+
+def _prepare(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.targets.android.profiles import prepare
+
+    if arguments.profile is None:
+        msg = f"prepare needs --profile: {' or '.join(PROFILE_NAMES)}"
+        raise UsageError(msg)
+    saved_in = prepare(adb, arguments.profile)
+    document = {"serial": adb.serial, "profile": arguments.profile, "saved_in": str(saved_in)}
+    text = (
+        f"Profile {arguments.profile} is in force on {adb.serial}; frequency caps and governor "
+        f"are as they were.\nThe settings from before are in {saved_in}; "
+        f"`etprof device restore` puts them back."
+    )
+    _show(arguments, document, text)
+    return 0
+
+
+def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.targets.android import profiles
+
+    saved = profiles.load_saved(profiles.saved_path(adb))
+    profile = arguments.profile or (saved.profile if saved else None)
+    if profile not in profiles.PROFILES:
+        msg = f"device {adb.serial} was not prepared here; name what to verify with --profile"
+        raise UsageError(msg)
+    settings = profiles.read_settings(adb)
+    differences = profiles.compare_settings(settings, profile)
+    power = profiles.power_lines(adb)
+    document = {
+        "serial": adb.serial,
+        "profile": profile,
+        "differences": [dataclasses.asdict(difference) for difference in differences],
+        "settings": settings,
+        "power": power,
+    }
+    lines = [f"{d.setting} is {d.found or 'not set'}, not {d.wanted}" for d in differences]
+    verdict = "is not in force" if differences else "is in force"
+    lines += [f"power: {line}" for line in power]
+    _show(arguments, document, "\n".join([f"Profile {profile} {verdict} on {adb.serial}", *lines]))
+    return TargetError.exit_code if differences else 0
+
+
+def _restore(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.targets.android.profiles import restore
+
+    settings = restore(adb)
+    lines = [f"{name}: {value or 'not set'}" for name, value in settings.items()]
+    text = "\n".join([f"The settings of {adb.serial} are as they were before", *lines])
+    _show(arguments, {"serial": adb.serial, "settings": settings}, text)
+    return 0
+
+
+def _clean(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.targets.android.store import remove_files
+    from etprof.targets.android.target import REMOTE_ROOT
+    from etprof.units import format_size
+
+    root = arguments.remote_folder or REMOTE_ROOT
+    freed = remove_files(adb, root)
+    text = f"Removed etprof's files from {root} of {adb.serial}: {format_size(freed)}"
+    _show(arguments, {"serial": adb.serial, "folder": root, "freed_bytes": freed}, text)
+    return 0
+
+
+_ACTIONS: dict[str, Callable[[Adb, argparse.Namespace], int]] = {
+    "describe": _describe,
+    "prepare": _prepare,
+    "verify": _verify,
+    "restore": _restore,
+    "clean": _clean,
+}

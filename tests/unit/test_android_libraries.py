@@ -1,0 +1,130 @@
+"""Which libraries a runner takes along: read from real ELF files, and from damaged ones."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import struct
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etprof.errors import BuildError, InputFileError
+from etprof.process import run_command
+from etprof.targets.android.elf import AARCH64, ElfFile, read_elf
+from etprof.targets.android.libraries import check_machine, find_libraries
+from etprof.targets.runner import find_host_runner
+
+
+def make_elf(needed: tuple[str, ...] = (), runpath: str = "", machine: int = AARCH64) -> bytes:
+    """A file with one loaded segment and a dynamic section, as a linker lays them out."""
+    strings = b"\0"
+    tags = []
+    for tag, text in [*((1, name) for name in needed), *([(29, runpath)] if runpath else [])]:
+        tags.append((tag, len(strings)))
+        strings += text.encode() + b"\0"
+    start = 64 + 2 * 56
+    address = 0x10000
+    tags += [(5, address + start), (10, len(strings)), (0, 0)]
+    dynamic = b"".join(struct.pack("<qQ", *tag) for tag in tags)
+    size = start + len(strings) + len(dynamic)
+    identity = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header = struct.pack(
+        "<16sHHIQQQIHHHHHH", identity, 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
+    )
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, address, address, size, size, 4096)
+    place = start + len(strings)
+    section = struct.pack(
+        "<IIQQQQQQ", 2, 6, place, address + place, 0, len(dynamic), len(dynamic), 8
+    )
+    return header + load + section + strings + dynamic
+
+
+def write_elf(path: Path, *needed: str, runpath: str = "", machine: int = AARCH64) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(make_elf(needed, runpath, machine))
+    return path
+
+
+@pytest.mark.skipif(shutil.which("readelf") is None, reason="no readelf to compare with")
+def test_the_reader_agrees_with_readelf_on_a_real_runner() -> None:
+    runner = find_host_runner()
+    shown = run_command(["readelf", "-dW", runner]).stdout
+    names = [line.split("[")[1].rstrip("]") for line in shown.splitlines() if "(NEEDED)" in line]
+    assert names
+    assert list(read_elf(runner).needed) == names
+
+
+def test_a_made_up_file_is_read(tmp_path: Path) -> None:
+    path = write_elf(tmp_path / "r", "liba.so", "libc.so", runpath="$ORIGIN/lib::/sdk")
+    assert read_elf(path) == ElfFile(AARCH64, ("liba.so", "libc.so"), ("$ORIGIN/lib", "/sdk"))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "unpack_from requires a buffer of at least 64 bytes"),
+        (b"#!/bin/sh\n" + bytes(100), "it does not begin as one"),
+        (make_elf()[:100], "unpack_from requires a buffer of at least"),
+        (make_elf(("liba.so",))[:-30], "go beyond its"),
+    ],
+)
+def test_a_file_that_is_none_is_named(tmp_path: Path, data: bytes, reason: str) -> None:
+    path = tmp_path / "runner"
+    path.write_bytes(data)
+    with pytest.raises(InputFileError) as caught:
+        read_elf(path)
+    assert str(caught.value).startswith(f"{path} is not a 64-bit little-endian ELF program: ")
+    assert reason in str(caught.value)
+
+
+@given(st.data())
+def test_no_byte_makes_the_reader_fail_otherwise(data: st.DataObject) -> None:
+    content = bytearray(make_elf(("liba.so", "libc.so"), "/sdk"))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with tempfile.NamedTemporaryFile() as file:
+        path = Path(file.name)
+        path.write_bytes(bytes(content))
+        with contextlib.suppress(InputFileError):
+            assert isinstance(read_elf(path), ElfFile)
+
+
+def test_libraries_are_found_at_all_levels(tmp_path: Path) -> None:
+    runner = write_elf(tmp_path / "bin/runner", "liba.so", "libc.so", runpath="$ORIGIN/../lib:")
+    first = write_elf(tmp_path / "lib/liba.so", "libb.so", "liba.so")
+    second = write_elf(tmp_path / "bin/libb.so", "libm.so", "../../etc/passwd")
+    assert find_libraries(runner) == (tmp_path / "bin/../lib/liba.so", second)
+    assert first.exists()
+
+
+def test_the_cpp_library_comes_from_the_ndk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK"):
+        monkeypatch.delenv(name, raising=False)
+    runner = write_elf(tmp_path / "runner", "libc++_shared.so", "liblog.so")
+    with pytest.raises(BuildError) as caught:
+        find_libraries(runner)
+    assert str(caught.value) == (
+        "the runner needs libc++_shared.so, which no device has; copy it beside the runner, or set "
+        "ANDROID_NDK_HOME to the NDK the runner was built with"
+    )
+    folder = "toolchains/llvm/prebuilt/linux-x86_64/sysroot/usr/lib/aarch64-linux-android"
+    library = write_elf(tmp_path / "ndk" / folder / "libc++_shared.so", "libc.so")
+    monkeypatch.setenv("ANDROID_NDK_HOME", str(tmp_path / "ndk"))
+    assert find_libraries(runner) == (library,)
+
+
+def test_a_runner_for_another_machine_is_refused(tmp_path: Path) -> None:
+    check_machine(write_elf(tmp_path / "arm"))
+    runner = write_elf(tmp_path / "host", machine=62)
+    with pytest.raises(BuildError) as caught:
+        check_machine(runner)
+    assert str(caught.value) == (
+        f"{runner} is built for x86_64, but Android devices run aarch64; build one with "
+        f"`cmake --workflow --preset android-sme2`"
+    )
