@@ -275,15 +275,18 @@ void ModelSession::run() {
 
     set_phase("Execute");
     const auto least_ns = static_cast<std::uint64_t>(options_.min_seconds.value_or(0) * 1e9);
+    // Half a MiB at most, for it counts in the peak of the resident memory.
+    constexpr std::uint64_t kMostGuessedSamples = 1 << 16;
     const std::uint64_t guess = least_ns / std::max<std::uint64_t>(1, fastest_so_far());
     std::vector<std::uint64_t>& samples = measurements_.latency_ns;
     // Touched now, so that the loop itself neither allocates nor faults pages in.
-    samples.resize(std::max(options_.iterations, std::min<std::uint64_t>(2 * guess, 1 << 24)));
+    samples.resize(std::max(options_.iterations, std::min(2 * guess, kMostGuessedSamples)));
     samples.clear();
     for (std::uint64_t total_ns = 0; samples.size() < options_.iterations || total_ns < least_ns;
          total_ns += samples.back()) {
         samples.push_back(execute());
     }
+    measurements_.peak_rss_bytes = peak_resident_bytes();
 }
 
 std::uint64_t ModelSession::fastest_so_far() const {

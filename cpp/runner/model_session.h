@@ -19,6 +19,8 @@ namespace etprof {
 /// Everything a run measured; latencies and times in ns of the steady clock.
 struct Measurements {
     std::size_t threads_in_force = 0;
+    /// As applications load: describe_program has verified the file before, which is not counted
+    /// but leaves the file in the page cache.
     std::uint64_t program_load_ns = 0;
     std::uint64_t method_load_ns = 0;
     std::uint64_t first_inference_ns = 0;
@@ -26,6 +28,8 @@ struct Measurements {
     std::vector<std::uint64_t> latency_ns;
     std::optional<std::uint64_t> rss_before_load_bytes;
     std::optional<std::uint64_t> rss_after_load_bytes;
+    /// At the end of the timed iterations, before any result is put together.
+    std::uint64_t peak_rss_bytes = 0;
 };
 
 /// A finished ETDump in memory.

@@ -3,7 +3,6 @@
 #include "build_info.h"
 #include "cpu_features.h"
 #include "json_writer.h"
-#include "memory.h"
 
 namespace etprof {
 namespace {
@@ -119,7 +118,7 @@ void write_memory(JsonWriter& json, const Measurements& measurements,
     json.begin_object();
     json.field("rss_before_load_bytes", measurements.rss_before_load_bytes);
     json.field("rss_after_load_bytes", measurements.rss_after_load_bytes);
-    json.field("peak_rss_bytes", peak_resident_bytes());
+    json.field("peak_rss_bytes", measurements.peak_rss_bytes);
     json.field("planned_buffers_bytes", method.planned_buffers_bytes);
     json.end_object();
 }
