@@ -140,7 +140,9 @@ def _find_target(arguments: argparse.Namespace) -> Target:
     """Returns the target; what it needs is checked before anything is exported."""
     from etprof.configured_run import make_target
 
-    return make_target(arguments.target, serial=arguments.serial, runner=arguments.runner)
+    target = make_target(arguments.target, serial=arguments.serial, runner=arguments.runner)
+    target.describe()
+    return target
 
 
 def _report_evidence(
