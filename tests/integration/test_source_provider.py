@@ -1,0 +1,193 @@
+"""The source provider, on a stand-in for ExecuTorch's sources: copies, gates, what is recorded."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from etprof.process import Completed, run_command
+from tests.source_checkout import fingerprint, git, make_checkout, pinned_version, write
+
+ROOT = Path(__file__).parents[2]
+CMAKE = shutil.which("cmake")
+COMPILER = shutil.which("aarch64-linux-gnu-gcc")
+STAND_IN_TOOLCHAIN = """
+message(STATUS "NDK: ${ANDROID_ABI} ${ANDROID_PLATFORM} ${ANDROID_STL}")
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(ANDROID TRUE)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+"""
+
+pytestmark = pytest.mark.skipif(
+    not (CMAKE and COMPILER and shutil.which("ninja")),
+    reason="needs cmake, ninja and g++-aarch64-linux-gnu",
+)
+
+
+def configure(
+    preset: str, build: Path, checkout: Path | None, *settings: str, **environment: str
+) -> Completed:
+    named = {"ETPROF_EXECUTORCH_SOURCE": str(checkout or ""), "ETPROF_KLEIDIAI_SOURCE": ""}
+    return run_command(
+        [str(CMAKE), "--preset", preset, "-B", build, "-DETPROF_BUILD_TESTS=OFF", *settings],
+        folder=ROOT,
+        environment={"ETPROF_EXECUTORCH_SOURCE_VERSION": "", **named, **environment},
+        timeout_s=120,
+    )
+
+
+def said(done: Completed) -> str:
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def cache_of(build: Path) -> dict[str, str]:
+    lines = (build / "CMakeCache.txt").read_text().splitlines()
+    found = (re.fullmatch(r"([\w-]+):\w+=(.*)", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
+
+
+def build_info_of(build: Path) -> str:
+    return (build / "cpp" / "runner" / "build_info.cpp").read_text()
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # GIVEN a checkout with uncommitted changes, under a name that is not ExecuTorch's own
+    checkout = make_checkout(tmp_path_factory.mktemp("sources") / "my fork")
+    write(checkout / "empty.c", "int changed;\n")
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def android(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Completed]:
+    """A build tree of preset android-sme2-trace, configured with a stand-in NDK."""
+    ndk = tmp_path_factory.mktemp("ndk")
+    write(ndk / "build/cmake/android.toolchain.cmake", STAND_IN_TOOLCHAIN)
+    write(ndk / "source.properties", "Pkg.Desc = Android NDK\nPkg.Revision = 27.2.12479018\n")
+    build = tmp_path_factory.mktemp("android") / "build"
+    before = fingerprint(checkout)
+    done = configure("android-sme2-trace", build, checkout, ANDROID_NDK=str(ndk))
+    assert done.exit_code == 0, done.stderr
+    assert fingerprint(checkout) == before
+    return build, done
+
+
+def test_android_presets_reach_the_ndk_and_the_cache(android: tuple[Path, Completed]) -> None:
+    build, done = android
+    assert "NDK: arm64-v8a android-28 c++_static" in done.stdout
+    expected = {
+        "ANDROID_ABI": "arm64-v8a",
+        "ANDROID_PLATFORM": "android-28",
+        "ANDROID_STL": "c++_static",
+        "CMAKE_BUILD_TYPE": "Release",
+        "ETPROF_BUILD_PYTHON": "OFF",
+        "ETPROF_EXECUTORCH_PROVIDER": "source",
+        "ETPROF_KERNEL_TRACE": "ON",
+        "ETPROF_SME_DEFAULT": "auto",
+        "ETPROF_XNNPACK_LOG": "ON",
+        "EXECUTORCH_ENABLE_EVENT_TRACER": "ON",
+        "XNNPACK_ENABLE_ARM_SME": "ON",
+        "XNNPACK_ENABLE_ARM_SME2": "ON",
+    }
+    assert {name: cache_of(build).get(name) for name in expected} == expected
+    assert "-DLOG=1 -DTRACER=ON" in (build / "compile_commands.json").read_text()
+
+
+def test_what_it_is_made_of_is_recorded(android: tuple[Path, Completed], checkout: Path) -> None:
+    build, _ = android
+    info = build_info_of(build)
+    head = git(checkout, "rev-parse", "HEAD").strip()
+    assert 'json.field("ndk_version", "27.2.12479018");' in info
+    assert f'json.field("executorch_version", "{pinned_version()}");' in info
+    # The commit, and that there are changes on top of it
+    assert f'json.field("commit", "{head}");\n    json.field("modified", true);' in info
+    # What is no work tree of its own has no commit, and is not given its parent's
+    assert info.count('json.field("commit", nullptr);') == 11
+    assert 'json.field("commit", "0123abcd");' in info
+
+
+def test_builds_write_into_their_own_copy(android: tuple[Path, Completed], checkout: Path) -> None:
+    build, _ = android
+    before = fingerprint(checkout)
+    for _ in range(2):
+        done = run_command([str(CMAKE), "--build", build, "--target", "flatccrt"], timeout_s=120)
+        assert done.exit_code == 0, done.stdout
+    assert "no work to do" in done.stdout
+    # THEN the copy is there, of the changed file and without what no build needs
+    copy = build / "executorch-source" / "executorch"
+    assert (copy / "third-party/flatcc/lib/written").exists()
+    assert (copy / "empty.c").read_text() == "int changed;\n"
+    assert not (copy / "docs").exists()
+    assert not (copy / ".git").exists()
+    assert not (copy / "third-party/flatcc/lib/old.a").exists()
+    # AND the checkout is as it was
+    assert fingerprint(checkout) == before
+
+
+def test_off_and_bare_reach_executorch(checkout: Path, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    done = configure("linux-aarch64-source-sme2-off-bare", build, checkout)
+    assert done.exit_code == 0, done.stderr
+    cache = cache_of(build)
+    assert cache["EXECUTORCH_ENABLE_EVENT_TRACER"] == "OFF"
+    commands = (build / "compile_commands.json").read_text()
+    assert "-DLOG=0 -DTRACER=OFF" in commands
+    assert "XNN_ENABLE_ARM_SME2=0" in commands
+    assert "XNN_ENABLE_ARM_SME=0" in commands
+    assert "ET_EVENT_TRACER_ENABLED" not in commands
+    info = build_info_of(build)
+    assert 'json.field("sme_compiled_out", true);' in info
+    assert 'json.field("event_tracer", false);' in info
+    # WHEN the checkout changes, THEN the next configuration takes the change over
+    write(checkout / "empty.c", "int changed_again;\n")
+    configure("linux-aarch64-source-sme2-off-bare", build, checkout)
+    copy = build / "executorch-source" / "executorch"
+    assert (copy / "empty.c").read_text() == "int changed_again;\n"
+
+
+def test_sme_that_xnnpack_drops_is_noticed(checkout: Path, tmp_path: Path) -> None:
+    settings = "-DSTAND_IN_DROPS_SME=ON"
+    done = configure("linux-aarch64-source-sme2", tmp_path / "build", checkout, settings)
+    assert done.exit_code == 1
+    assert "XNNPACK has switched XNNPACK_ENABLE_ARM_SME2 off for GNU" in said(done)
+    assert "use a newer compiler for aarch64, or an *-sme2-off preset." in said(done)
+
+
+def test_another_version_has_to_be_asked_for(tmp_path: Path) -> None:
+    checkout = make_checkout(tmp_path / "older", version="1.2.3")
+    build = tmp_path / "build"
+    done = configure("linux-aarch64-source-sme2", build, checkout)
+    assert done.exit_code == 1
+    assert (
+        f"{checkout} is ExecuTorch 1.2.3, and {pinned_version()} is wanted; check out "
+        f"v{pinned_version()} there, or say -DETPROF_EXECUTORCH_SOURCE_VERSION=1.2.3." in said(done)
+    )
+    # WHEN it is asked for
+    setting = "-DETPROF_EXECUTORCH_SOURCE_VERSION=1.2.3"
+    assert configure("linux-aarch64-source-sme2", build, checkout, setting).exit_code == 0
+    # THEN the runner will say so
+    assert 'json.field("executorch_version", "1.2.3");' in build_info_of(build)
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+    done = configure("linux-aarch64-source-sme2", tmp_path / "build", tmp_path)
+    assert done.exit_code == 1
+    assert (
+        f"{tmp_path} has no version.txt, so it is no checkout of ExecuTorch; let "
+        "FETCHCONTENT_SOURCE_DIR_EXECUTORCH name one." in said(done)
+    )
+
+
+def test_missing_submodules_are_named(tmp_path: Path) -> None:
+    checkout = make_checkout(tmp_path / "bare")
+    shutil.rmtree(checkout / "third-party" / "json")
+    (checkout / "third-party" / "json").mkdir()
+    done = configure("linux-aarch64-source-sme2", tmp_path / "build", checkout)
+    assert done.exit_code == 1
+    assert f"{checkout}/third-party/json is empty; fetch the submodules with: git -C" in said(done)
+    assert "submodule update --init backends/xnnpack/third-party/FP16" in said(done)
