@@ -30,6 +30,8 @@ add_library(etprof_wrapped_calls OBJECT wrapped_calls.cpp "${_symbols}")
 target_include_directories(etprof_wrapped_calls PRIVATE
   "${PROJECT_SOURCE_DIR}/cpp" "${CMAKE_CURRENT_BINARY_DIR}")
 target_link_libraries(etprof_wrapped_calls PRIVATE etprof::warnings)
+# A stand-in that nothing refers to after all must not keep its microkernel in the runner.
+target_compile_options(etprof_wrapped_calls PRIVATE -ffunction-sections)
 target_sources(etprof_kernel_trace INTERFACE $<TARGET_OBJECTS:etprof_wrapped_calls>)
 target_link_options(etprof_kernel_trace INTERFACE "@${_options}")
 set_property(TARGET etprof_kernel_trace APPEND PROPERTY INTERFACE_LINK_DEPENDS "${_options}")
