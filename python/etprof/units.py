@@ -62,6 +62,11 @@ def format_count(count: float | None) -> str:
     return f"{count:,.0f}" if float(count).is_integer() else f"{count:,.2f}"
 
 
+def count_of(count: int, noun: str, plural: str | None = None) -> str:
+    """Writes a count with its noun: `1 operator`, `2 operators`."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def format_ratio(ratio: float | None) -> str:
     """Formats a speed-up, such as `3.86×`."""
     return MISSING if ratio is None else f"{_significant(ratio)}×"

@@ -49,10 +49,9 @@ class Waterfall:
     def largest(self, count: int) -> tuple[WaterfallStep, ...]:
         """The `count` largest steps in the order of their size, then the others as one."""
         ordered = sorted(self.steps, key=lambda step: -abs(step.delta_ns))
-        shown, rest = ordered[:count], ordered[count:]
-        if not rest:
-            return tuple(shown)
-        return (*shown, _merge(rest))
+        shown = [step for step in ordered[:count] if step.delta_ns]
+        rest = ordered[len(shown) :]
+        return (*shown, _merge(rest)) if rest else tuple(shown)
 
 
 def build_waterfall(

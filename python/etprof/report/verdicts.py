@@ -13,14 +13,8 @@ if TYPE_CHECKING:
 
 def describe_effect(effect: Effect) -> str:
     """Says what the latency did, always with its verdict and never as a bare ratio."""
-    ratio = format_speed_up(effect)
-    if effect.verdict == "faster":
-        return f"{ratio} faster"
-    if effect.verdict == "slower":
-        return f"slower: speed-up {ratio}"
-    if effect.verdict == "no difference":
-        return f"no difference within {format_share(effect.margin)}: speed-up {ratio}"
-    return f"inconclusive: speed-up {ratio}"
+    within = f" within {format_share(effect.margin)}" if effect.verdict == "no difference" else ""
+    return f"{effect.verdict}{within}, speed-up {format_speed_up(effect)}"
 
 
 def format_speed_up(effect: Effect) -> str:

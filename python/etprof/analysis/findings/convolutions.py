@@ -14,7 +14,7 @@ from etprof.analysis.findings.finding import (
     sum_ns,
     sum_share,
 )
-from etprof.units import format_duration, format_ratio, format_share
+from etprof.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
@@ -112,7 +112,7 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
         severity="high",
         experiment=subject.name,
         summary=(
-            f"{len(outside)} convolutions run on ExecuTorch's portable kernels: "
+            f"{count_of(len(outside), 'convolution')} on ExecuTorch's portable kernels: "
             f"{format_duration(sum_ns(outside))} an inference, {format_share(sum_share(outside))}."
         ),
         evidence=evidence_rows(outside),
@@ -133,7 +133,7 @@ def note_depthwise(subject: Subject) -> Finding | None:
         severity="note",
         experiment=subject.name,
         summary=(
-            f"{len(depthwise)} depthwise convolutions take {format_share(share)}; XNNPACK has no "
+            f"{count_of(len(depthwise), 'depthwise convolution')}: {format_share(share)}; XNNPACK has no "
             "SME2 microkernel for them, whatever the type in their name."
         ),
         evidence=(

@@ -14,7 +14,7 @@ from etprof.analysis.findings.finding import (
     sum_ns,
     sum_share,
 )
-from etprof.units import format_duration, format_share
+from etprof.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
@@ -44,9 +44,14 @@ def find_fallback(subject: Subject) -> Finding | None:
         severity="high" if share >= 2 * subject.thresholds.portable_share else "medium",
         experiment=subject.name,
         summary=(
-            f"{len(portable)} operators outside the delegate take {format_duration(sum_ns(portable))} "
-            f"an inference, {format_share(share)}; there are {calls} delegate calls"
-            + (f", cut apart by {len(splitting)} cheap operators." if splitting else ".")
+            f"{count_of(len(portable), 'operator')} outside the delegate: "
+            f"{format_duration(sum_ns(portable))} an inference, {format_share(share)}; "
+            f"{count_of(calls, 'delegate call')}"
+            + (
+                f", cut apart by {count_of(len(splitting), 'cheap operator')}."
+                if splitting
+                else "."
+            )
         ),
         evidence=evidence_rows(portable),
         gain_ns=sum_ns(portable),
@@ -86,8 +91,8 @@ def find_high_other(subject: Subject) -> Finding | None:
         severity="medium",
         experiment=subject.name,
         summary=(
-            f"{len(other)} operators of category Other take {format_duration(sum_ns(other))} an "
-            f"inference, {format_share(share)}{beside}."
+            f"{count_of(len(other), 'operator')} of category Other: {format_duration(sum_ns(other))} "
+            f"an inference, {format_share(share)}{beside}."
         ),
         evidence=evidence_rows(other),
         gain_ns=sum_ns(other),
@@ -129,7 +134,7 @@ def find_missing_description(subject: Subject) -> Finding | None:
     if subject.run.report is not None and not generic:
         return None
     what = (
-        f"{len(generic)} operators have numbers instead of names"
+        f"{count_of(len(generic), 'operator')} can only be told by number"
         if generic
         else "operators cannot be tied to modules, source lines and work"
     )

@@ -13,7 +13,7 @@ from etprof.analysis.findings.finding import (
     sum_ns,
     sum_share,
 )
-from etprof.units import format_duration, format_share
+from etprof.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
@@ -38,8 +38,8 @@ def find_norm_dominance(subject: Subject) -> Finding | None:
         severity="high" if outside else "medium",
         experiment=subject.name,
         summary=(
-            f"{len(norms)} operators of norms take {format_duration(sum_ns(norms))} an inference, "
-            f"{format_share(share)}{against}; {len(outside)} of them run outside the delegate."
+            f"{count_of(len(norms), 'operator')} of norms: {format_duration(sum_ns(norms))} an "
+            f"inference, {format_share(share)}{against}; {len(outside)} outside the delegate."
         ),
         evidence=evidence_rows(norms),
         gain_ns=sum_ns(norms),
@@ -133,8 +133,8 @@ def find_inverse_transposes(subject: Subject) -> Finding | None:
         severity="medium",
         experiment=subject.name,
         summary=(
-            f"{len(pairs)} pairs of transposes have only elementwise operators between them and "
-            f"take {format_duration(sum_ns(operators))} an inference."
+            f"{count_of(len(pairs), 'pair')} of transposes with only elementwise operators between "
+            f"them: {format_duration(sum_ns(operators))} an inference."
         ),
         evidence=tuple(
             EvidenceRow(
@@ -190,7 +190,7 @@ def find_layout_churn(subject: Subject) -> Finding | None:
         severity="high",
         experiment=subject.name,
         summary=(
-            f"{len(movement)} operators that only move data take "
+            f"{count_of(len(movement), 'operator')} that only move data: "
             f"{format_duration(sum_ns(movement))} an inference, {format_share(share)}."
         ),
         evidence=evidence_rows(movement),

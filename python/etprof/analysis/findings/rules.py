@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.comparison import compare_sides
 from etprof.analysis.findings import convolutions, delegation, measurement, norms_and_layout, sme
@@ -24,30 +24,31 @@ if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, RunInsight
 
-_Rule = tuple[str, "Callable[[Subject], Finding | None]", bool]
-"""Name, function, and whether it also holds where times mean nothing."""
+_Need = Literal["times", "reference", "rivals", "comparison", "threads", "blocks", "build"]
+_Rule = tuple[str, "Callable[[Subject], Finding | None]", tuple[_Need, ...]]
+"""Name, function, and what must be there for the rule to be asked at all."""
 
 RULES: Final[tuple[_Rule, ...]] = (
-    ("F1", norms_and_layout.find_norm_dominance, False),
-    ("F2", norms_and_layout.find_small_layout_operators, False),
-    ("F2b", norms_and_layout.find_inverse_transposes, False),
-    ("F2c", norms_and_layout.find_layout_churn, False),
-    ("F3", convolutions.find_slow_convolution, False),
-    ("F3b", convolutions.find_undelegated_convolution, False),
-    ("F3c", convolutions.note_depthwise, False),
-    ("F4", measurement.find_precision_win, False),
-    ("F5", delegation.find_fallback, False),
-    ("F6", delegation.find_high_other, False),
-    ("F7", find_movement_above_reference, False),
-    ("F8", sme.note_convolution_share, False),
-    ("F9", sme.find_bottleneck_shift, False),
-    ("F10", sme.find_no_effect, True),
-    ("F11", sme.find_slowdown, False),
-    ("F12", delegation.find_overhead, False),
-    ("F13", measurement.find_noise, False),
-    ("F14", measurement.find_thread_slowdown, False),
-    ("F15", measurement.find_debug_build, True),
-    ("F16", delegation.find_missing_description, True),
+    ("F1", norms_and_layout.find_norm_dominance, ("times",)),
+    ("F2", norms_and_layout.find_small_layout_operators, ("times",)),
+    ("F2b", norms_and_layout.find_inverse_transposes, ("times",)),
+    ("F2c", norms_and_layout.find_layout_churn, ("times",)),
+    ("F3", convolutions.find_slow_convolution, ("times",)),
+    ("F3b", convolutions.find_undelegated_convolution, ("times",)),
+    ("F3c", convolutions.note_depthwise, ("times",)),
+    ("F4", measurement.find_precision_win, ("times", "rivals")),
+    ("F5", delegation.find_fallback, ("times",)),
+    ("F6", delegation.find_high_other, ("times",)),
+    ("F7", find_movement_above_reference, ("times", "reference")),
+    ("F8", sme.note_convolution_share, ("times", "reference", "comparison")),
+    ("F9", sme.find_bottleneck_shift, ("times", "comparison")),
+    ("F10", sme.find_no_effect, ()),
+    ("F11", sme.find_slowdown, ("times", "comparison")),
+    ("F12", delegation.find_overhead, ("times",)),
+    ("F13", measurement.find_noise, ("times", "blocks")),
+    ("F14", measurement.find_thread_slowdown, ("times", "threads")),
+    ("F15", measurement.find_debug_build, ("build",)),
+    ("F16", delegation.find_missing_description, ()),
 )
 _SEVERITIES: Final = ("high", "medium", "note", "good")
 
@@ -100,12 +101,12 @@ def evaluate_run(
 
 def evaluate(subject: Subject) -> ExperimentFindings:
     """Asks all rules about one experiment."""
-    meaningful = subject.run.run.times_are_meaningful
-    asked = [(name, rule) for name, rule, timeless in RULES if meaningful or timeless]
+    there = _what_is_there(subject)
+    asked = [(name, rule) for name, rule, needs in RULES if there.issuperset(needs)]
     found = [finding for _, rule in asked if (finding := rule(subject)) is not None]
     found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -(f.gain_ns or 0.0)))
     answers: tuple[ReferenceAnswer, ...] = ()
-    if subject.reference is not None and meaningful:
+    if subject.reference is not None and "times" in there:
         answers = answer_questions(subject.insight, subject.reference)
     return ExperimentFindings(
         subject.name,
@@ -114,6 +115,21 @@ def evaluate(subject: Subject) -> ExperimentFindings:
         answers,
         tuple(name for name, _ in asked),
     )
+
+
+def _what_is_there(subject: Subject) -> set[_Need]:
+    """Rules whose input is missing are not asked, so that their silence says nothing."""
+    provenance = subject.provenance
+    there: dict[_Need, bool] = {
+        "times": subject.run.run.times_are_meaningful,
+        "reference": subject.reference is not None,
+        "rivals": bool(subject.precision_rivals),
+        "comparison": subject.comparison is not None,
+        "threads": bool(subject.thread_comparisons),
+        "blocks": subject.insight.experiment.metrics is not None,
+        "build": provenance is not None and provenance.runner is not None,
+    }
+    return {need for need, found in there.items() if found}
 
 
 def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) -> Comparison | None:

@@ -25,11 +25,14 @@ class WhyNotGroup:
 
 
 def explain_missing_sme2(subject: Subject) -> tuple[WhyNotGroup, ...]:
-    """Groups the convolutions and products without SME2 by reason, the most time first."""
+    """Groups the convolutions and products without SME2 by reason, the most time first.
+
+    With SME off there is only one reason, which is no news.
+    """
     found: dict[tuple[str, str, str], list[OperatorDetail]] = {}
     for detail in subject.details:
         reason = detail.why_not_sme2
-        if reason is not None:
+        if reason is not None and subject.insight.experiment.sme != "off":
             found.setdefault((reason.code, reason.text, reason.source), []).append(detail)
     factor = _accelerated_speed_up(subject)
     groups = [

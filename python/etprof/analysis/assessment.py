@@ -1,0 +1,110 @@
+"""Everything that reports say of one run, brought together once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
+from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
+from etprof.analysis.pairs import compare_within
+from etprof.analysis.provenance import Provenance, load_provenance
+from etprof.analysis.run_analysis import RunAnalysis, analyze_source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.findings.thresholds import Thresholds
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """A run with its details, comparisons and findings."""
+
+    run: RunAnalysis
+    insight: RunInsight
+    provenance: Provenance | None
+    comparisons: tuple[Comparison, ...]
+    findings: tuple[ExperimentFindings, ...]
+
+    @property
+    def primary_comparison(self) -> Comparison | None:
+        """The comparison that the headline is about: off against SME2, at fewest threads."""
+        by_mode = [c for c in self.comparisons if c.baseline.experiment.sme == "off"]
+        with_sme2 = [c for c in by_mode if c.candidate.experiment.sme == "sme2"]
+        return next(iter(with_sme2 or by_mode or list(self.comparisons)), None)
+
+    @property
+    def primary(self) -> ExperimentInsight:
+        """The experiment that the headline is about."""
+        comparison = self.primary_comparison
+        if comparison is not None:
+            return self.insight.of(comparison.candidate.experiment.name)
+        return self.insight.experiments[0]
+
+    def findings_of(self, name: str) -> ExperimentFindings:
+        """Returns what the rules say of one experiment."""
+        return next(entry for entry in self.findings if entry.experiment == name)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is missing in this run, and what that costs."""
+        return (*self.run.notes, *self.insight.notes)
+
+
+def assess_run(
+    run: RunAnalysis,
+    *,
+    reference: Path | None = None,
+    rivals: Sequence[RunInsight] = (),
+    thresholds: Thresholds | None = None,
+) -> Assessment:
+    """Describes, compares and judges `run`; `reference` is another model's run directory."""
+    insight = describe_run(run)
+    comparisons = compare_within(run)
+    return Assessment(
+        run=run,
+        insight=insight,
+        provenance=load_provenance(run.source) if run.source.is_dir() else None,
+        comparisons=comparisons,
+        findings=evaluate_run(
+            insight,
+            comparisons=comparisons,
+            reference=describe_run(analyze_source(reference)) if reference else None,
+            rivals=rivals,
+            thresholds=thresholds,
+        ),
+    )
+
+
+def assess_runs(
+    sources: Sequence[Path],
+    *,
+    reference: Path | None = None,
+    thresholds: Thresholds | None = None,
+) -> tuple[Assessment, ...]:
+    """Assesses several runs; those of one model at several precisions are each other's rivals."""
+    runs = [analyze_source(source) for source in sources]
+    insights = [describe_run(run) for run in runs]
+    return tuple(
+        assess_run(
+            run,
+            reference=reference,
+            rivals=[other for other in insights if _are_rivals(run, other.run)],
+            thresholds=thresholds,
+        )
+        for run in runs
+    )
+
+
+def _are_rivals(one: RunAnalysis, other: RunAnalysis) -> bool:
+    """Whether both measured the same model on the same platform at different precision."""
+    before, after = one.manifest, other.manifest
+    return (
+        before is not None
+        and after is not None
+        and (before.model.name, before.platform) == (after.model.name, after.platform)
+        and before.model.precision != after.model.precision
+    )

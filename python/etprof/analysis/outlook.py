@@ -1,0 +1,37 @@
+"""What SME2 could do on a CPU that has it: from the export's prediction and the times measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from etprof.analysis.insight import ExperimentInsight
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """The part of a run without SME that has SME2 kernels in XNNPACK."""
+
+    operators: int
+    share: float
+    """Fraction of `Method::execute` on this CPU; another CPU's may differ."""
+    packed_types: tuple[str, ...]
+    """What their names will say once SME2 is used."""
+    ceiling: float | None
+    """Speed-up if they took no time at all; None when they are everything."""
+
+
+def predict_sme2(insight: ExperimentInsight) -> Outlook | None:
+    """Returns the outlook of an experiment with SME off; None without the export's prediction."""
+    predictions = [
+        (detail.row.share, detail.attribution.prediction)
+        for detail in insight.details
+        if detail.attribution is not None and detail.attribution.prediction is not None
+    ]
+    if insight.experiment.sme != "off" or not predictions:
+        return None
+    hopeful = [(share, found) for share, found in predictions if found.sme2]
+    share = sum(part for part, _ in hopeful)
+    types = dict.fromkeys(found.packed_type for _, found in hopeful if found.packed_type)
+    return Outlook(len(hopeful), share, tuple(types), 1 / (1 - share) if share < 1 else None)

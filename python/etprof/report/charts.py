@@ -1,0 +1,211 @@
+"""Geometry of the report's charts: positions in per cent, points in SVG units, never a pixel.
+
+Bars are drawn by the template as HTML, so that their labels keep a readable size on a phone;
+only the timeline and the samples are SVG.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from etprof.analysis.operators import OperatorRow, class_totals_ns
+from etprof.analysis.vocabulary import CATEGORIES, DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD
+from etprof.units import format_delta, format_duration, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.operators import OperatorSplit, OverheadRow
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.analysis.vocabulary import OperatorClass
+    from etprof.run_directory import BlockMetrics
+
+View = dict[str, Any]
+OVERHEAD: Final = "Overhead"
+GROUPS: Final = (*CATEGORIES, OVERHEAD)
+_COLOURS: Final = {name: f"c{number}" for number, name in enumerate(GROUPS)}
+_LEAST_TEXT_PERCENT: Final = 9.0
+_POINTS_A_BLOCK: Final = 150
+_WATERFALL_STEPS: Final = 14
+_CHART_WIDTH, _CHART_HEIGHT = 1000.0, 200.0
+
+
+def group_of(entry: OperatorClass) -> str:
+    """Returns the headline category, with overheads as a group of their own."""
+    return OVERHEAD if entry in {DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD} else entry.category
+
+
+def colour_of(group: str) -> str:
+    """Returns the CSS class that colours a group."""
+    return _COLOURS[group]
+
+
+def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View:
+    """Stacked bars of all experiments on one scale, and the same figures as a table."""
+    totals = {e.name: _group_means(e.split) for e in experiments}
+    longest = max(sum(means.values()) for means in totals.values()) or 1.0
+    used = [group for group in GROUPS if any(means[group] > 0 for means in totals.values())]
+    return {
+        "legend": [{"name": group, "colour": colour_of(group)} for group in used],
+        "bars": [
+            {
+                "name": name,
+                "total": format_duration(sum(means.values())),
+                "parts": [_stack_part(g, means, longest) for g in used if means[g] > 0],
+            }
+            for name, means in totals.items()
+        ],
+        "rows": [
+            {
+                "name": group,
+                "colour": colour_of(group),
+                "cells": [_time_and_share(means, group) for means in totals.values()],
+            }
+            for group in used
+        ],
+    }
+
+
+def _group_means(split: OperatorSplit) -> dict[str, float]:
+    means = dict.fromkeys(GROUPS, 0.0)
+    for entry, total in class_totals_ns(split).items():
+        means[group_of(entry)] += total / split.executions
+    return means
+
+
+def _stack_part(group: str, means: dict[str, float], longest: float) -> View:
+    width = means[group] / longest * 100
+    share = format_share(means[group] / sum(means.values()))
+    return {
+        "colour": colour_of(group),
+        "width": f"{width:.3f}",
+        "text": share if width >= _LEAST_TEXT_PERCENT else "",
+        "title": f"{group}: {format_duration(means[group])}, {share}",
+    }
+
+
+def _time_and_share(means: dict[str, float], group: str) -> str:
+    return f"{format_duration(means[group])} ({format_share(means[group] / sum(means.values()))})"
+
+
+def waterfall_bars(comparison: Comparison) -> View:
+    """Rows of the waterfall, each a bar from where the last one ended."""
+    waterfall = comparison.waterfall
+    steps = waterfall.largest(_WATERFALL_STEPS)
+    edges, level = [], waterfall.baseline_ns
+    for step in steps:
+        edges.append((level, level + step.delta_ns))
+        level += step.delta_ns
+    highest = max([waterfall.baseline_ns, waterfall.candidate_ns, *(max(e) for e in edges)]) or 1.0
+    rows = [
+        {
+            "label": step.label,
+            "colour": "saved" if step.delta_ns < 0 else "added",
+            "left": _percent(min(first, last), highest),
+            "width": _percent(abs(last - first), highest),
+            "value": format_delta(step.delta_ns),
+            "sides": f"{format_duration(step.baseline_ns)} → {format_duration(step.candidate_ns)}",
+        }
+        for step, (first, last) in zip(steps, edges, strict=True)
+    ]
+    before, after = comparison.baseline.experiment, comparison.candidate.experiment
+    first = _total_row(before.name, waterfall.baseline_ns, highest)
+    last = _total_row(after.name, waterfall.candidate_ns, highest)
+    return {"rows": [first, *rows, last], "closes": abs(waterfall.residual_ns) < 1.0}
+
+
+def _total_row(name: str, total_ns: float, highest: float) -> View:
+    return {
+        "label": name,
+        "colour": "total",
+        "left": "0",
+        "width": _percent(total_ns, highest),
+        "value": format_duration(total_ns),
+        "sides": "mean Method::execute",
+    }
+
+
+def _percent(value: float, whole: float) -> str:
+    return f"{value / whole * 100:.3f}"
+
+
+def timeline(experiment: ExperimentAnalysis) -> View:
+    """One mean inference, operator after operator; starts are laid end to end, not measured."""
+    entries = experiment.split.entries
+    whole = sum(max(entry.mean_ns, 0.0) for entry in entries) or 1.0
+    start, bars = 0.0, []
+    for entry in entries:
+        length = max(entry.mean_ns, 0.0)
+        if length > 0:
+            bars.append(_timeline_bar(entry, start / whole, length / whole))
+        start += length
+    return {"name": experiment.name, "total": format_duration(whole), "bars": bars}
+
+
+def _timeline_bar(entry: OperatorRow | OverheadRow, start: float, length: float) -> View:
+    return {
+        "x": f"{start * _CHART_WIDTH:.2f}",
+        "width": f"{length * _CHART_WIDTH:.2f}",
+        "colour": colour_of(group_of(entry.operator_class)),
+        "title": f"{entry.label}: {format_duration(entry.mean_ns)}, {format_share(entry.share)}",
+        "outside": isinstance(entry, OperatorRow) and not entry.is_delegated,
+    }
+
+
+def latency_chart(experiments: Sequence[ExperimentAnalysis]) -> View | None:
+    """Raw latencies in the order of measuring, block by block, warm-up apart; None untimed."""
+    timed = [e for e in experiments if e.metrics is not None]
+    if not timed:
+        return None
+    samples = [s for e in timed if e.metrics for b in e.metrics.blocks for s in b.latency_ns]
+    low, high = float(min(samples)), float(np.percentile(samples, 99.5))
+    warmups = [w for e in timed if e.metrics for b in e.metrics.blocks for w in b.warmup_latency_ns]
+    high = max(high, float(np.median(warmups)) if warmups else 0.0) * 1.05
+    return {
+        "top": format_duration(high),
+        "bottom": format_duration(low * 0.98),
+        "count": f"{len(samples):,}",
+        "panels": [
+            {
+                "name": e.name,
+                "blocks": _sample_blocks(e.metrics.blocks, low * 0.98, high) if e.metrics else [],
+                "median": format_duration(e.latency.steady.median) if e.latency else "",
+            }
+            for e in timed
+        ],
+    }
+
+
+def _sample_blocks(blocks: Sequence[BlockMetrics], low: float, high: float) -> list[View]:
+    """Points of each block as SVG paths of dots; outside the scale they stick to its edge."""
+    slot = _CHART_WIDTH / len(blocks)
+    return [
+        {
+            "number": block.block + 1,
+            "warmup": _dots(block.warmup_latency_ns, i * slot, slot * 0.15, low, high),
+            "steady": _dots(block.latency_ns, i * slot + slot * 0.18, slot * 0.75, low, high),
+            "x": f"{i * slot:.1f}",
+            "median": f"{_height(float(np.median(block.latency_ns)), low, high):.1f}",
+            "end": f"{(i + 0.95) * slot:.1f}",
+        }
+        for i, block in enumerate(blocks)
+    ]
+
+
+def _dots(values: Sequence[int], left: float, width: float, low: float, high: float) -> str:
+    """An SVG path of points, thinned evenly to what the eye can tell apart."""
+    step = max(1, len(values) // _POINTS_A_BLOCK)
+    thinned = values[::step]
+    spread = width / max(len(thinned), 1)
+    return "".join(
+        f"M{left + i * spread:.1f} {_height(value, low, high):.1f}h0"
+        for i, value in enumerate(thinned)
+    )
+
+
+def _height(value: float, low: float, high: float) -> float:
+    reach = (value - low) / ((high - low) or 1.0)
+    return _CHART_HEIGHT * (1 - min(max(reach, 0.0), 1.0))
