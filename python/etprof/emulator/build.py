@@ -64,18 +64,23 @@ def find_runner(cache: Cache, preset: str) -> Path | None:
     Raises InputFileError when it is damaged.
     """
     part = cache.check(f"runner-{preset}")
-    if part is None or part.version != _runner_version():
+    if part is None or part.version != version("etprof"):
         return None
     return cache.folder / f"runner-{preset}" / "etprof-runner"
 
 
-def _runner_version() -> str:
-    """What a runner is built from; another version needs another build."""
-    return f"{version('etprof')} with {_sources_identity()}"
+def is_current(cache: Cache, preset: str) -> bool:
+    """Whether the runner was built from the sources as they are now."""
+    part = cache.load().parts.get(f"runner-{preset}")
+    return part is not None and part.source == _source(preset)
+
+
+def _source(preset: str) -> str:
+    return f"preset {preset}, {_sources_identity()}"
 
 
 def _sources_identity() -> str:
-    """A hash over the sources, so that a changed checkout is built again."""
+    """A hash over everything that a runner is built from."""
     sources = find_sources()
     digest = hashlib.sha256()
     patterns = (
@@ -93,6 +98,7 @@ def _sources_identity() -> str:
 def build_runner(cache: Cache, work: Path, *, preset: str, sdk: Path) -> str:
     """Configures and builds one preset's runner into the cache; returns its version."""
     tools = find_build_tools(work)
+    source = _source(preset)
     build = work / f"build-{preset}"
     configure: list[str | Path] = [
         tools.cmake,
@@ -111,9 +117,8 @@ def build_runner(cache: Cache, work: Path, *, preset: str, sdk: Path) -> str:
     kept = work / f"kept-{preset}"
     kept.mkdir()
     shutil.copy2(build / "cpp" / "runner" / "etprof-runner", kept / "etprof-runner")
-    built = _runner_version()
-    cache.add(f"runner-{preset}", version=built, source=f"preset {preset}", folder=kept)
-    return built
+    cache.add(f"runner-{preset}", version=version("etprof"), source=source, folder=kept)
+    return f"built, {source}"
 
 
 def _run(tools: BuildTools, command: list[str | Path], failure: str) -> None:

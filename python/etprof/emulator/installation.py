@@ -48,6 +48,8 @@ class _Step:
     name: str
     find: Callable[[Cache], Path | None]
     bring: Callable[[Cache, Path], str]
+    is_current: Callable[[Cache], bool] = lambda _: True
+    """Whether what is there needs not be brought again; asked by the setup only."""
 
 
 def _build_step(name: str, preset: str) -> _Step:
@@ -58,7 +60,12 @@ def _build_step(name: str, preset: str) -> _Step:
             raise BuildError(msg)
         return build.build_runner(cache, work, preset=preset, sdk=found)
 
-    return _Step(name, lambda cache: build.find_runner(cache, preset), bring)
+    return _Step(
+        name,
+        lambda cache: build.find_runner(cache, preset),
+        bring,
+        lambda cache: build.is_current(cache, preset),
+    )
 
 
 STEPS = (
@@ -93,9 +100,10 @@ def set_up(progress: Callable[[str, int, int], None]) -> list[str]:
 def _find_sound(step: _Step, cache: Cache) -> Path | None:
     """Finds the part; a damaged one in the cache counts as missing and is brought again."""
     try:
-        return step.find(cache)
+        found = step.find(cache)
     except InputFileError:
         return None
+    return found if found and step.is_current(cache) else None
 
 
 def examine() -> list[PartState]:

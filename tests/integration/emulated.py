@@ -1,0 +1,96 @@
+"""Programs and traced runs that the emulator's tests share; each is made once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from etprof.analysis.evidence import ModeEvidence, read_evidence
+from etprof.analysis.kernel_trace import KernelTrace, read_kernel_trace
+from etprof.process import run_command
+from etprof.program_files import Program, describe_program
+from etprof.targets.emulator import EmulatorTarget
+from etprof.targets.request import RunnerRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAMS = {
+    "toy_fp32": ("toy_cnn", "fp32"),
+    "toy_fp16": ("toy_cnn", "fp16"),
+    "toy_int8": ("toy_cnn", "int8"),
+    "toy_int8_dynamic": ("toy_cnn", "int8_dynamic"),
+    "mobilenet_v2": ("mobilenet_v2", "fp32"),
+}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What to run and how."""
+
+    program: str
+    sme: str = "auto"
+    cpu: str = "max"
+    threads: int = 1
+    repetition: int = 0
+
+
+@dataclass
+class Laboratory:
+    """Exports programs and runs them under emulation, each combination once."""
+
+    folder: Path
+    programs: dict[str, Program] = field(default_factory=dict)
+    traces: dict[Setup, KernelTrace] = field(default_factory=dict)
+
+    def program(self, name: str) -> Program:
+        """Exports one of PROGRAMS."""
+        if name not in self.programs:
+            model, precision = PROGRAMS[name]
+            words = ["export", model, "--dtype", precision, "--quiet", "--outdir"]
+            done = run_command([sys.executable, "-m", "etprof", *words, self.folder / name])
+            assert done.exit_code == 0, done.stderr
+            (program,) = (self.folder / name).glob("*.pte")
+            self.programs[name] = describe_program(program)
+        return self.programs[name]
+
+    def request(self, setup: Setup) -> RunnerRequest:
+        """Returns the traced run of `setup`."""
+        program = self.program(setup.program)
+        run = self.folder / f"run{len(self.traces)}"
+        return RunnerRequest(
+            model=program.model,
+            inputs=program.inputs,
+            iterations=1,
+            threads=setup.threads,
+            sme=setup.sme,
+            kernel_trace=run / "kernels.json",
+            result=run / "result.json",
+        )
+
+    def trace(self, setup: Setup) -> KernelTrace:
+        """Runs `setup` and reads what was traced."""
+        if setup not in self.traces:
+            request = self.request(setup)
+            request.result.parent.mkdir()
+            EmulatorTarget(setup.cpu).run(request)
+            assert request.kernel_trace is not None
+            self.traces[setup] = read_kernel_trace(request.kernel_trace)
+        return self.traces[setup]
+
+    def evidence(self, program: str, sme: str, **changes: object) -> ModeEvidence:
+        """Runs `program` in one mode and reads the evidence."""
+        return read_evidence(self.trace(replace(Setup(program, sme), **changes)))  # type: ignore[arg-type]
+
+
+def operator_calls(trace: KernelTrace) -> list[tuple[str, dict[str, tuple[int, ...]]]]:
+    """Returns each operator with its calls of every microkernel."""
+    return [(o.name, {k.name: k.execution_calls for k in o.kernels}) for o in trace.operators]
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Reads a JSON document."""
+    document: dict[str, object] = json.loads(path.read_text())
+    return document
