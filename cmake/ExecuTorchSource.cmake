@@ -112,6 +112,13 @@ block()
   add_subdirectory("${_sources}" "${PROJECT_BINARY_DIR}/executorch" EXCLUDE_FROM_ALL SYSTEM)
 endblock()
 
+# GCC 12 for aarch64 crashes while it vectorises a reduction of this file, which has no part in SME.
+if(TARGET kleidiai AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 13)
+  set_property(
+    SOURCE "${KLEIDIAI_SOURCE_DIR}/kai/ukernels/matmul/pack/kai_lhs_quant_pack_qai8dxp_bf16_neon.c"
+    TARGET_DIRECTORY kleidiai APPEND PROPERTY COMPILE_OPTIONS -fno-tree-vectorize)
+endif()
+
 etprof_check_xnnpack("${_sources}/backends/xnnpack/third-party/XNNPACK")
 
 etprof_describe_sources(ETPROF_SOURCE_PINS "${_checkout}")
