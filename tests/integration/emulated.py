@@ -74,7 +74,7 @@ class Laboratory:
         """Runs `setup` and reads what was traced."""
         if setup not in self.traces:
             request = self.request(setup)
-            request.result.parent.mkdir()
+            request.result.parent.mkdir(exist_ok=True)
             EmulatorTarget(setup.cpu).run(request)
             assert request.kernel_trace is not None
             self.traces[setup] = read_kernel_trace(request.kernel_trace)
