@@ -32,13 +32,17 @@ EXTERNAL_TAG = "weights"
 
 @contextmanager
 def unchanged_buffers(module: torch.nn.Module, names: Collection[str]) -> Iterator[None]:
-    """Gives the named buffers, such as a cache, their values back after the block."""
-    saved = {name: module.get_buffer(name).clone() for name in names}
+    """Gives the named buffers, such as a cache, their values back after the block.
+
+    A name that is not there any more, such as a folded batch norm's, is passed over.
+    """
+    present = {name: buffer for name, buffer in module.named_buffers() if name in names}
+    saved = {name: buffer.clone() for name, buffer in present.items()}
     try:
         yield
     finally:
         for name, value in saved.items():
-            module.get_buffer(name).copy_(value)
+            present[name].copy_(value)
 
 
 def buffer_names(module: torch.nn.Module) -> list[str]:

@@ -6,9 +6,9 @@ import os
 import re
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import torch
 
@@ -16,7 +16,7 @@ from etprof.errors import ExportError
 from etprof.export import lowering, tensors, upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from etprof.export.eager_model import ExportMethod
@@ -128,25 +128,28 @@ def _top1_agreement(expected: torch.Tensor, found: torch.Tensor) -> float | None
 
 
 @contextmanager
-def captured_stderr() -> Iterator[Any]:
-    """Collects what native code writes to the process's stderr; yields a function that reads it.
+def captured_stderr() -> Iterator[Callable[[], str]]:
+    """Collects what native code writes to stderr; yields a function that reads it.
 
-    The runtime logs about CPU detection on every machine, and its reason for a refusal only here.
+    The runtime logs about CPU detection on every machine, and its reason for a refusal only here;
+    partly to the process's stderr and partly through Python's.
     """
     sys.stderr.flush()
     saved = os.dup(2)
-    with tempfile.TemporaryFile() as stream:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as stream:
         os.dup2(stream.fileno(), 2)
         try:
-            yield lambda: _read(stream.fileno())
+            with redirect_stderr(stream):
+                yield lambda: _read(stream)
         finally:
             os.dup2(saved, 2)
             os.close(saved)
 
 
-def _read(descriptor: int) -> str:
-    size = os.fstat(descriptor).st_size
-    return os.pread(descriptor, size, 0).decode("utf-8", "replace")
+def _read(stream: IO[str]) -> str:
+    stream.flush()
+    size = os.fstat(stream.fileno()).st_size
+    return os.pread(stream.fileno(), size, 0).decode("utf-8", "replace")
 
 
 def _last_error(text: str) -> str | None:

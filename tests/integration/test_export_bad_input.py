@@ -1,0 +1,238 @@
+"""What a user can get wrong in an export: one message, the exit code, and no file left."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+from etprof.cli import main, run_command_line
+from etprof.errors import EtprofError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODELS = """
+    import torch
+    from torch import nn
+
+    class Base:
+        network = nn.Linear(4, 4)
+
+        def get_eager_model(self):
+            return self.network
+
+        def get_example_inputs(self):
+            return (torch.linspace(1, 2, 16).view(4, 4),)
+
+    class Function(nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.function = function
+
+        def forward(self, x):
+            return self.function(x)
+
+    def branch(x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    class DataDependent(Base):
+        network = Function(branch)
+
+    class NoKernel(Base):
+        network = Function(lambda x: torch.sort(x)[0])
+
+    class Overflow(Base):
+        network = Function(lambda x: (x * 1e4).square())
+
+    class NotFinite(Base):
+        network = Function(lambda x: (x - x) / (x - x))
+
+    class CannotBeMade(Base):
+        def get_eager_model(self):
+            raise RuntimeError("no network here")
+
+    class Misfit(Base):
+        network = nn.Linear(8, 8)
+
+    class BadCalibration(Base):
+        def get_calibration_data(self):
+            return [(torch.randn(4, 4),), (torch.randn(4, 5),)]
+
+    class FewCalibration(Base):
+        def get_calibration_data(self):
+            return [()]
+
+    class NothingToQuantise(Base):
+        network = nn.ReLU()
+"""
+
+CASES = {
+    "traced-branch": (
+        ["DataDependent"],
+        6,
+        (
+            "torch.export cannot trace method 'forward': GuardOnDataDependentSymNode: Could not guard "
+            "on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).  (Size-like symbols: none) "
+            "({file}:23: if x.sum() > 0:)"
+        ),
+    ),
+    "no-kernel": (
+        ["NoKernel"],
+        6,
+        (
+            "ExecuTorch's runtime cannot execute method 'forward': it has no kernel for "
+            "aten::sort.values"
+        ),
+    ),
+    "overflow": (
+        ["Overflow", "--dtype", "fp16"],
+        6,
+        (
+            "output 0 has 16 values that are not finite in float16, unlike eager; export in fp32, or "
+            "keep the model's values within fp16's ±65504"
+        ),
+    ),
+    "not-finite": (
+        ["NotFinite"],
+        6,
+        "output 0 of the eager model is not finite for its own example inputs",
+    ),
+    "constructor": (
+        ["CannotBeMade"],
+        6,
+        "model '{file}:CannotBeMade' cannot be created: RuntimeError: no network here",
+    ),
+    "inputs-do-not-fit": (
+        ["Misfit"],
+        6,
+        (
+            "the model fails on its own example inputs: RuntimeError: mat1 and mat2 shapes cannot be "
+            "multiplied (4x4 and 8x8)"
+        ),
+    ),
+    "calibration-shape": (
+        ["BadCalibration", "--quantize", "int8"],
+        6,
+        (
+            "calibration sample 1 of method 'forward': input 0 is float32[4, 5], the example is "
+            "float32[4, 4]"
+        ),
+    ),
+    "calibration-count": (
+        ["FewCalibration", "--quantize", "int8"],
+        6,
+        "calibration sample 0 of method 'forward' has 0 inputs, the example has 1",
+    ),
+    "nothing-to-quantise": (
+        ["NothingToQuantise", "--quantize", "8da4w"],
+        6,
+        (
+            "method 'forward' has nothing that 4-bit quantisation (linear layers with rows of a "
+            "multiple of 32) can quantise; export it as fp16"
+        ),
+    ),
+    "no-class": (["Absent"], 2, "{file} has no class 'Absent'"),
+    "no-interface": (
+        ["Function"],
+        6,
+        "{file}: class 'Function' lacks get_eager_model and get_example_inputs",
+    ),
+    "rule": (
+        ["Base", "--operators", "linaer"],
+        2,
+        "--operators 'linaer': XNNPACK's partitioner has no such rule; did you mean 'linear'?",
+    ),
+    "dtype-contradicts": (
+        ["Base", "--quantize", "int8"],
+        2,
+        "--quantize int8 starts from fp32; drop --dtype fp16",
+    ),
+    "no-checkpoint": (
+        ["Base", "--weights", "absent.pt"],
+        4,
+        "cannot read checkpoint absent.pt: [Errno 2] No such file or directory: 'absent.pt'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("words", "code", "message"), CASES.values(), ids=CASES)
+def test_a_mistake_is_one_message(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    message: str,
+) -> None:
+    file = tmp_path / "models.py"
+    file.write_text(textwrap.dedent(MODELS), encoding="utf-8")
+    name, *flags = words
+    if "--dtype" not in flags and "--quantize" not in flags:
+        flags += ["--dtype", "fp32"]
+    if message.endswith("drop --dtype fp16"):
+        flags += ["--dtype", "fp16"]
+    out = tmp_path / "out"
+    assert main(["export", f"{file}:{name}", "--outdir", str(out), "--quiet", *flags]) == code
+    captured = capsys.readouterr()
+    assert captured.err == f"etprof: {message.format(file=file)}\n"
+    assert captured.out == ""
+    assert not out.exists() or list(out.iterdir()) == []
+
+
+def test_no_model_and_two_models_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    hint = "etprof: give one model, as in `etprof export toy_cnn`; `etprof models` lists them\n"
+    for words in ([], ["toy_cnn", "--model", "vit_tiny"]):
+        assert main(["export", *words]) == 2
+        assert capsys.readouterr().err == hint
+
+
+CHECKPOINTS = {
+    "names": (
+        {"weight": torch.zeros(4, 4), "biass": torch.zeros(4)},
+        "does not fit Linear: missing: bias; unexpected: biass",
+    ),
+    "shapes": (
+        {"weight": torch.zeros(4, 8), "bias": torch.zeros(4)},
+        "does not fit Linear: of another shape: weight ([4, 8] instead of [4, 4])",
+    ),
+    "no-dict": (torch.zeros(3), "holds no state dict but a Tensor"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), CHECKPOINTS.values(), ids=CHECKPOINTS)
+def test_a_checkpoint_that_does_not_fit_is_refused(
+    tmp_path: Path, content: object, message: str
+) -> None:
+    file, weights = tmp_path / "models.py", tmp_path / "weights.pt"
+    file.write_text(textwrap.dedent(MODELS), encoding="utf-8")
+    torch.save(content, weights)
+    with pytest.raises(EtprofError) as caught:
+        run_command_line(["export", f"{file}:Base", "--weights", str(weights), "--quiet"])
+    assert str(caught.value) == f"checkpoint {weights} {message}"
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    file, weights = tmp_path / "models.py", tmp_path / "weights.pt"
+    file.write_text(textwrap.dedent(MODELS), encoding="utf-8")
+    weights.write_bytes(b"not a checkpoint")
+    with pytest.raises(EtprofError, match=f"cannot read checkpoint {weights}: "):
+        run_command_line(["export", f"{file}:Base", "--weights", str(weights), "--quiet"])
+
+
+def test_a_checkpoints_weights_are_the_programs(tmp_path: Path) -> None:
+    # GIVEN a training checkpoint whose weights make the layer the identity
+    file, weights, out = tmp_path / "models.py", tmp_path / "weights.pt", tmp_path / "out"
+    file.write_text(textwrap.dedent(MODELS), encoding="utf-8")
+    state = nn.Linear(4, 4).state_dict() | {"weight": torch.eye(4), "bias": torch.zeros(4)}
+    torch.save({"epoch": 3, "state_dict": state}, weights)
+    words = ["--weights", str(weights), "--dtype", "fp32", "--outdir", str(out), "--quiet"]
+    # WHEN
+    assert run_command_line(["export", f"{file}:Base", *words]) == 0
+    # THEN the outputs are the inputs
+    data = out / "Base_xnnpack_fp32.pte.data"
+    assert (data / "reference_0.bin").read_bytes() == (data / "input_0.bin").read_bytes()

@@ -1,0 +1,154 @@
+"""Each option's effect on the program, checked by running it with etprof-runner."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from etprof.export.options import ExportOptions
+from etprof.export.request import ExportRequest
+from etprof.process import run_command
+from etprof.targets.runner import find_host_runner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.export.request import ExportedFiles
+    from tests.integration.conftest import Exports
+
+
+def toy(options: ExportOptions | None = None) -> ExportRequest:
+    return ExportRequest("toy_cnn", "fp32", options=options or ExportOptions())
+
+
+def read(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+def node_kinds(files: ExportedFiles) -> list[list[str]]:
+    delegates = read(files.report)["methods"]["forward"]["delegates"]
+    return [[node["kind"] for node in each["nodes"]] for each in delegates]
+
+
+def run_and_compare(files: ExportedFiles, folder: Path, *flags: object) -> None:
+    """Runs the program on its example input; its output file must be eager's."""
+    outputs = folder / "outputs"
+    words = [
+        *(find_host_runner(), "--model", files.pte, "--inputs", files.data / "input_0.bin"),
+        *("--iterations", 1, "--outputs", outputs, "--result", folder / "result.json", *flags),
+    ]
+    completed = run_command([str(word) for word in words], timeout_s=60)
+    assert completed.exit_code == 0, completed.stderr
+    np.testing.assert_allclose(
+        np.fromfile(outputs / "output_0.bin", dtype="<f4"),
+        np.fromfile(files.data / "reference_0.bin", dtype="<f4"),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_channels_last_spares_the_layout_changes(exports: Exports, tmp_path: Path) -> None:
+    assert "StaticTranspose" in node_kinds(exports.get(toy()))[0]
+    files = exports.get(toy(ExportOptions(channels_last=True)))
+    assert "StaticTranspose" not in node_kinds(files)[0]
+    assert read(files.manifest)["inputs"][0]["dim_order"] == [0, 2, 3, 1]
+    run_and_compare(files, tmp_path)
+
+
+def test_external_constants_leave_the_program(exports: Exports, tmp_path: Path) -> None:
+    inside, outside = exports.get(toy()), exports.get(toy(ExportOptions(external_constants=True)))
+    weights_bytes = 3978 * 4
+    assert read(outside.report)["size"]["constant_bytes"] == 0
+    assert read(outside.report)["size"]["external_bytes"] == outside.external_data.stat().st_size
+    assert outside.external_data.stat().st_size >= weights_bytes
+    assert inside.pte.stat().st_size - outside.pte.stat().st_size >= weights_bytes
+    assert read(outside.manifest)["ptd"]["size_bytes"] == outside.external_data.stat().st_size
+    run_and_compare(outside, tmp_path, "--data", outside.external_data)
+
+
+def test_naive_planning_shares_no_memory(exports: Exports, tmp_path: Path) -> None:
+    greedy, naive = exports.get(toy()), exports.get(toy(ExportOptions(memory_planning="naive")))
+    plans = [read(each.report)["methods"]["forward"]["memory"] for each in (greedy, naive)]
+    assert plans[0]["arena_bytes"] < plans[1]["arena_bytes"]
+    assert plans[0]["peak_live_bytes"] == plans[1]["peak_live_bytes"]
+    assert read(naive.manifest)["options"]["memory_planning"] == "naive"
+    run_and_compare(naive, tmp_path)
+
+
+def test_one_delegate_call_per_operator(exports: Exports, tmp_path: Path) -> None:
+    files = exports.get(toy(ExportOptions(per_op_mode=True, operators=("linear", "convolution"))))
+    summary = read(files.report)["methods"]["forward"]["summary"]
+    # Three convolutions, each with its ReLU, and the linear layer; pooling and mean are left out.
+    assert (summary["delegate_calls"], summary["undelegated_operators"]) == (4, 2)
+    run_and_compare(files, tmp_path)
+
+
+def test_config_precisions_choose_what_is_delegated(exports: Exports) -> None:
+    # GIVEN a quantised model, of which only float operators may be delegated
+    options = ExportOptions(config_precisions=("fp32",))
+    files = exports.get(ExportRequest("toy_cnn", "int8", options=options))
+    # THEN the linear layer is in the delegate, in float, and what quantises it stays outside
+    method = read(files.report)["methods"]["forward"]
+    nodes = [node for each in method["delegates"] for node in each["nodes"]]
+    (linear,) = [node for node in nodes if node["kind"] == "FullyConnected"]
+    assert linear["types"] == ["fp32", "fp32", "fp32"]
+    outside = {each["operator"] for each in method["operators"] if each["delegate"] is None}
+    assert any("quantize_per_tensor" in name for name in outside)
+
+
+def test_a_bundle_has_the_test_case_inside(exports: Exports) -> None:
+    files = exports.get(toy(ExportOptions(bundle=True)))
+    content = files.bundle.read_bytes()
+    assert content[4:8] == b"BP08"
+    assert (files.data / "input_0.bin").read_bytes() in content
+    assert (files.data / "reference_0.bin").read_bytes() in content
+    assert read(files.manifest)["bundle"]["size_bytes"] == len(content)
+
+
+def test_the_portable_backend_delegates_nothing(exports: Exports, tmp_path: Path) -> None:
+    files = exports.get(ExportRequest("toy_cnn", "fp32", backend="portable"))
+    method = read(files.report)["methods"]["forward"]
+    assert method["summary"]["delegate_calls"] == 0
+    assert {each["reason"] for each in method["operators"]} == {
+        "no partitioner: the backend is portable"
+    }
+    run_and_compare(files, tmp_path)
+
+
+def test_the_parts_of_a_program_add_up_to_the_file(exports: Exports) -> None:
+    files = exports.get(toy())
+    size = read(files.report)["size"]
+    parts = [size[f"{part}_bytes"] for part in ("program", "delegate", "constant", "padding")]
+    assert sum(parts) == size["total_bytes"] == files.pte.stat().st_size
+    assert size["constant_bytes"] >= 3978 * 4
+    assert min(parts) >= 0
+
+
+def test_the_report_tells_module_line_reason_macs_and_bytes(exports: Exports) -> None:
+    method = read(exports.get(toy()).report)["methods"]["forward"]
+    (outside,) = [each for each in method["operators"] if each["delegate"] is None]
+    assert outside["reason"] == "mean.dim only supports keepdim=True"
+    assert outside["origin"]["source"]["code"] == "scores: torch.Tensor = self.head(x.mean((2, 3)))"
+    stem = next(each for each in method["operators"] if each["origin"]["module_path"] == "stem")
+    # 32 x 16 x 16 results of 3 x 3 x 3 products each; image, weights and bias in, results out.
+    assert stem["macs"] == 32 * 16 * 16 * 27
+    assert stem["input_bytes"] == 4 * (3 * 32 * 32 + 32 * 27 + 32)
+    assert stem["output_bytes"] == 4 * 32 * 16 * 16
+    assert method["summary"]["macs"] == 221_184 + 73_728 + 524_288 + 640
+
+
+@pytest.mark.parametrize("flag", ["--explain", "--bundle"])
+def test_the_command_shows_what_it_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    from etprof.cli import main
+
+    assert main(["export", "toy_cnn", "--dtype", "fp32", "--outdir", str(tmp_path), flag]) == 0
+    shown = capsys.readouterr().out
+    for text in ("delegate calls", "mean.dim", "not delegated in forward", "distance from eager"):
+        assert text in shown
+    assert ("toy_cnn_xnnpack_fp32.bpte" in shown) == (flag == "--bundle")

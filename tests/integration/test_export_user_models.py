@@ -1,0 +1,175 @@
+"""Models that are not etprof's, exported through the command line alone."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from etprof import registry
+from etprof.cli import run_command_line
+from etprof.export import upstream
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def export(folder: Path, text: str, class_name: str, *flags: str) -> dict[str, Any]:
+    """Writes a model file, exports it and returns the export manifest."""
+    file = folder / "my_model.py"
+    file.write_text(textwrap.dedent(text), encoding="utf-8")
+    words = ["export", "--model", f"{file}:{class_name}", "--outdir", str(folder / "out")]
+    assert run_command_line([*words, "--quiet", *flags]) == 0
+    (manifest,) = (folder / "out").glob("*.pte.json")
+    document: dict[str, Any] = json.loads(manifest.read_text(encoding="utf-8"))
+    return document
+
+
+SINGLE_FILE = """
+    import torch
+    from torch import nn
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = nn.Embedding(100, 16)
+            self.tags = nn.Linear(16, 5)
+
+        def forward(self, ids, *, scale):
+            return {"tags": self.tags(self.words(ids) * scale), "length": (ids > 0).sum()}
+
+    class TaggerModel:
+        def get_eager_model(self):
+            return Tagger()
+
+        def get_example_inputs(self):
+            return (torch.randint(100, (1, 12)),)
+
+        def get_example_kwarg_inputs(self):
+            return {"scale": torch.full((1,), 2.0)}
+"""
+
+
+def test_a_single_file_with_integer_and_keyword_inputs(tmp_path: Path) -> None:
+    manifest = export(tmp_path, SINGLE_FILE, "TaggerModel", "--dtype", "fp16")
+    # THEN token ids stay integers, what is floating-point is cast, and so it is with the outputs
+    assert [each["dtype"] for each in manifest["inputs"]] == ["int64", "float16"]
+    assert [each["dtype"] for each in manifest["references"]] == ["float16", "int64"]
+    assert manifest["methods"]["forward"]["check"]["passed"]
+
+
+DYNAMIC = """
+    import torch
+    from torch import nn
+    from torch.export import Dim
+
+    class Model:
+        def get_eager_model(self):
+            return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+
+        def get_example_inputs(self):
+            return (torch.randn(1, 20, 8),)
+
+        def get_dynamic_shapes(self):
+            return ({1: Dim("length", min=2, max=64)},)
+"""
+
+
+def test_a_model_with_dynamic_shapes_takes_other_lengths(tmp_path: Path) -> None:
+    manifest = export(tmp_path, DYNAMIC, "Model", "--dtype", "fp32")
+    module = upstream.load_for_executorch(str(tmp_path / "out" / manifest["pte"]["path"]))
+    for length in (2, 20, 64):
+        (output,) = module.run_method("forward", (torch.randn(1, length, 8),))
+        assert output.shape == (1, length, 4)
+
+
+TWO_METHODS = """
+    import torch
+    from torch import nn
+    from etprof.export.eager_model import EagerModelBase, ExportMethod
+
+    class Model(EagerModelBase):
+        def get_eager_model(self):
+            return nn.Linear(8, 4)
+
+        def get_example_inputs(self):
+            return (torch.randn(1, 8),)
+
+        def get_methods(self):
+            encode, classify = self.get_eager_model(), nn.Linear(4, 2)
+            return {
+                "encode": ExportMethod(encode, self.get_example_inputs()),
+                "classify": ExportMethod(classify, (torch.randn(1, 4),)),
+            }
+"""
+
+
+def test_a_model_with_two_methods(tmp_path: Path) -> None:
+    manifest = export(tmp_path, TWO_METHODS, "Model", "--dtype", "fp32")
+    assert list(manifest["methods"]) == ["encode", "classify"]
+    assert manifest["method"] == "encode"
+    assert all(each["check"]["passed"] for each in manifest["methods"].values())
+    assert manifest["methods"]["classify"]["inputs"][0]["path"].endswith("/classify_input_0.bin")
+
+
+BERT = """
+    import torch
+    from transformers import BertConfig, BertModel
+
+    class Model:
+        def get_eager_model(self):
+            config = BertConfig(
+                vocab_size=200, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+                intermediate_size=64, return_dict=False,
+            )
+            return BertModel(config, add_pooling_layer=False)
+
+        def get_example_inputs(self):
+            return (torch.randint(200, (1, 16)), torch.ones(1, 16, dtype=torch.int64))
+"""
+
+VIT = """
+    import torch
+    from transformers import ViTConfig, ViTForImageClassification
+
+    class Model:
+        def get_eager_model(self):
+            config = ViTConfig(
+                hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64,
+                image_size=32, patch_size=8,
+            )
+            return ViTForImageClassification(config)
+
+        def get_example_inputs(self):
+            return (torch.randn(1, 3, 32, 32),)
+"""
+
+
+# transformers warns about its own deprecated parts while it is imported.
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    ("text", "dtype"), [(BERT, "int64"), (VIT, "float16")], ids=["bert", "vit"]
+)
+def test_transformers_models(tmp_path: Path, text: str, dtype: str) -> None:
+    pytest.importorskip("transformers")
+    manifest = export(tmp_path, text, "Model", "--dtype", "fp16")
+    assert manifest["inputs"][0]["dtype"] == dtype
+    assert manifest["methods"]["forward"]["check"]["passed"]
+
+
+def test_an_installed_package_adds_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GIVEN an installed distribution with an entry point
+    (tmp_path / "their_models.py").write_text(textwrap.dedent(DYNAMIC), encoding="utf-8")
+    metadata = tmp_path / "their_models-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: their-models\nVersion: 1\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(
+        "[etprof.models]\ntheirs = their_models:Model\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    # THEN its model is found by the entry point's name, and loads
+    assert registry.find_models()["theirs"].origin == "entry point their_models:Model"
+    assert type(registry.load_model("theirs")).__name__ == "Model"
