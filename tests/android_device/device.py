@@ -38,10 +38,9 @@ class LoopbackDevice:
         self.plug_in()
 
     def _make_folders(self) -> None:
-        for part in ("data", "small", "state/settings", "state/properties", "state/dumpsys"):
+        for part in ("data", "small", "state"):
             (self.folder / part).mkdir(parents=True)
-        self.set_property("ro.serialno", f"LOOPBACK{self._port}")
-        (self.state / "log").touch()
+        self.forget_state()
         cpu = self.folder / "sys" / "cpu"
         last = (os.cpu_count() or 1) - 1
         for name in ("possible", "present", "online"):
@@ -54,6 +53,14 @@ class LoopbackDevice:
         zone = self.folder / "sys" / "thermal" / "thermal_zone0"
         self.write(zone / "type", "cpu-0-0-usr")
         self.write(zone / "temp", "41200")
+
+    def forget_state(self) -> None:
+        """No settings, an empty log, and no property but the serial number."""
+        shutil.rmtree(self.state)
+        for part in ("settings", "properties", "dumpsys"):
+            (self.state / part).mkdir(parents=True)
+        (self.state / "log").touch()
+        self.set_property("ro.serialno", f"LOOPBACK{self._port}")
 
     @staticmethod
     def write(path: Path, text: str) -> None:

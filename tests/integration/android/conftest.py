@@ -64,11 +64,7 @@ def shared_device(
 @pytest.fixture
 def device(shared_device: LoopbackDevice) -> LoopbackDevice:
     """The shared device with nothing set on it; files in its store stay."""
-    for folder in ("settings", "dumpsys"):
-        shutil.rmtree(shared_device.state / folder)
-        (shared_device.state / folder).mkdir()
-    (shared_device.state / "settings_are_locked").unlink(missing_ok=True)
-    (shared_device.state / "log").write_text("")
+    shared_device.forget_state()
     return shared_device
 
 

@@ -165,6 +165,9 @@ def test_what_a_killed_etprof_left_running_is_stopped_first(
     wait_until(runs_in(device), "the runner did not start", limit_s=30)
     os.kill(child, 9)
     os.waitpid(child, 0)
+    # When its connection ends, adbd takes the shell along, but not the runner.
+    (leader,) = device.root.glob("etprof-session-*/leader")
+    os.kill(int(leader.read_text()), 9)
     assert running_on(device) != []
     # WHEN the next etprof launches, THEN nothing disturbs it.
     next_one = make_target(device, emulated)

@@ -122,11 +122,16 @@ done"""
             self._may_run = False
 
     def _stop(self, name: str) -> None:
-        """Kills the process group of session `name`; its id may belong to others by now."""
+        """Kills the process group of session `name` and removes its folder.
+
+        The group's first process may have gone with its connection while the runner goes on; and
+        their ids may belong to others by now, so one of them must name the session.
+        """
         folder = shlex.quote(f"{self._root}/{name}")
         self._adb.shell(
-            f"leader=$(cat {folder}/leader) && grep -qF {name} /proc/$leader/cmdline && "
-            f'kill -KILL "-$leader"\nrm -rf {folder}',
+            f"leader=$(cat {folder}/leader) && for process in $leader $(cat {folder}/pid); do\n"
+            f'  grep -qF {name} "/proc/$process/cmdline" && kill -KILL "-$leader"\n'
+            f"done\nrm -rf {folder}",
             timeout_s=_STOP_TIMEOUT_S,
         )
 

@@ -43,7 +43,9 @@ class Store:
         Raises DeviceFullError, DeviceLostError, TargetError and, for files here, InputFileError.
         """
         hashes = {file: self._hash(file) for file in files}
-        places = {file: f"{self.root}/etprof-store/{hashes[file][:32]}/{file.name}" for file in files}
+        places = {
+            file: f"{self.root}/etprof-store/{hashes[file][:32]}/{file.name}" for file in files
+        }
         unknown = [file for file in places if places[file] not in self._verified]
         if unknown:
             seen = self._remote_hashes([places[file] for file in unknown])
