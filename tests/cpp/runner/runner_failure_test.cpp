@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "check.h"
 #include "runner_process.h"
@@ -91,6 +93,23 @@ TEST(failure_of_a_model_cut_short_anywhere) {
             1, std::count(finished.standard_error.begin(), finished.standard_error.end(), '\n'));
         CHECK_EQUAL(1U, folder.count());
     }
+}
+
+TEST(failure_of_a_field_that_points_outside_the_file) {
+    const ScratchFolder folder;
+    std::string damaged = read_file(program("mlp.pte"));
+    // A FlatBuffer begins with the place of its root table, and that with the way back to its
+    // vtable, which has the place of the second field, the methods, at byte 6.
+    std::int32_t root = 0;
+    std::int32_t way_back = 0;
+    std::memcpy(&root, damaged.data(), sizeof root);
+    std::memcpy(&way_back, damaged.data() + root, sizeof way_back);
+    damaged.replace(static_cast<std::size_t>(root - way_back + 6), 2, "\xF0\xFF");
+    const std::string path = folder.write("m.pte", damaged);
+    expect_failure(kModel,
+                   path + kNotAProgram + "Verification failed; data may be truncated or corrupt" +
+                       kExportAgain,
+                   {"--model", path});
 }
 
 TEST(failure_of_a_missing_data_file) {
