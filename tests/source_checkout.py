@@ -6,6 +6,7 @@ into its own sources, as flatcc does in the real one.
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -84,9 +85,30 @@ def make_checkout(folder: Path, *, version: str | None = None) -> Path:
     xnnpack = folder / "backends/xnnpack/third-party/XNNPACK"
     write(xnnpack / "CMakeLists.txt", XNNPACK)
     write(xnnpack / "cmake" / "DownloadKleidiAI.cmake", KLEIDIAI_RECIPE)
+    commit_all(folder)
+    return folder
+
+
+def make_origin(folder: Path) -> Path:
+    """Makes a repository with submodules and the pinned version's tag, to fetch from."""
+    origin = make_checkout(folder / "executorch")
+    write(folder / "part" / "README.md", "stand-in\n")
+    shutil.copytree(origin / "backends/xnnpack/third-party/XNNPACK", folder / "XNNPACK")
+    commit_all(folder / "part")
+    commit_all(folder / "XNNPACK")
+    for submodule in SUBMODULES:
+        source = folder / ("XNNPACK" if submodule.endswith("XNNPACK") else "part")
+        git(origin, "rm", "-rq", submodule)
+        allowed = ("-c", "protocol.file.allow=always")
+        git(origin, *allowed, "submodule", "--quiet", "add", f"file://{source}", submodule)
+    commit_all(origin)
+    git(origin, "tag", f"v{pinned_version()}")
+    return origin
+
+
+def commit_all(folder: Path) -> None:
     for command in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "stand-in")):
         git(folder, *command)
-    return folder
 
 
 def git(folder: Path, *words: str) -> str:

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from etprof.process import Completed, run_command
-from tests.source_checkout import fingerprint, git, make_checkout, pinned_version, write
+from tests.source_checkout import (
+    fingerprint,
+    git,
+    make_checkout,
+    make_origin,
+    pinned_version,
+    write,
+)
 
 ROOT = Path(__file__).parents[2]
 CMAKE = shutil.which("cmake")
@@ -191,3 +198,25 @@ def test_missing_submodules_are_named(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert f"{checkout}/third-party/json is empty; fetch the submodules with: git -C" in said(done)
     assert "submodule update --init backends/xnnpack/third-party/FP16" in said(done)
+
+
+def test_sources_are_fetched_at_the_pin(tmp_path: Path) -> None:
+    # GIVEN ExecuTorch's address leads to a repository here
+    origin = make_origin(tmp_path)
+    redirect = {
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "protocol.file.allow",
+        "GIT_CONFIG_VALUE_0": "always",
+        "GIT_CONFIG_KEY_1": f"url.file://{origin}.insteadOf",
+        "GIT_CONFIG_VALUE_1": "https://github.com/pytorch/executorch.git",
+    }
+    # WHEN no checkout is named
+    build = tmp_path / "build"
+    done = configure("linux-aarch64-source-sme2", build, None, **redirect)
+    # THEN the tag and its submodules are fetched, and their commits recorded
+    assert done.exit_code == 0, done.stderr
+    assert (build / "executorch-source/executorch/third-party/flatcc/README.md").exists()
+    info = build_info_of(build)
+    for folder in (origin, tmp_path / "XNNPACK", tmp_path / "part"):
+        assert f'json.field("commit", "{git(folder, "rev-parse", "HEAD").strip()}");' in info
+    assert "nullptr" not in info.split("symbol_check")[0]
