@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
 from etprof.analysis.vocabulary import CONTAINERS
 from tests.etdump_writer import Table, etdump, event_block, write_etdump
-from tests.known_etdumps import load_block, span
+from tests.known_etdumps import US, load_block, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,25 +104,31 @@ def build_etdump(experiment: Experiment) -> bytes:
 def execution(experiment: Experiment, scale: int = 1) -> list[Table]:
     """One execution; operators of the same instruction share a delegate call."""
     events: list[Table] = []
-    total = experiment.execute_overhead_us
-    delegate_call, operator_call = CONTAINERS[1].encode(), CONTAINERS[2].encode()
+    now = experiment.execute_overhead_us
     for instruction in dict.fromkeys(op.instruction for op in experiment.ops):
         inside = [op for op in experiment.ops if op.instruction == instruction]
-        ids = {"instruction_id": instruction}
-        length = sum(op.us for op in inside)
-        if inside[0].is_delegated:
-            length += experiment.delegate_overhead_us
-            events += [
-                span(None, 0, op.us * scale, delegate_debug_id_str=op.label.encode(), **ids)
-                for op in inside
-            ]
-            events.append(span(delegate_call, 0, length * scale, **ids))
-        else:
-            length += _CALL_OVERHEAD_US
-            events += [span(op.label.encode(), 0, op.us * scale, **ids) for op in inside]
-            events.append(span(operator_call, 0, length * scale, **ids))
-        total += length
-    return [*events, span(CONTAINERS[0].encode(), 0, total * scale)]
+        call, length = _call(experiment, inside, now, scale)
+        events += call
+        now += length
+    return [*events, span(CONTAINERS[0].encode(), 0, now * scale)]
+
+
+def _call(
+    experiment: Experiment, ops: Sequence[Op], start: int, scale: int
+) -> tuple[list[Table], int]:
+    """The events of one delegate or operator call, and its length in µs."""
+    at, ids = start * scale * US, {"instruction_id": ops[0].instruction}
+    length = sum(op.us for op in ops)
+    if ops[0].is_delegated:
+        length += experiment.delegate_overhead_us
+        inside = [
+            span(None, at, op.us * scale, delegate_debug_id_str=op.label.encode(), **ids)
+            for op in ops
+        ]
+        return [*inside, span(CONTAINERS[1].encode(), at, length * scale, **ids)], length
+    length += _CALL_OVERHEAD_US
+    inside = [span(op.label.encode(), at, op.us * scale, **ids) for op in ops]
+    return [*inside, span(CONTAINERS[2].encode(), at, length * scale, **ids)], length
 
 
 def _metrics(run: Run) -> dict[str, object]:

@@ -20,6 +20,7 @@ COMMANDS: tuple[str, ...] = (
     "export",
     "analyze",
     "compare",
+    "report",
     "validate",
     "calibrate",
     "config",

@@ -1,13 +1,17 @@
-"""The report's CSV twins: every event of the timeline, every operator's figures."""
+"""The report's CSV twins: every event of the timeline, every table of the report.
+
+Names come from files that others wrote, and spreadsheets run cells that look like formulas, so
+text that starts like one gets an apostrophe before it.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.atomic import replacing, write_text
-from etprof.report.summary_json import operator_fields
+from etprof.report.records import operator_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,21 +19,34 @@ if TYPE_CHECKING:
 
     from etprof.analysis.operators import OperatorSplit
     from etprof.etdump import ETDump
+    from etprof.report.records import Table, Value
 
 TIMELINE_COLUMNS = (
     "event", "event_block", "name", "delegated", "instruction_id", "start_ns", "end_ns",
     "duration_ns", "start_is_synthetic",
 )  # fmt: skip
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def safe_cell(value: Value) -> Value:
+    """Defuses text that a spreadsheet would run as a formula; numbers stay numbers."""
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return value
+
+
+def write_table_csv(path: Path, table: Table) -> None:
+    """Writes one record per line; an empty table is an empty file with no columns."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fieldnames=list(table[0]) if table else [])
+    writer.writeheader()
+    writer.writerows({name: safe_cell(value) for name, value in row.items()} for row in table)
+    write_text(path, stream.getvalue() if table else "")
 
 
 def write_operator_csv(path: Path, split: OperatorSplit) -> None:
     """Writes one row per operator; times in ns."""
-    rows = [operator_fields(row) for row in split.rows]
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, fieldnames=list(rows[0]) if rows else ["label"])
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, stream.getvalue())
+    write_table_csv(path, [operator_fields(row) for row in split.rows])
 
 
 def write_timeline_csv(path: Path, dump: ETDump) -> None:
@@ -51,7 +68,8 @@ def write_timeline_csv(path: Path, dump: ETDump) -> None:
 
 def _timeline_rows(dump: ETDump) -> Iterable[Sequence[object]]:
     """Builds the timeline column by column: rows are many, columns few."""
-    profile, names = dump.profile, (*dump.names, "")
+    profile = dump.profile
+    names = [str(safe_cell(name)) for name in (*dump.names, "")]
     delegated = (profile.delegate_debug_id_str_id >= 0) | (profile.delegate_debug_id_int >= 0)
     labels = [names[i] for i in profile.name_id.tolist()]
     for position in delegated.nonzero()[0].tolist():

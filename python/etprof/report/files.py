@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from etprof.analysis.assessment import assess_run
 from etprof.atomic import write_json
 from etprof.report.csv_tables import write_operator_csv, write_timeline_csv
-from etprof.report.summary_json import summary_document
+from etprof.report.documents import write_documents
+from etprof.report.summary_json import assessment_document
 from etprof.run_directory import ANALYSIS_SUMMARY, safe_name
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write_report_files(analysis: RunAnalysis, folder: Path) -> None:
-    """Writes analysis_summary.json, and per experiment the timeline and operator tables.
+    """Writes analysis_summary.json, report.md, report.html, and per experiment the tables.
 
     Tables of a run directory stand beside their ETDump, others directly in `folder`.
     """
@@ -26,4 +28,6 @@ def write_report_files(analysis: RunAnalysis, folder: Path) -> None:
         stem = safe_name(experiment.etdump.stem)
         write_timeline_csv(place / f"{stem}_timeline.csv", experiment.dump)
         write_operator_csv(place / f"{stem}_ops_stats.csv", experiment.split)
-    write_json(folder / ANALYSIS_SUMMARY, summary_document(analysis))
+    assessment = assess_run(analysis)
+    write_json(folder / ANALYSIS_SUMMARY, assessment_document(assessment))
+    write_documents([assessment], folder, ("html", "md"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from etprof.analysis.outlook import predict_sme2
 from etprof.analysis.provenance import load_manifest_document
+from etprof.analysis.thread_map import build_thread_map
 from etprof.report.charts import category_stacks, latency_chart, timeline, waterfall_bars
 from etprof.report.operator_table import operator_table
 from etprof.report.platforms import platform_warning
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.findings.why_not import WhyNotGroup
     from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.analysis.thread_map import Cell
 
 View = dict[str, Any]
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
@@ -269,35 +271,36 @@ def _comparison_row(comparison: Comparison) -> View:
 
 def _thread_map(assessment: Assessment) -> View | None:
     """Median latency by SME mode and thread count; None for a single thread count."""
-    cells: dict[tuple[str, int], float] = {}
-    for experiment in assessment.run.experiments:
-        if experiment.latency is not None and experiment.threads is not None:
-            cells[experiment.sme or "", experiment.threads] = experiment.latency.steady.median
-    modes, counts = ([*dict.fromkeys(k[i] for k in cells)] for i in (0, 1))
-    if len(counts) < 2:
+    found = build_thread_map(assessment.run.experiments)
+    if found is None:
         return None
-    fastest, slowest = min(cells.values()), max(cells.values())
+    slowest = max(cell.median_ns for cell in found.cells)
     return {
-        "threads": sorted(counts, key=int),
+        "threads": found.threads,
+        "crossover": found.crossover_threads,
         "rows": [
             {
                 "mode": f"SME {mode}",
                 "cells": [
-                    _thread_cell(cells.get((str(mode), int(count))), fastest, slowest)
-                    for count in sorted(counts, key=int)
+                    _thread_cell(found.cell(mode, count), found.best, slowest)
+                    for count in found.threads
                 ],
             }
-            for mode in modes
+            for mode in found.modes
         ],
     }
 
 
-def _thread_cell(time_ns: float | None, fastest: float, slowest: float) -> View:
-    if time_ns is None:
+def _thread_cell(cell: Cell | None, best: Cell, slowest: float) -> View:
+    if cell is None:
         return {"text": MISSING, "strength": 0, "best": False}
-    reach = slowest - fastest
-    strength = round(80 * (1 - (time_ns - fastest) / reach)) if reach else 80
-    return {"text": format_duration(time_ns), "strength": strength, "best": time_ns == fastest}
+    reach = slowest - best.median_ns
+    strength = round(80 * (slowest - cell.median_ns) / reach) if reach else 80
+    return {
+        "text": format_duration(cell.median_ns),
+        "strength": strength,
+        "best": cell == best,
+    }
 
 
 def _ledger(comparison: Comparison) -> list[View]:

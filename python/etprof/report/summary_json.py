@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from etprof.analysis.assessment import assess_run
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
-from etprof.analysis.pairs import compare_within
 from etprof.analysis.thread_map import build_thread_map
 from etprof.report.comparison_json import comparison_document
+from etprof.report.records import operator_record
 from etprof.report.thread_table import thread_map_document
 
 if TYPE_CHECKING:
-    from etprof.analysis.operators import OperatorRow, OperatorSplit
-    from etprof.analysis.run_analysis import ExperimentAnalysis, Latency, RunAnalysis
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.findings.rules import ExperimentFindings
+    from etprof.analysis.insight import ExperimentInsight
+    from etprof.analysis.operators import OperatorSplit
+    from etprof.analysis.run_analysis import Latency, RunAnalysis
     from etprof.analysis.statistics import BlockedMedian
 
 SCHEMA_VERSION = 1
@@ -22,6 +26,12 @@ _NS_PER_MS = 1e6
 
 def summary_document(analysis: RunAnalysis) -> dict[str, object]:
     """Returns the analysis as JSON data; `*_ms` totals are over all steady executions."""
+    return assessment_document(assess_run(analysis))
+
+
+def assessment_document(assessment: Assessment) -> dict[str, object]:
+    """Returns everything that the reports show of a run as JSON data."""
+    analysis = assessment.run
     thread_map = build_thread_map(analysis.experiments) if analysis.times_are_meaningful else None
     return {
         "schema_version": SCHEMA_VERSION,
@@ -29,10 +39,31 @@ def summary_document(analysis: RunAnalysis) -> dict[str, object]:
         "platform": analysis.manifest.platform if analysis.manifest else None,
         "times_are_meaningful": analysis.times_are_meaningful,
         "category_totals_ms": {e.name: _categories_ms(e.split) for e in analysis.experiments},
-        "experiments": {e.name: _experiment(e) for e in analysis.experiments},
-        "comparisons": [comparison_document(entry) for entry in compare_within(analysis)],
+        "experiments": {e.experiment.name: _experiment(e) for e in assessment.insight.experiments},
+        "comparisons": [comparison_document(entry) for entry in assessment.comparisons],
         "thread_map": thread_map_document(thread_map) if thread_map else None,
-        "notes": list(analysis.notes),
+        "findings": [_findings(entry) for entry in assessment.findings],
+        "notes": list(assessment.notes),
+    }
+
+
+def _findings(found: ExperimentFindings) -> dict[str, object]:
+    return {
+        "experiment": found.experiment,
+        "checked": list(found.checked),
+        "findings": [dataclasses.asdict(finding) for finding in found.findings],
+        "reference_answers": [dataclasses.asdict(answer) for answer in found.reference_answers],
+        "why_not_sme2": [
+            {
+                "code": group.code,
+                "reason": group.reason,
+                "source": group.source,
+                "operators": [detail.row.label for detail in group.operators],
+                "mean_ns": group.mean_ns,
+                "gain_ns": group.gain_ns,
+            }
+            for group in found.why_not_sme2
+        ],
     }
 
 
@@ -40,7 +71,8 @@ def _categories_ms(split: OperatorSplit) -> dict[str, float]:
     return {name: total / _NS_PER_MS for name, total in category_totals_ns(split).items()}
 
 
-def _experiment(experiment: ExperimentAnalysis) -> dict[str, object]:
+def _experiment(insight: ExperimentInsight) -> dict[str, object]:
+    experiment = insight.experiment
     split = experiment.split
     return {
         "etdump": experiment.etdump.name,
@@ -62,7 +94,7 @@ def _experiment(experiment: ExperimentAnalysis) -> dict[str, object]:
             }
             for entry, total in class_totals_ns(split).items()
         ],
-        "operators": [operator_fields(row) for row in split.rows],
+        "operators": [operator_record(detail) for detail in insight.details],
         "overheads": [
             {"label": row.label, "class": row.operator_class.finer, "mean_ns": row.mean_ns,
              "share": row.share}
@@ -70,31 +102,6 @@ def _experiment(experiment: ExperimentAnalysis) -> dict[str, object]:
         ],
         "unknown_names": list(split.unknown_names),
     }  # fmt: skip
-
-
-def operator_fields(row: OperatorRow) -> dict[str, object]:
-    """Returns one operator as flat fields, the same in JSON and CSV."""
-    return {
-        "label": row.label,
-        "operator": row.base,
-        "category": row.operator_class.category,
-        "class": row.operator_class.finer,
-        "delegated": row.is_delegated,
-        "instruction_id": row.instruction_id,
-        "data_types": " ".join(row.data_types) or None,
-        "microkernel_type": row.microkernel_type,
-        "executions": row.executions,
-        "calls": row.calls,
-        "mean_ns": row.mean_ns,
-        "median_ns": row.median_ns,
-        "median_low_ns": row.median_interval[0] if row.median_interval else None,
-        "median_high_ns": row.median_interval[1] if row.median_interval else None,
-        "minimum_ns": row.minimum_ns,
-        "maximum_ns": row.maximum_ns,
-        "standard_deviation_ns": row.standard_deviation_ns,
-        "total_ns": row.total_ns,
-        "share": row.share,
-    }
 
 
 def _latency(latency: Latency) -> dict[str, object]:

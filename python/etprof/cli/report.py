@@ -1,0 +1,95 @@
+"""Write the report of one or several run directories: HTML, Markdown, tables, traces.
+
+With one run the files go into its directory, with several into ./etprof_report, or where --out
+says. report.html is complete in itself: it works offline and loads nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+FORMATS = ("html", "md", "json", "csv", "parquet", "perfetto", "model-explorer")
+EXAMPLES = """\
+examples:
+  etprof report out_toy_cnn/runs/linux
+  etprof report out_m/runs/android out_m/runs/mac --out both
+  etprof report out_m/runs/android --reference out_mobilenet_v2/runs/android
+  etprof report out_m/runs/android --format html,csv,perfetto
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "sources", nargs="+", type=Path, metavar="RUN_DIR", help="run directories or ETDumps"
+    )
+    parser.add_argument(
+        "--format",
+        default="html,md",
+        metavar="LIST",
+        help=f"what to write, of {', '.join(FORMATS)} (default html,md)",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the files")
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        metavar="RUN_DIR",
+        help="run of a reference model, such as MobileNet's, to set this one beside",
+    )
+    parser.add_argument(
+        "--thresholds", type=Path, metavar="FILE.json", help="when rules fire, where not by default"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the files and names them."""
+    from etprof.analysis.assessment import assess_runs
+    from etprof.analysis.findings.thresholds import load_thresholds
+    from etprof.report.documents import write_documents
+
+    formats = _formats(arguments.format)
+    _check_sources([*arguments.sources, *([arguments.reference] if arguments.reference else [])])
+    assessments = assess_runs(
+        arguments.sources,
+        reference=arguments.reference,
+        thresholds=load_thresholds(arguments.thresholds),
+    )
+    for path in write_documents(assessments, _folder(arguments), formats):
+        print(path)
+    return 0
+
+
+def _formats(text: str) -> list[str]:
+    from etprof.errors import UsageError
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in FORMATS]
+    if unknown or not names:
+        msg = f"--format {text}: give one or more of {', '.join(FORMATS)}, joined by commas"
+        raise UsageError(msg)
+    return names
+
+
+def _check_sources(sources: Sequence[Path]) -> None:
+    from etprof.errors import InputFileError
+
+    for source in sources:
+        if not source.exists():
+            msg = f"{source} does not exist; `etprof profile MODEL` makes a run directory"
+            raise InputFileError(msg)
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    """Returns where the files go; beside a single ETDump, never into it."""
+    if arguments.out is not None:
+        return Path(arguments.out)
+    if len(arguments.sources) > 1:
+        return Path("etprof_report")
+    source = Path(arguments.sources[0])
+    return source if source.is_dir() else source.parent

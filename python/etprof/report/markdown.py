@@ -1,0 +1,119 @@
+"""The report as Markdown, for pull requests and terminals without a browser."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from etprof.report.page import run_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.report.page import View
+
+_TOP_OPERATORS = 20
+_SPECIAL = re.compile(r"([\\`*_\[\]|#])")
+
+
+def render_markdown(assessments: Sequence[Assessment]) -> str:
+    """Returns the report of one or several runs."""
+    parts = [_render_run(run_view(entry, f"r{i}")) for i, entry in enumerate(assessments)]
+    return "\n\n---\n\n".join(parts) + "\n"
+
+
+def escape(text: object) -> str:
+    """Makes text from a file harmless: no markup, no HTML, no second line."""
+    line = _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
+    return line.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _render_run(run: View) -> str:
+    head = run["headline"]
+    lines = [f"# {escape(run['title'])}", escape(run["subtitle"]), ""]
+    if run["warning"]:
+        lines += [f"> **Not representative.** {run['warning']}", ""]
+    lines += [f"**{head['badge']}**: {escape(head['text'])}. {head['detail']}", ""]
+    lines += _table(
+        ("", "", ""), ((tile["label"], tile["value"], tile["beside"]) for tile in run["tiles"])
+    )
+    lines += _findings(run)
+    lines += _time(run)
+    lines += _waterfall(run)
+    lines += _operators(run)
+    if run["why_not"]:
+        lines += ["## Why not SME2?", ""]
+        rows = ((w["reason"], w["count"], w["time"], w["operators"]) for w in run["why_not"])
+        lines += _table(("reason", "operators", "time", "which"), rows)
+    if run["ledger"]:
+        lines += ["## From start to steady state", ""]
+        columns = ("label", "baseline", "candidate", "speed_up", "verdict")
+        lines += _table(columns, ([row[name] for name in columns] for row in run["ledger"]))
+    lines += ["## Provenance", "", *(f"- {escape(note)}" for note in run["notes"]), ""]
+    short = [line for line in run["provenance"] if not line[0].startswith("files.")]
+    lines += _table(("fact", "value"), short)
+    return "\n".join(lines).strip()
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    names = [escape(name) for name in columns]
+    body = [f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows]
+    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *body, ""]
+
+
+def _findings(run: View) -> list[str]:
+    lines = ["## Findings: what to do next", ""]
+    for finding in run["findings"]:
+        gain = f" ({finding['gain']})" if finding["gain"] else ""
+        lines.append(
+            f"- **{finding['rule']} {finding['title']}**{gain}: {escape(finding['summary'])}"
+        )
+        lines.append(f"  Do: {escape(finding['action'])}.")
+    lines += [] if run["findings"] else ["No rule fired."]
+    for answer in run["answers"]:
+        lines.append(
+            f"- {answer['question']} {answer['answer']} ({answer['share']} here, "
+            f"{answer['reference']} in the reference)"
+        )
+    return [*lines, "", f"Checked and silent: {run['silent'] or 'none'}.", ""]
+
+
+def _time(run: View) -> list[str]:
+    if run["stacks"] is None:
+        return []
+    names = [bar["name"] for bar in run["stacks"]["bars"]]
+    rows = [(row["name"], *row["cells"]) for row in run["stacks"]["rows"]]
+    rows.append(("Method::execute", *(bar["total"] for bar in run["stacks"]["bars"])))
+    return ["## Where an inference's time goes", "", *_table(("category", *names), rows)]
+
+
+def _waterfall(run: View) -> list[str]:
+    if run["waterfall"] is None:
+        return []
+    rows = ((row["label"], row["value"], row["sides"]) for row in run["waterfall"]["rows"])
+    return [
+        "## From one total to the other",
+        "",
+        *_table(("step", "difference", "before → after"), rows),
+    ]
+
+
+def _operators(run: View) -> list[str]:
+    table = run["operators"]
+    columns = ("#", "operator", *table["columns"], "class", "microkernel", "module")
+    rows = [
+        (
+            row["number"], row["label"], *(cell[0] for cell in row["cells"]), row["finer"],
+            ", ".join(row["kernels"]), row["module"],
+        )
+        for row in table["rows"]
+    ]  # fmt: skip
+    shown = rows
+    rest = []
+    if len(rows) > _TOP_OPERATORS and table["columns"]:
+        by_time = sorted(table["rows"], key=lambda row: -(row["cells"][-1][1] or 0))
+        numbers = {row["number"] for row in by_time[:_TOP_OPERATORS]}
+        shown = [row for row in rows if row[0] in numbers]
+        rest = [f"The {_TOP_OPERATORS} operators with the largest share of {len(rows)}.", ""]
+    return ["## Operators", "", *rest, *_table(columns, shown)]

@@ -1,0 +1,56 @@
+"""Node data for Model Explorer: times of off, on, difference and speed-up on the model's graph.
+
+Keys are the node names of the exported program, which Model Explorer's ExecuTorch and PyTorch
+adapters use as node ids. Operators inside the delegate are there too: their times come through the
+delegation report's map. A time that several graph operators share stands at each of them, whole.
+Schema: https://github.com/google-ai-edge/model-explorer/wiki/4.-API-Guide#create-custom-node-data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.insight import ExperimentInsight
+
+_GRADIENT = [{"stop": 0, "bgColor": "#fff7ec"}, {"stop": 1, "bgColor": "#d7301f"}]
+_GOOD_WHEN_LOW = [{"stop": 0, "bgColor": "#1a9850"}, {"stop": 1, "bgColor": "#d73027"}]
+_GOOD_WHEN_HIGH = [{"stop": 0, "bgColor": "#d73027"}, {"stop": 1, "bgColor": "#1a9850"}]
+
+
+def node_data(assessment: Assessment) -> dict[str, Any]:
+    """Returns one entry per quantity; values in µs, speed-up without unit."""
+    comparison = assessment.primary_comparison
+    if not assessment.run.times_are_meaningful:
+        return {}
+    primary = assessment.primary
+    after = _node_times(primary)
+    data = {f"{primary.experiment.name} (µs)": _entry(after, _GRADIENT)}
+    if comparison is not None:
+        insight = assessment.insight.of(comparison.baseline.experiment.name)
+        before = _node_times(insight)
+        both = [name for name in after if name in before]
+        data[f"{insight.experiment.name} (µs)"] = _entry(before, _GRADIENT)
+        data["difference (µs)"] = _entry({n: after[n] - before[n] for n in both}, _GOOD_WHEN_LOW)
+        ratios = {n: before[n] / after[n] for n in both if after[n] > 0}
+        data["speed-up"] = _entry(ratios, _GOOD_WHEN_HIGH)
+    return data
+
+
+def _node_times(insight: ExperimentInsight) -> dict[str, float]:
+    """Sums mean times by node of the exported graph, in µs."""
+    times: dict[str, float] = {}
+    for detail in insight.details:
+        for name in detail.attribution.graph_operators if detail.attribution else ():
+            times[name] = times.get(name, 0.0) + detail.row.mean_ns / 1000
+    return times
+
+
+def _entry(values: Mapping[str, float], gradient: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "results": {name: {"value": round(value, 3)} for name, value in values.items()},
+        "gradient": gradient,
+    }

@@ -1,0 +1,132 @@
+"""The events of steady executions as nested slices on one clock that starts at zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etprof.analysis.categories import is_kernel_name, parse_delegated_name, parse_kernel_name
+from etprof.analysis.executions import STEADY_BLOCK
+from etprof.analysis.vocabulary import CONTAINERS, LOAD_EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.etdump import ETDump
+
+_EXECUTE = CONTAINERS[0]
+_SHOWN_EXECUTIONS = 20
+"""More executions make a larger file and show nothing new."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One event; nested by its times in those that enclose it."""
+
+    name: str
+    category: str | None
+    """None for containers."""
+    start_ns: int
+    end_ns: int
+    is_synthetic: bool
+    """Whether the start was laid end to end instead of measured."""
+
+
+@dataclass(frozen=True)
+class _Event:
+    name: str
+    is_delegated: bool
+    instruction: int
+    start_ns: int
+    duration_ns: int
+
+
+def experiment_slices(experiment: ExperimentAnalysis) -> list[Slice]:
+    """Returns the first steady executions, each parent before its children.
+
+    Executions follow each other without gaps, so that experiments of different speed start
+    together and can be compared by eye.
+    """
+    slices: list[Slice] = []
+    now = 0
+    for events in _executions(experiment.dump):
+        slices += _nest(events, now)
+        now = slices[-len(events)].end_ns
+    return slices
+
+
+def _executions(dump: ETDump) -> list[list[_Event]]:
+    """Groups the events of steady executions, ended by their `Method::execute`."""
+    profile, names = dump.profile, (*dump.names, "")
+    steady = [name_id >= 0 and names[name_id] == STEADY_BLOCK for name_id in dump.blocks.name_id]
+    found: list[list[_Event]] = []
+    events: list[_Event] = []
+    for row in range(len(profile.name_id)):
+        if not steady[profile.block_index[row]]:
+            continue
+        events.append(_event(dump, row, names))
+        if events[-1].name == _EXECUTE:
+            found.append(events)
+            events = []
+            if len(found) == _SHOWN_EXECUTIONS:
+                break
+    return found
+
+
+def _event(dump: ETDump, row: int, names: Sequence[str]) -> _Event:
+    profile = dump.profile
+    label, number = (
+        int(profile.delegate_debug_id_str_id[row]),
+        int(profile.delegate_debug_id_int[row]),
+    )
+    is_delegated = label >= 0 or number >= 0
+    name = names[label] if label >= 0 else f"delegate operator {number}"
+    start, end = int(profile.start_time[row]), int(profile.end_time[row])
+    return _Event(
+        name if is_delegated else names[profile.name_id[row]],
+        is_delegated,
+        int(profile.instruction_id[row]),
+        start,
+        max(end - start, 0),
+    )
+
+
+def _nest(events: Sequence[_Event], now: int) -> list[Slice]:
+    """Places one execution at `now`: containers where measured, delegated operators end to end."""
+    whole = events[-1]
+    slices = [Slice(_EXECUTE, None, now, now + whole.duration_ns, is_synthetic=False)]
+    waiting: list[_Event] = []
+    for event in events[:-1]:
+        if event.name in LOAD_EVENTS:
+            continue
+        if event.name not in CONTAINERS:
+            waiting.append(event)
+            continue
+        start = now + max(event.start_ns - whole.start_ns, 0)
+        slices.append(Slice(event.name, None, start, start + event.duration_ns, is_synthetic=False))
+        slices += _children(waiting, slices[-1], now - whole.start_ns)
+        waiting = []
+    slices += _children(waiting, slices[0], now - whole.start_ns)
+    return slices
+
+
+def _children(events: Sequence[_Event], parent: Slice, shift: int) -> list[Slice]:
+    """Places operators inside the call that holds them."""
+    children, cursor = [], parent.start_ns
+    for event in events:
+        start = cursor if event.is_delegated else max(event.start_ns + shift, parent.start_ns)
+        end = min(start + event.duration_ns, parent.end_ns)
+        cursor = end
+        children.append(
+            Slice(event.name, _category(event), start, end, is_synthetic=event.is_delegated)
+        )
+    return children
+
+
+def _category(event: _Event) -> str | None:
+    if event.is_delegated:
+        return parse_delegated_name(event.name).operator_class.category
+    if is_kernel_name(event.name):
+        return parse_kernel_name(event.name).operator_class.category
+    return None

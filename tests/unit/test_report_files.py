@@ -1,0 +1,152 @@
+"""The report's twins carry the same numbers: Markdown, JSON, CSV, Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from pyarrow import parquet
+
+from etprof.analysis.assessment import assess_run
+from etprof.cli import run_command_line
+from etprof.errors import InputFileError, UsageError
+from etprof.report.csv_tables import safe_cell
+from etprof.report.markdown import escape
+from etprof.report.records import report_tables
+from tests.known_etdumps import US
+from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "r", on_off_run())
+
+
+def report(*words: object) -> int:
+    return run_command_line(["report", *map(str, words)])
+
+
+def test_default_is_html_and_markdown_in_the_run(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(run) == 0
+    assert capsys.readouterr().out == f"{run}/report.html\n{run}/report.md\n"
+    text = (run / "report.md").read_text()
+    assert text.startswith("# known\nfp16 · xnnpack · android · Cortex-X925 · 2026-11-21\n")
+    assert "**faster**: android\\_off → android\\_sme2: faster, speed-up 2.99×" in text
+    assert "| Convolution | 750 µs (83.2 %) | 210 µs (72.2 %) |" in text
+    assert "| Method::execute | 901 µs | 291 µs |" in text
+
+
+def test_tables_are_the_same_in_every_format(run: Path, tmp_path: Path) -> None:
+    assert report(run, "--format", "csv,parquet,json", "--out", tmp_path / "o") == 0
+    with (tmp_path / "o" / "report_operator_changes.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    columns = parquet.read_table(tmp_path / "o" / "report_operator_changes.parquet")
+    document = json.loads((tmp_path / "o" / "report.json").read_text())
+    from_json = document["comparisons"][0]["operators"]
+    expected = [(-300.0 * US if "IGEMM #1" in op.label else None) for op in ON_OPS]
+    for i, delta in enumerate(expected):
+        figures = {
+            float(rows[i]["delta_ns"]),
+            columns["delta_ns"][i].as_py(),
+            from_json[i]["delta_ns"],
+        }
+        assert len(figures) == 1
+        assert delta is None or figures == {delta}
+    assert columns.schema.metadata[b"time_unit"] == b"ns"
+
+
+def test_samples_are_all_there_and_apart(run: Path, tmp_path: Path) -> None:
+    report(run, "--format", "csv", "--out", tmp_path / "o")
+    with (tmp_path / "o" / "report_samples.csv").open() as stream:
+        rows = [row for row in csv.DictReader(stream) if row["experiment"] == "android_off"]
+    phases = [row["phase"] for row in rows]
+    assert {name: phases.count(name) for name in set(phases)} == {
+        "first": 10, "warmup": 10, "steady": 90,
+    }  # fmt: skip
+
+
+def test_summary_has_kernel_hints_findings_and_comparisons(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "r", on_off_run())
+    assert run_command_line(["analyze", str(folder), "--quiet"]) == 0
+    summary = json.loads((folder / "analysis_summary.json").read_text())
+    operators = {
+        entry["label"]: entry for entry in summary["experiments"]["android_sme2"]["operators"]
+    }
+    packed = operators["Convolution (NHWC, PF16) IGEMM #1"]
+    assert (packed["kernel_hint"], packed["kernel_grade"], packed["kernel_source"]) == (
+        "PF16 IGEMM", "B", "operator name",
+    )  # fmt: skip
+    depthwise = operators["Convolution (NHWC, PF16) DWConv #1"]
+    assert (depthwise["kernel_hint"], depthwise["kernel_grade"]) == (None, None)
+    assert depthwise["why_not_sme2"] == "depthwise convolution has NEON microkernels only"
+    assert summary["comparisons"][0]["latency"]["verdict"] == "faster"
+    assert {entry["experiment"] for entry in summary["findings"]} == {"android_off", "android_sme2"}
+    assert (folder / "report.html").is_file()
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
+def test_formulas_are_defused(text: str, tmp_path: Path) -> None:
+    assert safe_cell(text) == f"'{text}"
+    analysis = analyze(tmp_path / "r", Run([Experiment("e", [Op(f"=cmd|{text}", 5)])]))
+    assert report_tables(assess_run(analysis))["operators"][0]["label"] == f"=cmd|{text}"
+    folder = tmp_path / "r"
+    assert report(folder, "--format", "csv") == 0
+    assert "\n=cmd" not in (folder / "report_operators.csv").read_text().replace(",=cmd", "\n=cmd")
+
+
+def test_numbers_stay_numbers() -> None:
+    assert safe_cell(-1.5) == -1.5
+    assert safe_cell("Add (ND, F32) #1") == "Add (ND, F32) #1"
+
+
+def test_markdown_escapes() -> None:
+    assert escape("a|b\n<img>`x`") == "a\\|b &lt;img&gt;\\`x\\`"
+
+
+def test_emulated_runs_have_no_times_in_any_table(tmp_path: Path) -> None:
+    emulated = replace(on_off_run(), platform="emulator", meaningful=False)
+    tables = report_tables(assess_run(analyze(tmp_path / "r", emulated)))
+    assert len(tables["operators"]) == len(OFF_OPS) + len(ON_OPS)
+    times = [
+        (name, column)
+        for name, table in tables.items()
+        for record in table
+        for column, value in record.items()
+        if column.endswith(("_ns", "share", "gflops", "_per_s", "speed_up")) and value is not None
+    ]
+    assert times == []
+
+
+def test_several_runs_get_folders_of_their_own(tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path / name, replace(on_off_run(), platform=name))
+        for name in ("android", "mac")
+    ]
+    out = tmp_path / "o"
+    assert report(*folders, "--format", "html,json", "--out", out) == 0
+    files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*.*"))
+    assert files == ["known_fp16_android/report.json", "known_fp16_mac/report.json", "report.html"]
+
+
+def test_reference_and_thresholds(tmp_path: Path, run: Path) -> None:
+    reference = write_run(tmp_path / "ref", on_off_run())
+    (tmp_path / "t.json").write_text('{"depthwise_share": 1.0}')
+    assert report(run, "--reference", reference, "--thresholds", tmp_path / "t.json") == 0
+    text = (run / "report.md").read_text()
+    assert "Is its Data Movement share higher? No, not higher." in text
+    assert "Depthwise" not in text
+
+
+def test_wrong_words_are_refused(run: Path) -> None:
+    with pytest.raises(UsageError, match="--format pdf: give one or more of html, md, json"):
+        report(run, "--format", "pdf")
+    with pytest.raises(InputFileError, match="nowhere does not exist; `etprof profile MODEL` mak"):
+        report("nowhere")

@@ -1,0 +1,171 @@
+"""The HTML report is complete, correct and harmless."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.analysis.assessment import assess_run, assess_runs
+from etprof.report.html import render_html
+from etprof.report.markdown import render_markdown
+from tests.known_runs import OFF_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ATTACK = "<img src=x onerror=alert(1)>"
+VOID = {"meta", "link", "input", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Collects what the tests ask for, and fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in {"script", "style"}:
+            self.text.append(data)
+
+    @property
+    def visible(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("runs")
+    return render_html([assess_run(analyze(folder / "r", on_off_run()))])
+
+
+def test_headline_has_verdict_interval_and_test(html: str) -> None:
+    text = Page(html).visible
+    assert "2.99× faster android_off → android_sme2: faster, speed-up 2.99× (95 % interval" in text
+    assert "10 pairs of process launches, sign-flip p = 0.002" in text
+
+
+def test_numbers_are_those_of_the_description(html: str) -> None:
+    text = Page(html).visible
+    assert "Convolution 750 µs (83.2 %) 210 µs (72.2 %)" in text
+    assert "Method::execute 901 µs (100.0 %) 291 µs (100.0 %)" in text
+    assert "Convolution (NHWC, PF16) IGEMM #1 −300 µs 400 µs → 100 µs" in text
+    assert "3 operators with 88.8 % of the baseline's time changed to packed types" in text
+    assert "depthwise convolution has NEON microkernels only" in text
+    assert "Everything is that is known" not in text
+
+
+def test_waterfall_bars_start_where_the_last_one_ended(html: str) -> None:
+    spans = re.findall(r'class="(saved|added|total)" style="left:([\d.]+)%;width:([\d.]+)%"', html)
+    steps = [(kind, float(left), float(width)) for kind, left, width in spans][:7]
+    assert [kind for kind, _, _ in steps] == [
+        "total", "saved", "saved", "saved", "added", "added", "total",
+    ]  # fmt: skip
+    end = steps[0][2]
+    for kind, left, width in steps[1:-1]:
+        begin = left + width if kind == "saved" else left
+        assert begin == pytest.approx(end, abs=0.01)
+        end = left if kind == "saved" else left + width
+    assert steps[-1][2] == pytest.approx(end, abs=0.01)
+
+
+def test_nothing_is_loaded_from_anywhere(html: str) -> None:
+    page = Page(html)
+    links = [
+        value
+        for _, attributes in page.tags
+        for name in ("src", "href", "action", "srcset", "data")
+        if (value := attributes.get(name))
+    ]
+    assert all(link.startswith(("#", "data:,")) for link in links)
+    assert "url(" not in html
+    assert "@import" not in html
+
+
+def test_only_our_own_script_may_run(html: str) -> None:
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = (
+        a["content"] for t, a in Page(html).tags
+        if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )  # fmt: skip
+    assert policy is not None
+    assert f"script-src 'sha256-{digest}';" in policy
+    assert "default-src 'none'" in policy
+
+
+@pytest.mark.parametrize("render", [render_html, render_markdown])
+def test_names_are_data(render: object, tmp_path: Path) -> None:
+    # GIVEN a model, an experiment and operators with hostile names
+    ops = [*OFF_OPS, Op(ATTACK, 9), Op('"><script>alert(2)</script>', 9), Op("{{ 7 * 7 }}", 9)]
+    run = Run([Experiment("e", ops)], model=f"m{ATTACK.replace('/', '')}")
+    run_folder = write_run(tmp_path / "r", replace(run, model="m"))
+    manifest = run_folder / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"name": "m"', f'"name": "{ATTACK}"'))
+    text = render(assess_runs([run_folder]))  # type: ignore[operator]
+    # THEN they are shown, not run
+    assert "<img" not in text
+    assert "<script>alert" not in text
+    assert "49" not in re.findall(r"{{.*?}}", text)
+    if render is render_html:
+        assert "{{ 7 * 7 }}" in text
+        assert ATTACK in Page(text).visible
+
+
+def test_platforms_that_are_not_representative_say_so(tmp_path: Path) -> None:
+    mac = render_html([assess_run(analyze(tmp_path / "m", replace(on_off_run(), platform="mac")))])
+    assert "Not representative. Measured on macOS" in Page(mac).visible
+    emulated = replace(on_off_run(), platform="emulator", meaningful=False)
+    text = Page(render_html([assess_run(analyze(tmp_path / "e", emulated))])).visible
+    assert "Not representative. Measured under emulation" in text
+    # THEN no time of it is shown
+    assert not re.search(r"\d (µs|ms|ns)\b", text.replace("Memory", ""))
+
+
+def test_several_runs_in_one_page(tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path / name, replace(on_off_run(), platform=name))
+        for name in ("android", "mac")
+    ]
+    page = Page(render_html(assess_runs(folders)))
+    assert "2 runs" in page.visible
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = [str(a.get("href")) for tag, a in page.tags if tag == "a"]
+    targets = {link[1:] for link in links if link.startswith("#")}
+    assert targets <= set(ids)
+
+
+def test_thread_map_appears_with_several_thread_counts(tmp_path: Path) -> None:
+    sweep = [
+        Experiment(f"t{n}", OFF_OPS, threads=n, latency_us=[100 / n + i % 2 for i in range(10)])
+        for n in (1, 2)
+    ]
+    text = Page(render_html([assess_run(analyze(tmp_path / "r", Run(sweep)))])).visible
+    assert "Mode 1 thread 2 threads SME off 100 µs 50.5 µs" in text
+
+
+def test_an_etdump_alone_gives_a_report(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "r", on_off_run())
+    (etdump,) = folder.glob("android_off/*.etdump")
+    text = Page(render_html(assess_runs([etdump]))).visible
+    assert "one experiment, nothing to compare it with" in text
+    assert "one ETDump alone: latency without tracer, load and memory are not known" in text

@@ -1,0 +1,149 @@
+"""The Perfetto trace parses with Perfetto's own definitions; node data has the schema's form."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+
+from etprof.analysis.assessment import Assessment, assess_run
+from etprof.report.model_explorer import node_data
+from etprof.report.perfetto import encode_trace
+from etprof.report.protobuf import integer, varint
+from etprof.report.slices import Slice, experiment_slices
+from tests.known_etdumps import US
+from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def assessment(tmp_path_factory: pytest.TempPathFactory) -> Assessment:
+    return assess_run(analyze(tmp_path_factory.mktemp("runs") / "r", on_off_run()))
+
+
+def totals_by_name(trace: Any, sequence: int) -> dict[str, int]:  # noqa: ANN401 - protobuf's
+    """Adds up slice durations as a trace processor does: a stack, ordered by time."""
+    events = [
+        p for p in trace.packet
+        if p.HasField("track_event") and p.trusted_packet_sequence_id == sequence
+    ]  # fmt: skip
+    stack: list[tuple[str, int]] = []
+    totals: dict[str, int] = defaultdict(int)
+    for packet in sorted(events, key=lambda packet: packet.timestamp):
+        if packet.track_event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            stack.append((packet.track_event.name, packet.timestamp))
+        elif packet.track_event.type == TrackEvent.TYPE_SLICE_END:
+            name, begin = stack.pop()
+            totals[name] += packet.timestamp - begin
+    assert stack == []
+    return totals
+
+
+def test_trace_has_one_aligned_process_per_experiment(assessment: Assessment) -> None:
+    trace = Trace.FromString(encode_trace(assessment))
+    names = [
+        p.track_descriptor.process.process_name
+        for p in trace.packet
+        if p.track_descriptor.HasField("process")
+    ]
+    assert names == ["android_off", "android_sme2"]
+    first = [
+        min(p.timestamp for p in trace.packet if p.trusted_packet_sequence_id == sequence
+            and p.HasField("track_event"))
+        for sequence in (1, 2)
+    ]  # fmt: skip
+    assert first == [0, 0]
+
+
+@pytest.mark.parametrize(("sequence", "ops"), [(1, OFF_OPS), (2, ON_OPS)])
+def test_totals_from_the_trace_are_the_description(
+    assessment: Assessment, sequence: int, ops: tuple[Op, ...]
+) -> None:
+    totals = totals_by_name(Trace.FromString(encode_trace(assessment)), sequence)
+    executions = assessment.run.experiments[sequence - 1].split.executions
+    assert {op.label: totals[op.label] for op in ops} == {
+        op.label: op.us * US * executions for op in ops
+    }
+    split = assessment.run.experiments[sequence - 1].split
+    assert totals["Method::execute"] == split.execute_total_ns
+
+
+def test_synthetic_starts_are_marked(assessment: Assessment) -> None:
+    trace = Trace.FromString(encode_trace(assessment))
+    marks = {
+        (p.track_event.name.split(" ")[0], note.string_value)
+        for p in trace.packet
+        for note in p.track_event.debug_annotations
+        if note.name == "start"
+    }
+    assert ("Convolution", "synthetic") in marks
+    assert ("Convolution", "measured") not in marks
+    assert {("native_call_mean.out", "measured"), ("Method::execute", "measured")} <= marks
+
+
+def test_latencies_are_a_counter(assessment: Assessment) -> None:
+    trace = Trace.FromString(encode_trace(assessment))
+    values = [
+        p.track_event.double_counter_value
+        for p in trace.packet
+        if p.track_event.type == TrackEvent.TYPE_COUNTER and p.trusted_packet_sequence_id == 1
+    ]
+    metrics = assessment.run.experiments[0].metrics
+    assert metrics is not None
+    assert values == [sample for block in metrics.blocks for sample in block.latency_ns]
+
+
+def test_children_stay_inside_their_parents(assessment: Assessment) -> None:
+    for experiment in assessment.run.experiments:
+        stack: list[Slice] = []
+        for entry in experiment_slices(experiment):
+            while stack and entry.start_ns >= stack[-1].end_ns:
+                stack.pop()
+            assert not stack or entry.end_ns <= stack[-1].end_ns
+            stack.append(entry)
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [(0, b"\0"), (127, b"\x7f"), (300, b"\xac\x02"), (-1, b"\xff" * 9 + b"\1")],
+)
+def test_varints(value: int, encoded: bytes) -> None:
+    assert varint(value) == encoded
+    assert integer(1, value) == b"\x08" + encoded
+
+
+def test_node_data(tmp_path: Path) -> None:
+    # GIVEN a delegate whose two nodes come from three operators of the graph
+    nodes = [
+        {"kind": "Conv2d", "operators": ["conv", "relu"], "attribution": "fused", "macs": 10},
+        {"kind": "FullyConnected", "operators": ["linear"], "attribution": "exact", "macs": 10},
+    ]
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": nodes}
+    operators = [{"name": name, "operator": name} for name in ("conv", "relu", "linear")]
+    method = {"operators": operators, "delegates": [delegate]}
+    report = {"schema_version": 1, "model": "known", "methods": {"forward": method}}
+    off = [Op("Convolution (NHWC, F16) IGEMM #1", 40), Op("Fully Connected (NC, F16) GEMM #1", 20)]
+    on = [Op("Convolution (NHWC, PF16) IGEMM #1", 10), Op("Fully Connected (NC, PF16) GEMM #1", 10)]
+    run = Run([Experiment("off", off), Experiment("on", on, sme="sme2")], delegation=report)
+    data = node_data(assess_run(analyze(tmp_path / "r", run)))
+    values = {
+        title: {node: entry["value"] for node, entry in part["results"].items()}
+        for title, part in data.items()
+    }
+    # THEN operators inside the delegate have their times
+    assert values == {
+        "on (µs)": {"conv": 10, "relu": 10, "linear": 10},
+        "off (µs)": {"conv": 40, "relu": 40, "linear": 20},
+        "difference (µs)": {"conv": -30, "relu": -30, "linear": -10},
+        "speed-up": {"conv": 4, "relu": 4, "linear": 2},
+    }
+
+
+def test_emulated_runs_give_no_node_data(tmp_path: Path) -> None:
+    emulated = replace(on_off_run(), platform="emulator", meaningful=False)
+    assert node_data(assess_run(analyze(tmp_path / "r", emulated))) == {}
