@@ -52,7 +52,7 @@ def examine() -> list[Finding]:
         _check_adb,
         _check_disk,
     )
-    return [check() for check in checks]
+    return [check() for check in checks] + _check_emulator()
 
 
 def _check_python() -> Finding:
@@ -154,6 +154,19 @@ def _check_adb() -> Finding:
     if path := shutil.which("adb"):
         return Finding(part, "ok", path)
     return Finding(part, "note", "not found; needed for Android phones", "apt install adb")
+
+
+def _check_emulator() -> list[Finding]:
+    """Reports each part of the emulator; none of them is needed to measure on real hardware."""
+    from etprof.emulator.cache import SETUP
+    from etprof.emulator.installation import examine as examine_emulator
+
+    return [
+        Finding(f"Emulator: {state.name}", "ok", str(state.path))
+        if state.path
+        else Finding(f"Emulator: {state.name}", "note", state.problem or "not set up", SETUP)
+        for state in examine_emulator()
+    ]
 
 
 def _check_disk() -> Finding:
