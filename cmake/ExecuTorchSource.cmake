@@ -98,7 +98,7 @@ set(EXECUTORCH_ENABLE_LOGGING ON)
 set(EXECUTORCH_ENABLE_PROGRAM_VERIFICATION ON)
 set(EXECUTORCH_ENABLE_EVENT_TRACER ${ETPROF_EVENT_TRACER} CACHE BOOL "" FORCE)
 if(ETPROF_XNNPACK_LOG)
-  set(EXECUTORCH_XNNPACK_LOG_LEVEL 4) # XNN_LOG_LEVEL's "info"; a compile-time matter
+  set(EXECUTORCH_XNNPACK_LOG_LEVEL 4) # "info"; a compile-time matter
 endif()
 set(PYTHON_EXECUTABLE "${Python3_EXECUTABLE}")
 
@@ -111,6 +111,13 @@ block()
   set(LIBM m)
   add_subdirectory("${_sources}" "${PROJECT_BINARY_DIR}/executorch" EXCLUDE_FROM_ALL SYSTEM)
 endblock()
+
+if(ETPROF_XNNPACK_LOG AND TARGET xnnpack-logging)
+  # XNNPACK's own level would stay beside ours, and two definitions of one macro are a warning.
+  foreach(_property COMPILE_DEFINITIONS INTERFACE_COMPILE_DEFINITIONS)
+    set_target_properties(xnnpack-logging PROPERTIES ${_property} XNN_LOG_LEVEL=4)
+  endforeach()
+endif()
 
 # GCC 12 for aarch64 crashes while it vectorises a reduction of this file, which has no part in SME.
 if(TARGET kleidiai AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND CMAKE_C_COMPILER_VERSION VERSION_LESS 13)

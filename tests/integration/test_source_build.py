@@ -1,0 +1,158 @@
+"""Runners built with ExecuTorch from source: what on and off share, and what they execute.
+
+Reads build trees of `linux-aarch64-source-*`, in build/ or in the folder that
+ETPROF_SOURCE_BUILDS names; builds none itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etprof.emulator.installation import locate
+from etprof.errors import BuildError, InputFileError
+from etprof.process import run_command
+
+ROOT = Path(__file__).parents[2]
+BUILDS = Path(os.environ.get("ETPROF_SOURCE_BUILDS") or ROOT / "build")
+PREFIX = "linux-aarch64-source-"
+SME_DEFINES = re.compile(r"-D(XNN_ENABLE_ARM_SME2?|ETPROF_SME_COMPILED_OUT|ETPROF_SME_DEFAULT)=\S+")
+# What the compiler is told to build differently: XNNPACK's tables, and what holds them.
+SME_LIBRARIES = {"libXNNPACK.a", "libxnnpack-microkernels-prod.a"}
+
+
+def find_build(variant: str) -> Path:
+    build = BUILDS / f"{PREFIX}{variant}"
+    if not (build / "cpp" / "runner" / "etprof-runner").exists():
+        pytest.skip(f"no {build}: cmake --workflow --preset {PREFIX}{variant}")
+    return build
+
+
+def emulated(build: Path, *arguments: str | Path) -> tuple[int, str, str]:
+    try:
+        emulator = locate()
+    except (BuildError, InputFileError) as error:
+        pytest.skip(f"no emulator: {error}")
+    command: list[str | Path] = [emulator.qemu, "-cpu", "max", "-L", emulator.sysroot]
+    done = run_command([*command, build / "cpp/runner/etprof-runner", *arguments], timeout_s=300)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def build_info(build: Path) -> dict[str, Any]:
+    _, text, _ = emulated(build, "--build-info")
+    info: dict[str, Any] = json.loads(text)["build"]
+    return info
+
+
+def compile_commands(build: Path) -> dict[str, str]:
+    """Command by output file, with the build tree's own path taken out."""
+    commands = json.loads((build / "compile_commands.json").read_text())
+    return {entry["output"]: entry["command"].replace(str(build), "BUILD") for entry in commands}
+
+
+@pytest.mark.parametrize("suffix", ["", "-trace"])
+def test_on_and_off_are_compiled_alike(suffix: str) -> None:
+    on = compile_commands(find_build(f"sme2{suffix}"))
+    off = compile_commands(find_build(f"sme2-off{suffix}"))
+    # THEN off leaves SME microkernels out, and nothing else
+    assert off.keys() <= on.keys()
+    assert {name for name in on.keys() - off.keys() if "neonsme" not in name} == set()
+    # AND the commands differ in the switches alone
+    strip = SME_DEFINES.sub
+    different = {name for name in off if strip("", on[name]) != strip("", off[name])}
+    assert different == set()
+    assert {name for name in off if on[name] != off[name]} != set()
+
+
+def test_off_has_no_sme_and_all_other_libraries_are_the_same() -> None:
+    on, off = (build_info(find_build(variant)) for variant in ("sme2", "sme2-off"))
+    checks = on["symbol_check"], off["symbol_check"]
+    assert checks[0]["sme2_microkernels"] > 10
+    assert checks[0]["sme_microkernels"] > 10
+    assert (checks[1]["sme2_microkernels"], checks[1]["sme_microkernels"]) == (0, 0)
+    hashes = [check["library_sha256"] for check in checks]
+    assert {name for name in hashes[0] if hashes[0][name] != hashes[1][name]} <= SME_LIBRARIES
+    # AND every other entry is the same, but for what says that SME is off
+    assert {name for name in on if on[name] != off[name]} == {
+        "sme",
+        "sme_compiled_out",
+        "symbol_check",
+    }
+
+
+def test_off_refuses_modes_that_it_does_not_have() -> None:
+    build = find_build("sme2-off")
+    code, _, error = emulated(build, "--sme=sme2", "--model=absent.pte", "--result=absent.json")
+    assert code == 8
+    assert error == (
+        "etprof-runner: --sme sme2: SME is compiled out of this runner; use --sme off, or the "
+        "runner of the preset without -off in its name\n"
+    )
+
+
+def test_building_again_does_nothing() -> None:
+    build = find_build("sme2")
+    if shutil.which("ninja") is None:
+        pytest.skip("no ninja")
+    done = run_command(["ninja", "-C", build, "-n", "etprof-runner"], timeout_s=60)
+    assert "no work to do" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def toy_fp16(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    find_build("sme2-trace")
+    folder = tmp_path_factory.mktemp("toy")
+    words = ("export", "toy_cnn", "--dtype", "fp16", "--quiet", "--outdir", folder)
+    done = run_command([sys.executable, "-m", "etprof", *words], timeout_s=300)
+    assert done.exit_code == 0, done.stderr
+    return next(folder.glob("*.pte"))
+
+
+def trace(build: Path, model: Path, folder: Path, *flags: str) -> tuple[dict[str, Any], str]:
+    kernels = folder / "kernels.json"
+    arguments = (f"--model={model}", f"--result={folder / 'result.json'}")
+    flags = (f"--kernel-trace={kernels}", "--iterations=2", "--warmup=0", *flags)
+    code, _, error = emulated(build, *arguments, *flags)
+    assert code == 0, error
+    document: dict[str, Any] = json.loads(kernels.read_text())
+    return document, error
+
+
+def calls_of(document: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """Calls at load and in the last execution."""
+    return {k["name"]: (k["load_calls"], k["execution_calls"][-1]) for k in document["kernels"]}
+
+
+def test_neon_microkernels_are_counted_too(toy_fp16: Path, tmp_path: Path) -> None:
+    build = find_build("sme2-trace")
+    on, log = trace(build, toy_fp16, tmp_path, "--sme=sme2")
+    off, _ = trace(build, toy_fp16, tmp_path, "--sme=off")
+    levels = [{k["level"] for k in document["kernels"]} for document in (on, off)]
+    assert "sme2" in levels[0]
+    assert "neon" in levels[0]
+    assert levels[1].isdisjoint({"sme", "sme2"})
+    # AND XNNPACK's log says what it selected
+    assert "microkernel '" in log
+
+
+def test_every_call_of_kleidiai_has_a_caller_in_xnnpack(toy_fp16: Path, tmp_path: Path) -> None:
+    document, _ = trace(find_build("sme2-trace"), toy_fp16, tmp_path, "--sme=sme2", "--threads=1")
+    calls = calls_of(document)
+    ours = sum(n for name, (_, n) in calls.items() if name.startswith("kai_run_"))
+    shims = [k["name"] for k in document["kernels"] if "neonsme" in k["name"]]
+    assert ours == sum(calls[name][1] for name in shims) > 0
+
+
+def test_counts_are_exact_with_threads(toy_fp16: Path, tmp_path: Path) -> None:
+    build = find_build("sme2-trace")
+    first, second = (
+        calls_of(trace(build, toy_fp16, tmp_path, "--sme=sme2", "--threads=4")[0]) for _ in range(2)
+    )
+    assert first == second
