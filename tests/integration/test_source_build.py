@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 
-from etprof.emulator.installation import locate
-from etprof.errors import BuildError, InputFileError
 from etprof.process import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -36,11 +34,15 @@ def find_build(variant: str) -> Path:
 
 
 def emulated(build: Path, *arguments: str | Path) -> tuple[int, str, str]:
-    try:
-        emulator = locate()
-    except (BuildError, InputFileError) as error:
-        pytest.skip(f"no emulator: {error}")
-    command: list[str | Path] = [emulator.qemu, "-cpu", "max", "-L", emulator.sysroot]
+    """Runs the runner as CTest does; exit code, stdout, stderr."""
+    cache = (build / "CMakeCache.txt").read_text()
+    qemu, sysroot = (
+        re.search(rf"^{name}:\w+=(.*)$", cache, re.MULTILINE)
+        for name in ("ETPROF_QEMU", "ETPROF_AARCH64_SYSROOT")
+    )
+    if not qemu or not Path(qemu[1]).exists() or not sysroot:
+        pytest.skip(f"{build} was configured without emulator: etprof emulator setup")
+    command: list[str | Path] = [qemu[1], "-cpu", "max", "-L", sysroot[1]]
     done = run_command([*command, build / "cpp/runner/etprof-runner", *arguments], timeout_s=300)
     return done.exit_code, done.stdout, done.stderr
 
