@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from etprof.analysis.outlook import predict_sme2
 from etprof.analysis.provenance import load_manifest_document
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from etprof.analysis.cold_start import LedgerEntry
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
+    from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.analysis.findings.why_not import WhyNotGroup
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.thread_map import Cell
@@ -38,21 +39,53 @@ _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak me
 def run_view(assessment: Assessment, key: str) -> View:
     """Returns everything that the template shows of one run; `key` makes its ids unique."""
     comparison = assessment.primary_comparison
-    meaningful = assessment.run.times_are_meaningful
-    primary = assessment.primary
-    found = assessment.findings_of(primary.experiment.name)
+    found = assessment.findings_of(assessment.primary.experiment.name)
     return {
         "key": key,
         "title": _title(assessment),
         "subtitle": _subtitle(assessment),
         "warning": platform_warning(assessment),
         "headline": _headline(assessment),
-        "tiles": _tiles(assessment) if meaningful else _emulated_tiles(assessment),
-        "findings": [_finding(entry) for entry in _all_findings(assessment)],
-        "checked": ", ".join(found.checked),
-        "silent": ", ".join(
-            name for name in found.checked if name not in {f.rule for f in found.findings}
+        **(_timed_parts(assessment) if assessment.run.times_are_meaningful else _TIMELESS),
+        "tiles": _tiles(assessment),
+        **_findings(assessment, found),
+        "operators": operator_table(assessment),
+        "comparisons": [_comparison_row(entry) for entry in assessment.comparisons],
+        "why_not": [_why_not(group) for group in found.why_not_sme2],
+        "notes": [*assessment.notes, *(comparison.notes if comparison else ())],
+        "unknown_names": sorted(
+            {name for e in assessment.run.experiments for name in e.split.unknown_names}
         ),
+        "provenance": _provenance(assessment),
+    }
+
+
+def _timed_parts(assessment: Assessment) -> View:
+    """What rests on times, and is left out where those mean nothing."""
+    comparison = assessment.primary_comparison
+    return {
+        "stacks": category_stacks(assessment.run.experiments),
+        "waterfall": waterfall_bars(comparison) if comparison else None,
+        "amdahl": _amdahl(comparison) if comparison else None,
+        "outlook": None if _has_sme(assessment) else _outlook(assessment),
+        "timelines": [timeline(entry) for entry in _shown(assessment)],
+        "latency": latency_chart(assessment.run.experiments),
+        "threads": _thread_map(assessment),
+        "ledger": _ledger(comparison) if comparison else None,
+    }
+
+
+_TIMELESS: Final = dict.fromkeys(
+    ("stacks", "waterfall", "amdahl", "outlook", "timelines", "latency", "threads", "ledger")
+)
+
+
+def _findings(assessment: Assessment, found: ExperimentFindings) -> View:
+    """All findings, the rules that stayed silent, and the reference's answers."""
+    fired = {finding.rule for finding in found.findings}
+    return {
+        "findings": [_finding(entry) for entry in _all_findings(assessment)],
+        "silent": ", ".join(name for name in found.checked if name not in fired),
         "answers": [
             {
                 "question": entry.question,
@@ -62,22 +95,6 @@ def run_view(assessment: Assessment, key: str) -> View:
             }
             for entry in found.reference_answers
         ],
-        "stacks": category_stacks(assessment.run.experiments) if meaningful else None,
-        "waterfall": waterfall_bars(comparison) if comparison and meaningful else None,
-        "amdahl": _amdahl(comparison) if comparison and meaningful else None,
-        "outlook": _outlook(assessment) if meaningful and not _has_sme(assessment) else None,
-        "operators": operator_table(assessment),
-        "timelines": [timeline(entry) for entry in _shown(assessment)] if meaningful else [],
-        "latency": latency_chart(assessment.run.experiments) if meaningful else None,
-        "comparisons": [_comparison_row(entry) for entry in assessment.comparisons],
-        "threads": _thread_map(assessment) if meaningful else None,
-        "ledger": _ledger(comparison) if comparison and meaningful else None,
-        "why_not": [_why_not(group) for group in found.why_not_sme2],
-        "notes": [*assessment.notes, *(comparison.notes if comparison else ())],
-        "unknown_names": sorted(
-            {name for e in assessment.run.experiments for name in e.split.unknown_names}
-        ),
-        "provenance": _provenance(assessment),
     }
 
 
@@ -135,6 +152,8 @@ def _headline(assessment: Assessment) -> View:
 
 def _tiles(assessment: Assessment) -> list[View]:
     """A few figures of the primary experiment, beside its baseline's."""
+    if not assessment.run.times_are_meaningful:
+        return _emulated_tiles(assessment)
     comparison = assessment.primary_comparison
     if comparison is not None and comparison.ledger:
         chosen = {entry.label: entry for entry in comparison.ledger}
