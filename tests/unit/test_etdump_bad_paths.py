@@ -1,0 +1,150 @@
+"""Paths and files that hold no ETDump: each ends in its own message and way out."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.errors import InputFileError, UsageError
+from etprof.etdump import ETDumpFormatError, load_etdump
+from tests import etdump_writer as writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+AGAIN = "pull the file again, or run the model again"
+SOUND = bytes(writer.write_etdump(writer.etdump([writer.event_block(b"Execute")])).data)
+
+
+def make_missing(folder: Path) -> Path:
+    return folder / "missing.etdump"
+
+
+def make_loop(folder: Path) -> Path:
+    (folder / "loop").symlink_to(folder / "loop")
+    return folder / "loop"
+
+
+def make_long_name(folder: Path) -> Path:
+    return folder / ("x" * 300)
+
+
+def make_file_as_folder(folder: Path) -> Path:
+    (folder / "file").touch()
+    return folder / "file" / "x.etdump"
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (make_missing, "cannot be read (No such file or directory); check the path"),
+        (make_loop, "cannot be read (Too many levels of symbolic links); check the path"),
+        (make_long_name, "cannot be read (File name too long); check the path"),
+        (make_file_as_folder, "cannot be read (Not a directory); check the path"),
+    ],
+)
+def test_path_that_leads_nowhere(
+    tmp_path: Path, make: Callable[[Path], Path], problem: str
+) -> None:
+    path = make(tmp_path)
+    with pytest.raises(InputFileError) as caught:
+        load_etdump(path)
+    assert str(caught.value) == f"{path}: {problem} and its permissions"
+
+
+def test_path_with_a_nul() -> None:
+    with pytest.raises(InputFileError, match=r"cannot be read \(embedded null byte\); check the"):
+        load_etdump("a\0b")
+
+
+def test_directory(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError) as caught:
+        load_etdump(tmp_path)
+    assert str(caught.value) == f"{tmp_path}: is a directory; give the ETDump inside it"
+
+
+def test_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(InputFileError) as caught:
+        load_etdump(pipe)
+    assert str(caught.value) == (
+        f"{pipe}: is not a regular file; copy its contents to a file first"
+    )
+
+
+def test_unreadable_file(tmp_path: Path) -> None:
+    path = tmp_path / "private.etdump"
+    path.write_bytes(SOUND)
+    path.chmod(0)
+    code = (
+        "import os, sys\n"
+        "from etprof import _etdump; from etprof.etdump import load_etdump\n"
+        "os.geteuid() or os.setuid(65534)  # root may read everything\n"
+        "try: load_etdump(sys.argv[1])\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == (
+        f"InputFileError {path}: cannot be read (Permission denied); "
+        "check the path and its permissions\n"
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and limits the address space")
+def test_file_too_large_for_the_memory(tmp_path: Path) -> None:
+    # GIVEN a file of 400 MB, and room to map it but not for its columns
+    path = tmp_path / "large.etdump"
+    document = writer.etdump([writer.event_block(b"Execute")])
+    path.write_bytes(writer.write_etdump(document, size_prefix=False).data)
+    os.truncate(path, 400_000_000)
+    code = (
+        "import resource, sys\n"
+        "from etprof import _etdump; from etprof.etdump import load_etdump\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)\n"
+        "try: load_etdump(sys.argv[1])\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == (
+        f"InputFileError {path}: 400000000 bytes need more memory than there is; "
+        "record fewer iterations\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["empty.etdump", "größe <b>.etdump"])
+def test_empty_file(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.touch()
+    with pytest.raises(ETDumpFormatError) as caught:
+        load_etdump(path)
+    assert str(caught.value) == (
+        f"{path}: empty (at byte 0); "
+        "run the model again with --etdump, on a runner built with the event tracer"
+    )
+
+
+def test_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cut.etdump"
+    path.write_bytes(SOUND[:50])
+    with pytest.raises(ETDumpFormatError) as caught:
+        load_etdump(str(path))
+    reason = f"cut short: {len(SOUND)} bytes announced, 50 there"
+    assert str(caught.value) == f"{path}: {reason} (at byte 50); {AGAIN}"
+
+
+def test_file_object_in_text_mode() -> None:
+    with pytest.raises(UsageError) as caught:
+        load_etdump(io.StringIO("x"))  # type: ignore[arg-type]
+    assert str(caught.value) == "ETDump in memory: open as text; open it with mode 'rb'"
