@@ -42,6 +42,9 @@ class TargetConfig(StrictModel):
     serial: str | None = Field(None, description="Android: the device, if several are attached")
     connect: str | None = Field(None, description="Android: HOST:PORT of a device on the network")
     remote_folder: str | None = Field(None, description="Android: folder on the device")
+    reconnect_s: PositiveFloat = Field(
+        60.0, description="Android: how long to wait for a device that went away"
+    )
 
 
 class ExperimentConfig(StrictModel):

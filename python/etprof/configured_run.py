@@ -36,22 +36,30 @@ def configured_target(config: Config) -> Target:
         address=wanted.connect,
         runner=next((runner for runner in runners if runner is not None), None),
         root=wanted.remote_folder,
+        reconnect_s=wanted.reconnect_s,
     )
 
 
-def make_target(
+def make_target(  # noqa: PLR0913 - keyword-only: all of them are Android's
     kind: str,
     *,
     serial: str | None = None,
     address: str | None = None,
     runner: Path | None = None,
     root: str | None = None,
+    reconnect_s: float = 60.0,
 ) -> Target:
     """Returns the target of this kind; all but `kind` matter to Android alone."""
     if kind == "emulator":
         return EmulatorTarget()
     if kind == "android":
-        return AndroidTarget(serial, address=address, runner=runner, root=root or REMOTE_ROOT)
+        return AndroidTarget(
+            serial,
+            address=address,
+            runner=runner,
+            root=root or REMOTE_ROOT,
+            reconnect_s=reconnect_s,
+        )
     local = LocalTarget()
     if kind not in {"local", local.platform}:
         msg = (

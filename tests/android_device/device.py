@@ -102,11 +102,19 @@ exec {shlex.quote(str(self._daemon.program))}"""
         wait_until(self._is_reachable, f"adbd did not start: see {log_file}")
 
     def _is_reachable(self) -> bool:
-        if "device" in adb("-s", self.serial, "get-state"):
+        if self.is_attached():
             return True
         adb("disconnect", self.serial)
         adb("connect", self.serial)
         return adb("-s", self.serial, "get-state").strip() == "device"
+
+    def is_attached(self) -> bool:
+        """Whether adb's server has it."""
+        return "device" in adb("-s", self.serial, "get-state")
+
+    def empty_small_folder(self) -> None:
+        """Frees the small file system."""
+        adb("-s", self.serial, "shell", f"rm -rf {shlex.quote(str(self.small_folder))}/*")
 
     def unplug(self) -> None:
         """Kills adbd without warning; what it started goes on, as an orphan."""
