@@ -96,6 +96,13 @@ def test_trace_and_bare_add_what_they_say(platform: str, side: str) -> None:
     assert variables_of(f"{platform}-{side}-bare") == {**plain, "ETPROF_EVENT_TRACER": "OFF"}
 
 
+def test_the_workflow_builds_every_source_preset() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "source-builds.yml").read_text()
+    assert workflow.count(f"variant: [{', '.join(VARIANTS)}]") == len(PLATFORMS)
+    for platform in PLATFORMS:
+        assert f'"{platform}-${{{{ matrix.variant }}}}"' in workflow
+
+
 def test_no_preset_sets_a_cpu_architecture_or_flags() -> None:
     everything = json.dumps(configure_presets())
     assert "march" not in everything
