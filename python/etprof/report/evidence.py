@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -30,7 +31,7 @@ def render_evidence(evidence: KernelEvidence) -> RenderableType:
         _mode_table(evidence),
     ]
     if fastest == "sme2":
-        parts.append(_reason_table(evidence.modes[fastest]))
+        parts.append(_reasons(evidence.modes[fastest]))
     if evidence.parities:
         parts.append(_parity_table(evidence))
     return Group(*parts)
@@ -47,27 +48,34 @@ def _operator_table(evidence: KernelEvidence, fastest: str) -> Table:
     """Convolutions and matrix products one by one; the rest as one row."""
     chosen = [row for row in evidence.operators if _is_interesting(row)]
     table = _table(
-        "Microkernels by operator",
-        f"type with {fastest}",
-        "type with off",
-        "microkernel",
-        "",
-        "calls",
+        "Microkernels by operator, with its data types in two modes",
+        *("operator", fastest, "off", "microkernel", "", "calls"),
     )
     table.columns[-1].justify = "right"
     for row in chosen:
         best, off = row.by_mode.get(fastest), row.by_mode.get("off")
         kernels = best.compute_kernels if best else ()
         table.add_row(
-            Text(best.name if best else MISSING),
-            Text(off.type_text if off else MISSING),
+            _label(row.best()),
+            _types(best),
+            _types(off),
             Text("\n".join(_short(k.name) for k in kernels) or "no KleidiAI microkernel"),
             (best.grade if best else None) or MISSING,
             "\n".join(format_count(k.calls) for k in kernels) or "0",
         )
     if others := len(evidence.operators) - len(chosen):
-        table.add_row(f"{others} others, no convolution or matrix product", "", "", "", "")
+        table.add_section()
+        table.add_row(f"{others} others", "", "", "no convolution or matrix product", "", "")
     return table
+
+
+def _label(operator: OperatorEvidence) -> Text:
+    """The operator without its types, which have columns of their own."""
+    return Text(re.sub(r" \([^()]*\)", "", operator.name))
+
+
+def _types(operator: OperatorEvidence | None) -> Text:
+    return Text(", ".join(operator.data_types) if operator and operator.data_types else MISSING)
 
 
 def _is_interesting(row: AlignedOperator) -> bool:
@@ -96,22 +104,24 @@ def _mode_table(evidence: KernelEvidence) -> Table:
     return table
 
 
-def _reason_table(mode: ModeEvidence) -> RenderableType:
+def _reasons(mode: ModeEvidence) -> Text:
     """Convolutions and matrix products that did not take SME2, by reason."""
     reasons = count_reasons(mode)
     if not reasons:
         return Text("Every convolution and matrix product took an SME2 microkernel.")
-    table = _table("Without SME2", "reason", "operators", "why", "known from")
+    text = Text("Convolutions and matrix products without SME2\n")
     for reason, operators in reasons:
-        table.add_row(reason.code, _names(operators), reason.text, Text(reason.source))
-    return table
+        text.append(f"  {reason.code}: {_names(operators)}\n", style="bold")
+        text.append(f"    {reason.text}\n")
+        text.append(f"    known from: {reason.source}\n", style="dim")
+    return text
 
 
-def _names(operators: list[OperatorEvidence]) -> Text:
+def _names(operators: list[OperatorEvidence]) -> str:
     shown = [operator.name for operator in operators[:_SHOWN_NAMES]]
     if len(operators) > _SHOWN_NAMES:
         shown.append(f"and {len(operators) - _SHOWN_NAMES} more")
-    return Text("\n".join(shown))
+    return "; ".join(shown)
 
 
 def _parity_table(evidence: KernelEvidence) -> Table:
