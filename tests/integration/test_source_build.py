@@ -30,7 +30,7 @@ def find_build(variant: str) -> Path:
     build = BUILDS / f"{PREFIX}{variant}"
     if not (build / "cpp" / "runner" / "etprof-runner").exists():
         pytest.skip(f"no {build}: cmake --workflow --preset {PREFIX}{variant}")
-    return build
+    return build.resolve()
 
 
 def emulated(build: Path, *arguments: str | Path) -> tuple[int, str, str]:
