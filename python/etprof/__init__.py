@@ -2,4 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from etprof.api import ComparisonResult, Run, compare, load_run
+
 __version__ = "0.1.0"
+__all__ = ["ComparisonResult", "Run", "__version__", "compare", "load_run"]
+
+
+def __getattr__(name: str) -> object:
+    """Imports the API at its first use: `import etprof` alone stays instant."""
+    if name in __all__:
+        from etprof import api
+
+        return getattr(api, name)
+    msg = f"module 'etprof' has no attribute {name!r}"
+    raise AttributeError(msg)

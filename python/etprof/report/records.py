@@ -165,6 +165,36 @@ def operator_changes(comparison: Comparison) -> Table:
     ]
 
 
+def category_changes(comparison: Comparison) -> Table:
+    """Returns one record per headline category of one comparison."""
+    return [
+        {
+            "category": name,
+            "baseline_ns": change.baseline_ns,
+            "candidate_ns": change.candidate_ns,
+            "delta_ns": change.delta_ns,
+            "speed_up": change.speed_up,
+            "baseline_share": change.baseline_share,
+            "candidate_share": change.candidate_share,
+        }
+        for name, change in comparison.categories.items()
+    ]
+
+
+def waterfall_table(comparison: Comparison) -> Table:
+    """Returns one record per step of the waterfall."""
+    return [
+        {
+            "label": step.label,
+            "kind": step.kind,
+            "baseline_ns": step.baseline_ns,
+            "candidate_ns": step.candidate_ns,
+            "delta_ns": step.delta_ns,
+        }
+        for step in comparison.waterfall.steps
+    ]
+
+
 def sample_table(assessment: Assessment) -> Table:
     """Returns every raw latency without tracer, one record each, in the order of measuring."""
     return [

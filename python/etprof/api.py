@@ -1,0 +1,267 @@
+"""The Python API: what the reports show, as pandas frames.
+
+    import etprof
+
+    run = etprof.load_run("out_mobilenet_v2/runs/android")
+    run.operators().nlargest(5, "mean_ns")
+    etprof.compare(run.experiment("android_off"), run.experiment("android_sme2")).verdict
+
+Times are in ns, shares are fractions of one, speed-up is baseline ÷ candidate. Missing values are
+`<NA>` or NaN. docs/python_api.md lists every column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from etprof.analysis.assessment import Assessment, assess_run
+from etprof.analysis.comparability import Side, refuse_unlike
+from etprof.analysis.comparison import Comparison, compare_sides
+from etprof.analysis.effect import DEFAULT_MARGIN
+from etprof.analysis.pairs import match_runs
+from etprof.analysis.run_analysis import analyze_source
+from etprof.api_frames import COLUMNS, build_frame, event_blocks
+from etprof.atomic import write_text
+from etprof.errors import InputFileError, UsageError
+from etprof.report import records
+from etprof.report.comparison_json import comparison_document
+from etprof.report.html import render_html
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pandas as pd
+
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.api_frames import EventBlock
+    from etprof.order_statistics import Interval
+
+Unit = Literal["ns", "us", "ms", "s"]
+_NS_PER: dict[Unit, float] = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def load_run(path: str | Path) -> Run:
+    """Reads a run directory or a single ETDump; needs neither torch nor executorch.
+
+    Raises InputFileError when there is nothing to read, or it is damaged.
+    """
+    source = Path(path)
+    if not source.exists():
+        msg = f"{source} does not exist; `etprof profile MODEL` makes a run directory"
+        raise InputFileError(msg)
+    return Run(assess_run(analyze_source(source)))
+
+
+def compare(
+    baseline: Run | Experiment | str | Path,
+    candidate: Run | Experiment | str | Path,
+    *,
+    allow: Collection[str] = (),
+    margin: float = DEFAULT_MARGIN,
+) -> ComparisonResult:
+    """Compares two experiments, or two runs that have one pair of experiments alike.
+
+    Raises UsageError, naming the fields, for sides that were not measured alike, unless they are
+    in `allow`; `margin` is what counts as no difference.
+    """
+    (one, first), (other, second) = _side(baseline), _side(candidate)
+    pairs = match_runs(one.assessment.run, other.assessment.run, (first, second))
+    if len(pairs) != 1:
+        names = ", ".join(f"{a.experiment.name} and {b.experiment.name}" for a, b in pairs)
+        msg = f"these runs have several pairs of experiments ({names}); give run.experiment(NAME)"
+        raise UsageError(msg)
+    refuse_unlike(*pairs[0], allow)
+    return ComparisonResult(compare_sides(*pairs[0], margin=margin))
+
+
+def _side(value: Run | Experiment | str | Path) -> tuple[Run, str | None]:
+    if isinstance(value, Experiment):
+        return value.run, value.name
+    return (value, None) if isinstance(value, Run) else (load_run(value), None)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory, or an ETDump, with everything that etprof finds in it."""
+
+    assessment: Assessment
+
+    def __repr__(self) -> str:
+        return f"<etprof run {self.source}: {', '.join(self.experiments)}>"
+
+    @property
+    def source(self) -> Path:
+        """Where it was read from."""
+        return self.assessment.run.source
+
+    @property
+    def model(self) -> str | None:
+        """Name of the model; None for an ETDump alone."""
+        manifest = self.assessment.run.manifest
+        return manifest.model.name if manifest else None
+
+    @property
+    def platform(self) -> str | None:
+        """android, mac, linux or emulator; None for an ETDump alone."""
+        manifest = self.assessment.run.manifest
+        return manifest.platform if manifest else None
+
+    @property
+    def times_are_meaningful(self) -> bool:
+        """False for emulated runs, whose tables have no times."""
+        return self.assessment.run.times_are_meaningful
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """Names of the experiments."""
+        return tuple(entry.name for entry in self.assessment.run.experiments)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is missing, and what that costs."""
+        return self.assessment.notes
+
+    def experiment(self, name: str) -> Experiment:
+        """Returns one experiment, for `compare`; raises UsageError for an unknown name."""
+        if name not in self.experiments:
+            msg = f"{self.source} has no experiment {name!r}; it has {', '.join(self.experiments)}"
+            raise UsageError(msg)
+        return Experiment(self, name)
+
+    def operators(self) -> pd.DataFrame:
+        """One row per experiment and operator: times, microkernel, work, origin."""
+        return build_frame("operators", records.operator_table(self.assessment))
+
+    def categories(self) -> pd.DataFrame:
+        """One row per experiment and finer class; shares of an experiment add up to one."""
+        return build_frame("categories", records.category_table(self.assessment))
+
+    def samples(self) -> pd.DataFrame:
+        """Every raw latency without tracer: experiment, block, phase, index, latency_ns."""
+        return build_frame("samples", records.sample_table(self.assessment))
+
+    def findings(self) -> pd.DataFrame:
+        """What the rules say, worst first in each experiment."""
+        return build_frame("findings", records.finding_table(self.assessment))
+
+    def comparisons(self) -> pd.DataFrame:
+        """Verdicts of all pairs of experiments that answer a question."""
+        return build_frame("comparisons", records.report_tables(self.assessment)["comparisons"])
+
+    def event_blocks(self, experiment: str | None = None) -> tuple[EventBlock, ...]:
+        """The ETDump's event blocks with every event's raw durations, as Inspector has them."""
+        return event_blocks(self._experiment(experiment).dump)
+
+    def find_total_for_module(
+        self, module: str, *, experiment: str | None = None, unit: Unit = "ms"
+    ) -> float:
+        """Adds up the mean times of all operators of a module and the modules inside it.
+
+        `module` is a whole path such as `blocks.0.attn`: `block` does not match `blocks`. Nested
+        events are counted once. Returns 0.0 for a module without operators.
+        """
+        name = self._experiment(experiment).name
+        insight = self.assessment.insight.of(name)
+        total = sum(
+            detail.row.mean_ns
+            for detail in insight.details
+            if detail.module_path is not None
+            and (detail.module_path == module or detail.module_path.startswith(f"{module}."))
+        )
+        return total / _NS_PER[unit]
+
+    def print_data_tabular(self, experiment: str | None = None) -> None:
+        """Prints the operators of one experiment as a plain table."""
+        print(self._printable(experiment).to_string(index=False))
+
+    def save_data_to_tsv(self, path: str | Path, experiment: str | None = None) -> None:
+        """Writes the operators of one experiment with tabs between the columns."""
+        write_text(Path(path), self._printable(experiment).to_csv(sep="\t", index=False))
+
+    def save_html(self, path: str | Path) -> None:
+        """Writes the HTML report."""
+        write_text(Path(path), render_html([self.assessment]))
+
+    def _printable(self, experiment: str | None) -> pd.DataFrame:
+        name = self._experiment(experiment).name
+        table = self.operators()
+        columns = ["label", "class", "delegated", "calls", "median_ns", "mean_ns", "share"]
+        return table.loc[table["experiment"] == name, columns]
+
+    def _experiment(self, name: str | None) -> ExperimentAnalysis:
+        """The named experiment, or the one that the report's headline is about."""
+        if name is None:
+            return self.assessment.primary.experiment
+        self.experiment(name)
+        return self.assessment.insight.of(name).experiment
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment of a run."""
+
+    run: Run
+    name: str
+
+
+@dataclass(frozen=True)
+class ComparisonResult:
+    """A candidate beside its baseline."""
+
+    comparison: Comparison
+
+    def __repr__(self) -> str:
+        return f"<etprof comparison {self.comparison.name}: {self.verdict}>"
+
+    @property
+    def baseline(self) -> Side:
+        """The side that is compared with."""
+        return self.comparison.baseline
+
+    @property
+    def candidate(self) -> Side:
+        """The side that is compared."""
+        return self.comparison.candidate
+
+    @property
+    def verdict(self) -> str | None:
+        """faster, slower, no difference or inconclusive; None when it was not timed."""
+        return self.comparison.latency.verdict if self.comparison.latency else None
+
+    @property
+    def speed_up(self) -> float | None:
+        """Baseline ÷ candidate of steady latency without tracer."""
+        return self.comparison.latency.speed_up if self.comparison.latency else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 % interval of the speed-up; None below six pairs of blocks."""
+        return self.comparison.latency.interval if self.comparison.latency else None
+
+    @property
+    def p_value(self) -> float | None:
+        """Two-sided sign-flip test of no effect."""
+        return self.comparison.latency.p_value if self.comparison.latency else None
+
+    @cached_property
+    def document(self) -> dict[str, object]:
+        """Everything as JSON data, as `etprof compare --json` prints it."""
+        return comparison_document(self.comparison)
+
+    def operators(self) -> pd.DataFrame:
+        """One row per aligned operator; every operator of both sides exactly once."""
+        return build_frame("operator_changes", records.operator_changes(self.comparison))
+
+    def categories(self) -> pd.DataFrame:
+        """One row per headline category."""
+        return build_frame("category_changes", records.category_changes(self.comparison))
+
+    def waterfall(self) -> pd.DataFrame:
+        """One row per step; `delta_ns` adds up to the difference of the totals."""
+        return build_frame("waterfall", records.waterfall_table(self.comparison))
+
+
+__all__ = ["COLUMNS", "ComparisonResult", "Experiment", "Run", "compare", "load_run"]

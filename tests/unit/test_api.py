@@ -1,0 +1,139 @@
+"""The Python API: stable names, documented columns, the numbers of the reports."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import etprof
+from etprof.api_frames import COLUMNS
+from etprof.errors import InputFileError, UsageError
+from etprof.process import run_command
+from tests.known_etdumps import US, foreign_etdump
+from tests.known_runs import OFF_OPS, ON_OPS, on_off_run, write_run
+
+GUIDE = Path(__file__).parents[2] / "docs" / "python_api.md"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> etprof.Run:
+    node = {"kind": "Conv2d", "operators": ["conv"], "attribution": "exact", "macs": 800_000}
+    origin = {"module_path": "blocks.0.conv", "module_type": "Conv2d"}
+    operator = {"name": "conv", "operator": "convolution.default", "origin": origin}
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": [node]}
+    method = {"operators": [operator], "delegates": [delegate]}
+    report = {"schema_version": 1, "model": "known", "methods": {"forward": method}}
+    description = replace(on_off_run(), delegation=report)
+    return etprof.load_run(write_run(tmp_path_factory.mktemp("runs") / "r", description))
+
+
+def test_a_run_describes_itself(run: etprof.Run) -> None:
+    assert repr(run) == f"<etprof run {run.source}: android_off, android_sme2>"
+    assert (run.model, run.platform, run.times_are_meaningful) == ("known", "android", True)
+    assert run.experiments == ("android_off", "android_sme2")
+
+
+@pytest.mark.parametrize("name", ["operators", "categories", "samples", "findings", "comparisons"])
+def test_frames_have_the_documented_columns(run: etprof.Run, name: str) -> None:
+    frame = getattr(run, name)()
+    assert {column: str(dtype) for column, dtype in frame.dtypes.items()} == COLUMNS[name]
+    assert len(frame) > 0
+
+
+def test_every_column_is_in_the_guide() -> None:
+    text = GUIDE.read_text()
+    missing = [
+        f"{name}.{column}"
+        for name, columns in COLUMNS.items()
+        for column in columns
+        if f"`{column}`" not in text
+    ]
+    assert missing == []
+
+
+def test_operators_are_the_description(run: etprof.Run) -> None:
+    frame = run.operators()
+    means = frame[frame["experiment"] == "android_sme2"].set_index("label")["mean_ns"]
+    assert means.to_dict() == {op.label: op.us * US for op in ON_OPS}
+    conv = frame[frame["label"] == "Convolution (NHWC, PF16) IGEMM #1"].iloc[0]
+    assert (conv["module_path"], conv["macs"], conv["gflops"]) == ("blocks.0.conv", 800_000, 16.0)
+
+
+def test_categories_close(run: etprof.Run) -> None:
+    totals = run.categories().groupby("experiment")["share"].sum()
+    assert totals.to_dict() == pytest.approx({"android_off": 1.0, "android_sme2": 1.0})
+
+
+def test_comparison(run: etprof.Run) -> None:
+    found = etprof.compare(run.experiment("android_off"), run.experiment("android_sme2"))
+    assert repr(found) == "<etprof comparison android_off → android_sme2: faster>"
+    assert found.speed_up == pytest.approx(2.99, abs=0.01)
+    assert found.interval is not None
+    assert found.p_value == pytest.approx(2 / 2**10)
+    frame = found.operators()
+    assert len(frame) == len(ON_OPS)
+    steps = found.waterfall()
+    assert steps["delta_ns"].sum() == (291 - 901) * US
+    assert found.categories().set_index("category").loc["Convolution", "speed_up"] == 750 / 210
+    for name, table in {
+        "operator_changes": frame, "waterfall": steps, "category_changes": found.categories(),
+    }.items():  # fmt: skip
+        assert list(table.columns) == list(COLUMNS[name])
+    assert found.document["name"] == "android_off → android_sme2"
+
+
+def test_ambiguous_and_unlike_comparisons_are_refused(run: etprof.Run) -> None:
+    with pytest.raises(UsageError, match=r"several pairs of experiments .*give run.experiment"):
+        etprof.compare(run, run)
+    with pytest.raises(UsageError, match="has no experiment 'x'; it has android_off, android_sme2"):
+        run.experiment("x")
+    with pytest.raises(InputFileError, match="nowhere does not exist"):
+        etprof.compare("nowhere", run)
+
+
+def test_total_for_module_takes_whole_names_and_units(run: etprof.Run) -> None:
+    assert run.find_total_for_module("blocks.0.conv", unit="us") == 100
+    assert run.find_total_for_module("blocks", unit="us", experiment="android_off") == 400
+    assert run.find_total_for_module("blocks") == 0.1
+    assert run.find_total_for_module("block") == 0.0
+
+
+def test_event_blocks_keep_every_duration(tmp_path: Path) -> None:
+    path = tmp_path / "x.etdump"
+    path.write_bytes(foreign_etdump(executions=3))
+    blocks = {block.name: block for block in etprof.load_run(path).event_blocks()}
+    assert list(blocks) == ["Default", "Execute"]
+    events = {event.name: event for event in blocks["Execute"].events}
+    kernel = events["native_call_addmm.out"]
+    assert kernel.raw_ns.tolist() == [300 * US, 30 * US, 30 * US, 30 * US]
+    assert (kernel.is_delegated, kernel.is_container, kernel.instruction_id) == (False, False, 1)
+    assert events["DELEGATE_CALL"].is_container
+    assert events["Softmax (NC, F32) #1"].is_delegated
+    frame = blocks["Execute"].to_frame()
+    assert frame.set_index("name").loc["native_call_addmm.out", "p50_ns"] == 30 * US
+
+
+def test_tabular_and_tsv(
+    run: etprof.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.print_data_tabular("android_off")
+    printed = capsys.readouterr().out
+    assert all(op.label in printed for op in OFF_OPS)
+    run.save_data_to_tsv(tmp_path / "x.tsv", "android_off")
+    lines = (tmp_path / "x.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == [
+        "label", "class", "delegated", "calls", "median_ns", "mean_ns", "share",
+    ]  # fmt: skip
+    assert len(lines) == 1 + len(OFF_OPS)
+    run.save_html(tmp_path / "x.html")
+    assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")
+
+
+def test_importing_etprof_imports_nothing_else() -> None:
+    code = "import sys, etprof; print('numpy' in sys.modules, 'etprof.api' in sys.modules)"
+    assert run_command([sys.executable, "-c", code]).stdout.strip() == "False False"
+    with pytest.raises(AttributeError, match="module 'etprof' has no attribute 'nothing'"):
+        etprof.nothing  # noqa: B018
