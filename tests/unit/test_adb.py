@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.errors import BuildError, UsageError
-from etprof.process import Completed, ProgramNotFoundError
+from etprof.process import Completed, ProgramNotFoundError, ProgramTimeoutError
 from etprof.targets.android import adb as adb_module
 from etprof.targets.android.adb import Adb, find_adb, last_line
 from etprof.targets.android.devices import AttachedDevice, choose_device, parse_devices
@@ -92,6 +92,16 @@ def test_an_answer_without_its_end_is_a_lost_device(
     with pytest.raises(adb_module.DeviceLostError) as caught:
         Adb("X").shell("true")
     assert str(caught.value) == f"device X was lost: {reason.removeprefix('error: ')}"
+
+
+def test_a_frozen_device_is_named_and_the_script_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang(*words: str, **_: object) -> Completed:
+        raise ProgramTimeoutError(" ".join(words))
+
+    monkeypatch.setattr(adb_module, "run_adb", hang)
+    with pytest.raises(ProgramTimeoutError) as caught:
+        Adb("X").shell("a long script", timeout_s=2)
+    assert str(caught.value) == "device X did not answer within 2 s; is it frozen?"
 
 
 @pytest.mark.parametrize(

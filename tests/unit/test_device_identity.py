@@ -46,6 +46,7 @@ HAL connection:
 Current temperatures from HAL:
 \tTemperature{mValue=38.7, mType=0, mName=CPU0, mStatus=0}
 \tTemperature{mValue=33.059002, mType=3, mName=VIRTUAL-SKIN, mStatus=0}
+\tTemperature{mValue=97.0, mType=8, mName=soc, mStatus=0}
 \tTemperature{mValue=NaN, mType=4, mName=USB, mStatus=0}
 \tTemperature{mValue=-3.4028235E38, mType=1, mName=GPU, mStatus=0}
 Current cooling devices from HAL:

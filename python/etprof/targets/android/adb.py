@@ -89,9 +89,12 @@ class Adb:
         printed at its end. Raises DeviceLostError when that never came, and ProgramTimeoutError.
         """
         mark = f"etprof-{secrets.token_hex(8)}"
-        done = self.run(
-            "shell", f"( {script}\n)\nprintf '\\n%s %s\\n' {mark} $?", timeout_s=timeout_s
-        )
+        words = f"( {script}\n)\nprintf '\\n%s %s\\n' {mark} $?"
+        try:
+            done = self.run("shell", words, timeout_s=timeout_s)
+        except ProgramTimeoutError as error:
+            msg = f"device {self.serial} did not answer within {timeout_s:g} s; is it frozen?"
+            raise ProgramTimeoutError(msg) from error
         head, found, tail = done.stdout.rpartition(f"\n{mark} ")
         code = tail.strip()
         if not found or not code.isascii() or not code.isdecimal():

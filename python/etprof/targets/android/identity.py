@@ -43,9 +43,11 @@ _IDENTITY_FILES: Final = (
 )
 _CHARGERS: Final = {"AC": "ac", "USB": "usb", "Wireless": "wireless", "Dock": "dock"}
 _THERMAL: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
-_CPU_SENSORS: Final = re.compile(
-    r"Temperature\{mValue=(-?\d+\.?\d*), mType=-?\d+, mName=([^,{}]{1,60}), mStatus=\d+\}"
+_SENSOR: Final = re.compile(
+    r"Temperature\{mValue=(-?\d+\.?\d*), mType=(\d+), mName=([^,{}]{1,60}), mStatus=\d+\}"
 )
+_NO_TEMPERATURES: Final = {"6", "7", "8"}
+"""Sensor types of the battery's voltage, current and charge, which are listed among them."""
 
 
 def describe_device(adb: Adb) -> dict[str, object]:
@@ -134,7 +136,11 @@ def parse_thermal_status(text: str) -> str | None:
 def parse_sensors(text: str) -> dict[str, float]:
     """Reads the current temperatures in °C of `dumpsys thermalservice`, not its cached ones."""
     current = text.partition("Current temperatures from HAL:")[2].partition("Current cooling")[0]
-    found = {clean(name): float(value) for value, name in _CPU_SENSORS.findall(current)}
+    found = {
+        clean(name): float(value)
+        for value, kind, name in _SENSOR.findall(current)
+        if kind not in _NO_TEMPERATURES
+    }
     return {name: value for name, value in found.items() if is_temperature(value)}
 
 
