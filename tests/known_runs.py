@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
@@ -52,6 +52,8 @@ class Experiment:
     delegate_overhead_us: int = 0
     execute_overhead_us: int = 0
     kernels: dict[str, object] | None = None
+    last_ops: Sequence[Op] | None = None
+    """Operators of the last execution where they differ, as after an interruption."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,12 @@ def analyze(folder: Path, run: Run) -> RunAnalysis:
 
 def build_etdump(experiment: Experiment) -> bytes:
     """Builds the ETDump: load, first inference three times slower, then equal executions."""
+    last = replace(experiment, ops=experiment.last_ops or experiment.ops)
+    steady = [*[experiment] * (experiment.executions - 1), last]
     blocks = [
         load_block(),
         event_block(b"First", execution(experiment, scale=3)),
-        *(event_block(b"Execute", execution(experiment)) for _ in range(experiment.executions)),
+        *(event_block(b"Execute", execution(each)) for each in steady),
     ]
     return bytes(write_etdump(etdump(blocks)).data)
 

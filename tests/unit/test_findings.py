@@ -256,6 +256,17 @@ def test_emulated_runs_get_only_what_needs_no_times(tmp_path: Path) -> None:
     assert {finding.rule for finding in found.findings} == {"F10", "F16"}
 
 
+def test_interruptions_are_noise_and_no_property_of_the_model(tmp_path: Path) -> None:
+    # GIVEN a softmax of 1 µs that the system interrupted once, for longer than all the rest
+    usual = [*convolutions(99), Op("Softmax (NC, F32) #1", 1)]
+    interrupted = [*convolutions(99), Op("Softmax (NC, F32) #1", 2000)]
+    found = fired(insight(tmp_path / "r", one(usual, last_ops=interrupted)))
+    # THEN "Other" is not called large, but the measurement noisy
+    assert "F6" not in found
+    assert "interruptions of 1 operator add 250 µs to a mean inference" in found["F13"].summary
+    assert found["F13"].evidence[-1].text == ("1.00 µs, mean 251 µs with interruptions, delegated")
+
+
 def test_why_not_sme2_with_its_worth(tmp_path: Path) -> None:
     run = insight(tmp_path / "r", on_off_run())
     (found,) = (f for f in evaluate_run(run) if f.experiment == "android_sme2")

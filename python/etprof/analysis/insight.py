@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.amdahl import takes_packed_route
 from etprof.analysis.attribution import Attribution, attribute_operators
@@ -13,13 +14,16 @@ from etprof.analysis.kernel_trace import read_kernel_trace
 from etprof.analysis.provenance import load_provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from etprof.analysis.delegation_report import MethodReport
     from etprof.analysis.evidence import ModeEvidence
     from etprof.analysis.no_sme2 import Reason
     from etprof.analysis.operators import OperatorRow
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+
+_CLOCK_STEP_NS: Final = 1000
+"""XNNPACK's operator times are whole microseconds."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,20 @@ class OperatorDetail:
         if takes_packed_route(self.row):
             return f"{' '.join(self.row.data_types)} {self.row.microkernel_type}"
         return None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a few very long calls make up most of its time, as when the system steps in."""
+        row = self.row
+        return row.total_ns / row.calls > 2 * row.median_ns + _CLOCK_STEP_NS
+
+    @property
+    def typical_ns(self) -> float:
+        """Mean per inference; for an interrupted operator, what its median call makes of it."""
+        row = self.row
+        if not self.is_interrupted:
+            return row.mean_ns
+        return row.mean_ns * row.median_ns * row.calls / row.total_ns
 
     @property
     def gflops(self) -> float | None:
@@ -80,6 +98,17 @@ class ExperimentInsight:
     details: tuple[OperatorDetail, ...]
     """In the order of the split's rows."""
     has_kernel_trace: bool
+
+    @cached_property
+    def typical_total_ns(self) -> float:
+        """An inference without interruptions: all operators' typical times and the overheads."""
+        overheads = sum(row.mean_ns for row in self.experiment.split.overheads)
+        return sum(detail.typical_ns for detail in self.details) + overheads
+
+    def typical_share(self, details: Iterable[OperatorDetail]) -> float:
+        """Share of these operators in an inference without interruptions."""
+        total = self.typical_total_ns
+        return sum(detail.typical_ns for detail in details) / total if total > 0 else 0.0
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,10 @@ def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
     """Prints the analysis as JSON or as tables."""
     from rich.console import Console
 
-    from etprof.analysis.pairs import compare_within
+    from etprof.analysis.assessment import assess_run
     from etprof.analysis.thread_map import build_thread_map
     from etprof.report.comparison_terminal import render_comparison
+    from etprof.report.findings_terminal import render_findings
     from etprof.report.summary_json import summary_document
     from etprof.report.terminal import render_analysis
     from etprof.report.thread_table import render_thread_map
@@ -63,10 +64,13 @@ def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
         return
     console = Console()
     console.print(render_analysis(analysis, top=top))
-    for comparison in compare_within(analysis):
+    assessment = assess_run(analysis)
+    for comparison in assessment.comparisons:
         console.print(render_comparison(comparison, top=top))
     if analysis.times_are_meaningful and (found := build_thread_map(analysis.experiments)):
         console.print(render_thread_map(found))
+    primary = assessment.primary.experiment.name
+    console.print(render_findings(assessment.findings_of(primary)))
 
 
 def _source(arguments: argparse.Namespace) -> Path:

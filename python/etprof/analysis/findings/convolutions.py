@@ -12,7 +12,6 @@ from etprof.analysis.findings.finding import (
     describe_reasons,
     evidence_rows,
     sum_ns,
-    sum_share,
 )
 from etprof.units import count_of, format_duration, format_ratio, format_share
 
@@ -113,7 +112,7 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
         experiment=subject.name,
         summary=(
             f"{count_of(len(outside), 'convolution')} on ExecuTorch's portable kernels: "
-            f"{format_duration(sum_ns(outside))} an inference, {format_share(sum_share(outside))}."
+            f"{format_duration(sum_ns(outside))} an inference, {format_share(subject.share_of(outside))}."
         ),
         evidence=evidence_rows(outside),
         gain_ns=sum_ns(outside),
@@ -124,7 +123,7 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
 def note_depthwise(subject: Subject) -> Finding | None:
     """F3c: depthwise convolutions never take SME2; that is no failure."""
     depthwise = subject.in_class("depthwise")
-    share = sum_share(depthwise)
+    share = subject.share_of(depthwise)
     if share < subject.thresholds.depthwise_share:
         return None
     return Finding(

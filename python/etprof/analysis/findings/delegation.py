@@ -12,7 +12,6 @@ from etprof.analysis.findings.finding import (
     evidence_rows,
     overhead_evidence,
     sum_ns,
-    sum_share,
 )
 from etprof.units import count_of, format_duration, format_share
 
@@ -26,7 +25,7 @@ def find_fallback(subject: Subject) -> Finding | None:
     delegated = [detail for detail in subject.details if detail.row.is_delegated]
     if not portable or not delegated:
         return None
-    share = sum_share(portable)
+    share = subject.share_of(portable)
     splitting = _splitting(subject)
     if share < subject.thresholds.portable_share and not splitting:
         return None
@@ -67,16 +66,18 @@ def _splitting(subject: Subject) -> list[OperatorDetail]:
         detail
         for detail in details[inside[0] : inside[-1]]
         if not detail.row.is_delegated
-        and detail.row.share <= subject.thresholds.splitting_operator_share
+        and subject.share_of([detail]) <= subject.thresholds.splitting_operator_share
     ]
 
 
 def find_high_other(subject: Subject) -> Finding | None:
     """F6: what is neither convolution, product, movement nor elementwise is large."""
     other = subject.in_category("Other")
-    share = sum_share(other)
+    share = subject.share_of(other)
     reference = (
-        sum_share(d for d in subject.reference.details if d.row.operator_class.category == "Other")
+        subject.reference.typical_share(
+            d for d in subject.reference.details if d.row.operator_class.category == "Other"
+        )
         if subject.reference
         else None
     )

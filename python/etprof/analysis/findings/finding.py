@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from etprof.units import format_duration, format_share
+from etprof.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -73,13 +73,16 @@ class Subject:
 
     @property
     def total_ns(self) -> float:
-        """Mean `Method::execute`."""
-        split = self.insight.experiment.split
-        return split.execute_total_ns / split.executions
+        """An inference without interruptions."""
+        return self.insight.typical_total_ns
+
+    def share_of(self, details: Iterable[OperatorDetail]) -> float:
+        """Share of these operators in an inference without interruptions."""
+        return self.insight.typical_share(details)
 
     def select(self, chosen: Callable[[OperatorDetail], bool]) -> list[OperatorDetail]:
         """Returns the operators for which `chosen` holds, the slowest first."""
-        return sorted(filter(chosen, self.details), key=lambda detail: -detail.row.mean_ns)
+        return sorted(filter(chosen, self.details), key=lambda detail: -detail.typical_ns)
 
     def in_class(self, *finer: str) -> list[OperatorDetail]:
         """Returns the operators of these finer classes, the slowest first."""
@@ -91,13 +94,8 @@ class Subject:
 
 
 def sum_ns(details: Iterable[OperatorDetail]) -> float:
-    """Mean time per inference of all `details`."""
-    return sum(detail.row.mean_ns for detail in details)
-
-
-def sum_share(details: Iterable[OperatorDetail]) -> float:
-    """Share of all `details`."""
-    return sum(detail.row.share for detail in details)
+    """Typical time per inference of all `details`; interruptions are no property of a model."""
+    return sum(detail.typical_ns for detail in details)
 
 
 def evidence_rows(
@@ -107,13 +105,14 @@ def evidence_rows(
     rows = [EvidenceRow(detail.row.label, _figures(detail)) for detail in details[:count]]
     rest = details[count:]
     if rest:
-        text = f"{format_duration(sum_ns(rest))}, {format_share(sum_share(rest))}"
-        rows.append(EvidenceRow(f"{len(rest)} others", text))
+        rows.append(EvidenceRow(count_of(len(rest), "other"), format_duration(sum_ns(rest))))
     return tuple(rows)
 
 
 def _figures(detail: OperatorDetail) -> str:
-    words = [format_duration(detail.row.mean_ns), format_share(detail.row.share)]
+    words = [format_duration(detail.typical_ns)]
+    if detail.is_interrupted:
+        words.append(f"mean {format_duration(detail.row.mean_ns)} with interruptions")
     words.append("delegated" if detail.row.is_delegated else "not delegated")
     if detail.module_path:
         words.append(f"module {detail.module_path}")

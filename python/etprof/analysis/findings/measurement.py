@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
-from etprof.units import format_duration, format_ratio, format_share
+from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, evidence_rows
+from etprof.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
@@ -63,7 +63,11 @@ def find_noise(subject: Subject) -> Finding | None:
     half = len(medians) // 2
     drift = statistics.median(medians[-half:]) / statistics.median(medians[:half]) - 1
     limits = subject.thresholds
-    if max(between, within) <= limits.variation and abs(drift) <= limits.drift:
+    interrupted = subject.select(lambda detail: detail.is_interrupted)
+    lost = sum(detail.row.mean_ns - detail.typical_ns for detail in interrupted)
+    is_split_sound = lost <= limits.variation * subject.total_ns
+    steady = max(between, within) <= limits.variation and abs(drift) <= limits.drift
+    if steady and is_split_sound:
         return None
     return Finding(
         rule="F13",
@@ -74,16 +78,25 @@ def find_noise(subject: Subject) -> Finding | None:
             f"Launches vary by {format_share(between)} (standard deviation ÷ mean), inferences "
             f"inside a launch by {format_share(within)}, and the second half of the launches is "
             f"{format_share(drift)} off the first."
+            + ("" if is_split_sound else _describe_interruptions(len(interrupted), lost))
         ),
         evidence=(
             EvidenceRow("fastest launch", format_duration(min(medians))),
             EvidenceRow("slowest launch", format_duration(max(medians))),
+            *(() if is_split_sound else evidence_rows(interrupted)),
         ),
         gain_ns=None,
         action=(
             "close other programs, let the device cool, fix its power profile, and measure again "
             "with more blocks; the interval already allows for this noise"
         ),
+    )
+
+
+def _describe_interruptions(count: int, lost_ns: float) -> str:
+    return (
+        f" In the operator split, interruptions of {count_of(count, 'operator')} add "
+        f"{format_duration(lost_ns)} to a mean inference."
     )
 
 

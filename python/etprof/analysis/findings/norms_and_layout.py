@@ -11,7 +11,6 @@ from etprof.analysis.findings.finding import (
     describe_reasons,
     evidence_rows,
     sum_ns,
-    sum_share,
 )
 from etprof.units import count_of, format_duration, format_share
 
@@ -25,7 +24,7 @@ _TRANSPOSES: Final = frozenset({"Transpose", "permute_copy", "transpose_copy", "
 def find_norm_dominance(subject: Subject) -> Finding | None:
     """F1: norms take a large share, or more than the convolutions."""
     norms = subject.select(_is_norm)
-    share = sum_share(norms)
+    share = subject.share_of(norms)
     convolutions = sum_ns(subject.in_category("Convolution"))
     beats = 0 < convolutions <= sum_ns(norms)
     if not norms or (share < subject.thresholds.norm_share and not beats):
@@ -83,9 +82,9 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
     small = [
         detail
         for detail in subject.in_class(*_LAYOUT_CLASSES)
-        if detail.row.mean_ns <= limits.small_layout_ns or detail.row.share <= 0.02
+        if detail.typical_ns <= limits.small_layout_ns or subject.share_of([detail]) <= 0.02
     ]
-    share = sum_share(small)
+    share = subject.share_of(small)
     if len(small) < limits.small_layout_count or share < limits.small_layout_total_share:
         return None
     return Finding(
@@ -139,7 +138,7 @@ def find_inverse_transposes(subject: Subject) -> Finding | None:
         evidence=tuple(
             EvidenceRow(
                 f"{one.row.label} … {other.row.label}",
-                f"{format_duration(one.row.mean_ns + other.row.mean_ns)}"
+                f"{format_duration(one.typical_ns + other.typical_ns)}"
                 + (f", module {one.module_path}" if one.module_path else ""),
             )
             for one, other in pairs[:6]
@@ -181,7 +180,7 @@ def _sizes_agree(one: OperatorDetail, other: OperatorDetail) -> bool:
 def find_layout_churn(subject: Subject) -> Finding | None:
     """F2c: moving data takes a large part of the inference."""
     movement = subject.in_category("Data Movement")
-    share = sum_share(movement)
+    share = subject.share_of(movement)
     if share < subject.thresholds.layout_share:
         return None
     return Finding(

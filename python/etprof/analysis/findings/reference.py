@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etprof.analysis.findings.finding import Finding, Subject, evidence_rows, sum_ns
-from etprof.analysis.operators import category_totals_ns
+from etprof.analysis.vocabulary import CATEGORIES
 from etprof.units import format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import ExperimentInsight
-    from etprof.analysis.operators import OperatorSplit
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ def answer_questions(
     insight: ExperimentInsight, reference: ExperimentInsight
 ) -> tuple[ReferenceAnswer, ...]:
     """Answers: is data movement higher, is Other higher, is convolution lower?"""
-    mine, theirs = (_shares(entry.experiment.split) for entry in (insight, reference))
+    mine, theirs = (_shares(entry) for entry in (insight, reference))
     movement = ("higher: layout churn", "not higher")
     other = ("higher: operators that are not delegated or have no fast kernel", "not higher")
     convolution = ("lower: convolution is no longer what takes the time", "not lower")
@@ -56,9 +55,13 @@ def _answer(
     )
 
 
-def _shares(split: OperatorSplit) -> dict[str, float]:
-    whole = split.execute_total_ns or 1.0
-    return {name: total / whole for name, total in category_totals_ns(split).items()}
+def _shares(insight: ExperimentInsight) -> dict[str, float]:
+    """Shares of the headline categories without interruptions; overheads count as Other."""
+    shares = dict.fromkeys(CATEGORIES, 0.0)
+    for detail in insight.details:
+        shares[detail.row.operator_class.category] += insight.typical_share([detail])
+    shares["Other"] += 1 - sum(shares.values())
+    return shares
 
 
 def find_movement_above_reference(subject: Subject) -> Finding | None:

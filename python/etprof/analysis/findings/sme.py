@@ -19,10 +19,8 @@ def note_convolution_share(subject: Subject) -> Finding | None:
     if subject.reference is None or subject.comparison is None:
         return None
     change = subject.comparison.categories["Convolution"]
-    reference = sum(
-        d.row.share
-        for d in subject.reference.details
-        if d.row.operator_class.category == "Convolution"
+    reference = subject.reference.typical_share(
+        d for d in subject.reference.details if d.row.operator_class.category == "Convolution"
     )
     if change.delta_ns >= 0 or not 0 < change.candidate_share < reference:
         return None

@@ -40,7 +40,7 @@ def explain_missing_sme2(subject: Subject) -> tuple[WhyNotGroup, ...]:
             code,
             text,
             source,
-            tuple(sorted(details, key=lambda detail: -detail.row.mean_ns)),
+            tuple(sorted(details, key=lambda detail: -detail.typical_ns)),
             sum_ns(details),
             sum_ns(details) * (1 - 1 / factor) if factor and factor > 1 else None,
         )
