@@ -144,6 +144,13 @@ def test_node_data(tmp_path: Path) -> None:
     }
 
 
+    # AND each is a document of Model Explorer's GraphNodeData
+    for title, part in data.items():
+        assert part.keys() == {"name", "results", "gradient"}
+        assert part["name"] == title
+        assert [stop["stop"] for stop in part["gradient"]] == [0, 1]
+
+
 def test_emulated_runs_give_no_node_data(tmp_path: Path) -> None:
     emulated = replace(on_off_run(), platform="emulator", meaningful=False)
     assert node_data(assess_run(analyze(tmp_path / "r", emulated))) == {}

@@ -104,9 +104,10 @@ def _write_node_data(assessments: Sequence[Assessment], folder: Path) -> list[Pa
 
     paths = []
     for assessment, place in _each(assessments, folder):
-        path = place / "report_model_explorer.json"
-        write_json(path, node_data(assessment))
-        paths.append(path)
+        for name, document in node_data(assessment).items():
+            path = place / f"report_model_explorer_{safe_name(name)}.json"
+            write_json(path, document)
+            paths.append(path)
     return paths
 
 

@@ -3,7 +3,8 @@
 Keys are the node names of the exported program, which Model Explorer's ExecuTorch and PyTorch
 adapters use as node ids. Operators inside the delegate are there too: their times come through the
 delegation report's map. A time that several graph operators share stands at each of them, whole.
-Schema: https://github.com/google-ai-edge/model-explorer/wiki/4.-API-Guide#create-custom-node-data.
+Schema: `GraphNodeData` in `model_explorer.node_data_builder` of the PyPI package
+ai-edge-model-explorer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _GOOD_WHEN_HIGH = [{"stop": 0, "bgColor": "#d73027"}, {"stop": 1, "bgColor": "#1
 
 
 def node_data(assessment: Assessment) -> dict[str, Any]:
-    """Returns one entry per quantity; values in µs, speed-up without unit."""
+    """Returns one document per quantity, by its name; values in µs, speed-up without unit."""
     comparison = assessment.primary_comparison
     if not assessment.run.times_are_meaningful:
         return {}
@@ -37,7 +38,7 @@ def node_data(assessment: Assessment) -> dict[str, Any]:
         data["difference (µs)"] = _entry({n: after[n] - before[n] for n in both}, _GOOD_WHEN_LOW)
         ratios = {n: before[n] / after[n] for n in both if after[n] > 0}
         data["speed-up"] = _entry(ratios, _GOOD_WHEN_HIGH)
-    return data
+    return {name: {"name": name, **entry} for name, entry in data.items()}
 
 
 def _node_times(insight: ExperimentInsight) -> dict[str, float]:
