@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
 from etprof.analysis.evidence import (
     ModeEvidence,
@@ -14,7 +18,13 @@ from etprof.analysis.evidence import (
     read_evidence,
     read_selected_kernels,
 )
-from etprof.analysis.kernel_trace import KernelTrace
+from etprof.analysis.kernel_trace import KernelTrace, read_kernel_trace
+from etprof.analysis.kernels import KernelEvidence
+from etprof.errors import InputFileError
+from etprof.report.evidence import render_evidence
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SME2 = "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"
 PACK = "kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme"
@@ -66,6 +76,47 @@ def make_trace(mode: str, operators: list[tuple[str, dict[str, int]]]) -> Kernel
 
 def evidence_of(mode: str, *operators: tuple[str, dict[str, int]]) -> ModeEvidence:
     return read_evidence(make_trace(mode, list(operators)))
+
+
+def test_a_trace_with_a_value_missing_is_refused(tmp_path: Path) -> None:
+    document = make_trace("sme2", [("Softmax (NC, F16) #1", {})]).model_dump(mode="json")
+    document["operators"][0]["start_ns"] = [0]
+    file = tmp_path / "t_kernels.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(InputFileError) as caught:
+        read_kernel_trace(file)
+    assert str(caught.value) == (
+        f"{file} is damaged: document: Value error, Softmax (NC, F16) #1 has 1 values for 2 "
+        f"executions; run the model again with --kernel-trace"
+    )
+
+
+def test_the_tables_name_types_kernels_and_reasons() -> None:
+    modes = {
+        "sme2": evidence_of(
+            "sme2",
+            ("Convolution (NHWC, PF16) IGEMM #1", {PACK: 4, SME2: 1234}),
+            ("Convolution (NHWC, F16) DWConv #1", {}),
+            ("Softmax (NC, F16) #1", {}),
+        ),
+        "off": evidence_of(
+            "off",
+            ("Convolution (NHWC, F16) IGEMM #1", {}),
+            ("Convolution (NHWC, F16) DWConv #1", {}),
+            ("Softmax (NC, F16) #1", {}),
+        ),
+    }
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_evidence(KernelEvidence(modes, align_modes(modes), (), "fp16")))
+    lines = [
+        " ".join(re.split(r"[\s│┃]+", line)).strip() for line in console.export_text().split("\n")
+    ]
+    name = SME2.removeprefix("kai_run_")
+    assert f"Convolution IGEMM #1 PF16 F16 {name} A 1,234" in lines
+    assert "Convolution DWConv #1 F16 F16 no KleidiAI microkernel A 0" in lines
+    assert "1 others no convolution or matrix product" in lines
+    assert "sme2 1,234 0 0 0 0 yes" in lines
+    assert "depthwise: Convolution (NHWC, F16) DWConv #1" in lines
 
 
 def test_counted_calls_are_grade_a() -> None:

@@ -132,7 +132,7 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
     return ModeEvidence(
         mode_in_force=trace.sme.in_force,
         operators=tuple(_operator(trace, operator, last) for operator in trace.operators),
-        kernel_calls=by_execution[last] if by_execution else {},
+        kernel_calls=by_execution[last],
         load_calls={k.name: k.load_calls for k in trace.kernels if k.load_calls},
         steady=all(calls == by_execution[last] for calls in by_execution[1:]),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
 
 from etprof.records import Count, Record, read_record
 
@@ -91,9 +93,24 @@ class KernelTrace(Record):
     sme: SmeState
     clock: Clock
     kernels: tuple[Kernel, ...]
-    executions: tuple[Execution, ...]
+    executions: tuple[Execution, ...] = Field(min_length=1)
     all_operators_named: bool
     operators: tuple[TracedOperator, ...]
+
+    @model_validator(mode="after")
+    def check_lengths(self) -> Self:
+        """Makes sure that every series has one value per execution."""
+        count = len(self.executions)
+        series: list[tuple[str, tuple[int | None, ...]]]
+        series = [(k.name, k.execution_calls) for k in self.kernels]
+        for operator in self.operators:
+            series += [(operator.name, operator.start_ns), (operator.name, operator.duration_ns)]
+            series += [(operator.name, k.execution_calls) for k in operator.kernels]
+        for name, values in series:
+            if len(values) != count:
+                msg = f"{name} has {len(values)} values for {count} executions"
+                raise ValueError(msg)
+        return self
 
     def kernel_level(self, name: str) -> str | None:
         """Returns the level of a microkernel: sme2, sme, i8mm, dotprod or neon."""
