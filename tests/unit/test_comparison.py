@@ -6,13 +6,17 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from etprof.analysis.comparability import refuse_unlike
 from etprof.analysis.pairs import compare_within, match_runs
+from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.waterfall import Waterfall, WaterfallStep
 from etprof.cli import run_command_line
 from etprof.errors import UsageError
+from etprof.report.verdicts import badge_of, describe_comparison
+from tests.fake_target import result_document
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_run, write_run
 
@@ -214,3 +218,45 @@ def test_emulated_comparison_shows_structure_only(
     text = capsys.readouterr().out
     assert "Operators side by side" in text
     assert "µs" not in text
+
+
+def with_outputs(run: Path, values: dict[str, list[float]]) -> Path:
+    """Adds what the operator split's passes computed."""
+    for name, numbers in values.items():
+        (etdump,) = (run / name).glob("*.etdump")
+        outputs = etdump.with_name(f"{etdump.stem}_outputs")
+        outputs.mkdir()
+        np.array(numbers, "<f4").tofile(outputs / "output_0.bin")
+        output = {
+            "index": 0, "dtype": "float32", "shape": [1, len(numbers)], "size_bytes": 4 * len(numbers),
+        }  # fmt: skip
+        document = {**result_document(1000), "outputs": [output]}
+        etdump.with_name(f"{etdump.stem}_result.json").write_text(json.dumps(document))
+    return run
+
+
+def test_equal_outputs_are_said_to_be(tmp_path: Path) -> None:
+    run = with_outputs(
+        write_run(tmp_path / "r", on_off_run()),
+        {"android_off": [1, 2, 3], "android_sme2": [1, 2.001, 3]},
+    )
+    (found,) = compare_within(analyze_source(run))
+    assert found.outputs_agree
+    (check,) = found.outputs
+    assert str(check) == (
+        "output 0: 71.5 dB signal to noise (at least 40), largest difference 0.001"
+    )
+    assert badge_of(found) == "faster"
+
+
+def test_a_fast_wrong_answer_is_no_speed_up(tmp_path: Path) -> None:
+    run = with_outputs(
+        write_run(tmp_path / "r", on_off_run()),
+        {"android_off": [1, 2, 3], "android_sme2": [3, 2, 1]},
+    )
+    (found,) = compare_within(analyze_source(run))
+    assert badge_of(found) == "different results"
+    assert found.notes[0].startswith(
+        "the sides computed different results, so no speed-up counts: output 0: 2.4 dB signal"
+    )
+    assert "different results; faster, speed-up 2.99×" in describe_comparison(found)

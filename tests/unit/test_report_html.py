@@ -60,7 +60,10 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_headline_has_verdict_interval_and_test(html: str) -> None:
     text = Page(html).visible
     assert "2.99× faster android_off → android_sme2: faster, speed-up 2.99× (95 % interval" in text
-    assert "10 pairs of process launches, sign-flip p = 0.002" in text
+    assert (
+        "10 pairs of process launches, sign-flip p = 0.002; speed-up is baseline ÷ candidate."
+        in text
+    )
 
 
 def test_numbers_are_those_of_the_description(html: str) -> None:

@@ -11,6 +11,7 @@ from etprof.analysis.cold_start import LedgerEntry, build_ledger, pair_blocks
 from etprof.analysis.comparability import Difference, Side, find_differences, find_unknowns
 from etprof.analysis.effect import DEFAULT_MARGIN, Effect
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
+from etprof.analysis.output_check import OutputCheck, check_outputs
 from etprof.analysis.validity import Validity, check_validity
 from etprof.analysis.waterfall import Waterfall, build_waterfall
 
@@ -70,7 +71,15 @@ class Comparison:
     operators: tuple[OperatorChange, ...]
     waterfall: Waterfall
     amdahl: AmdahlPanel
+    outputs: tuple[OutputCheck, ...]
+    """What both sides computed; empty when it was not kept, or the programs differ."""
     notes: tuple[str, ...]
+
+    @property
+    def outputs_agree(self) -> bool:
+        """False when some output is further off than its precision explains."""
+        return all(check.is_within for check in self.outputs)
+
     validity: Validity
     """What surrounds the numbers: without it no verdict is to be believed."""
 
@@ -100,7 +109,11 @@ def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MA
         operators=tuple(_operator_change(pair) for pair in aligned),
         waterfall=build_waterfall(before.split, after.split, aligned),
         amdahl=build_amdahl_panel(before.split, after.split, aligned),
-        notes=tuple(_notes(baseline, candidate, meaningful=meaningful)),
+        outputs=(outputs := check_outputs(baseline, candidate)),
+        notes=(
+            *_output_notes(outputs),
+            *_notes(baseline, candidate, meaningful=meaningful),
+        ),
         validity=check_validity(baseline, candidate),
     )
 
@@ -147,6 +160,14 @@ def _operator_change(pair: AlignedOperator) -> OperatorChange:
         if right[0] > 0:
             interval = (left[0] / right[1], left[1] / right[0])
     return OperatorChange(pair, change, interval)
+
+
+def _output_notes(outputs: tuple[OutputCheck, ...]) -> list[str]:
+    """Says so when the sides did not compute the same."""
+    wrong = [str(check) for check in outputs if not check.is_within]
+    if not wrong:
+        return []
+    return [f"the sides computed different results, so no speed-up counts: {'; '.join(wrong)}"]
 
 
 def _notes(baseline: Side, candidate: Side, *, meaningful: bool) -> list[str]:

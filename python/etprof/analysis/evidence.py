@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from etprof.analysis.kernel_trace import KernelTrace, TracedOperator
 
 Grade = Literal["A", "B", "C"]
-MODES: Final = ("sme2", "sme1", "off")
+MODES: Final = ("sme2", "sme1", "auto", "off")
 _PACKED_TYPES: Final = frozenset({"PF32", "PF16", "PQS8"})
 _SME_CAPABLE: Final = frozenset({"GEMM", "IGEMM"})
 _LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")

@@ -29,13 +29,13 @@ def node_data(assessment: Assessment) -> dict[str, Any]:
         return {}
     primary = assessment.primary
     after = _node_times(primary)
-    data = {f"{primary.experiment.name} (µs)": _entry(after, _GRADIENT)}
+    data = {f"{primary.experiment.name} us": _entry(after, _GRADIENT)}
     if comparison is not None:
         insight = assessment.insight.of(comparison.baseline.experiment.name)
         before = _node_times(insight)
         both = [name for name in after if name in before]
-        data[f"{insight.experiment.name} (µs)"] = _entry(before, _GRADIENT)
-        data["difference (µs)"] = _entry({n: after[n] - before[n] for n in both}, _GOOD_WHEN_LOW)
+        data[f"{insight.experiment.name} us"] = _entry(before, _GRADIENT)
+        data["difference us"] = _entry({n: after[n] - before[n] for n in both}, _GOOD_WHEN_LOW)
         ratios = {n: before[n] / after[n] for n in both if after[n] > 0}
         data["speed-up"] = _entry(ratios, _GOOD_WHEN_HIGH)
     return {name: {"name": name, **entry} for name, entry in data.items()}

@@ -11,7 +11,7 @@ from etprof.analysis.thread_map import build_thread_map
 from etprof.report.charts import category_stacks, latency_chart, timeline, waterfall_bars
 from etprof.report.operator_table import operator_table
 from etprof.report.platforms import platform_warning
-from etprof.report.verdicts import badge_of, describe_effect, format_speed_up
+from etprof.report.verdicts import badge_of, describe_comparison, format_speed_up
 from etprof.units import (
     MISSING,
     count_of,
@@ -124,19 +124,7 @@ def _headline(assessment: Assessment) -> View:
     comparison = assessment.primary_comparison
     primary = assessment.primary.experiment
     if comparison is not None:
-        effect = comparison.latency
-        meaningful = comparison.times_are_meaningful
-        return {
-            "figure": format_ratio(effect.speed_up) if effect else MISSING,
-            "badge": badge_of(comparison),
-            "text": f"{comparison.name}: {describe_effect(effect)}"
-            if effect
-            else f"{comparison.name}: {'structure and kernels only' if not meaningful else 'not timed'}",
-            "detail": f"{effect.pairs} pairs of process launches, sign-flip p = {effect.p_value:.2g}. "
-            "Speed-up is baseline ÷ candidate."
-            if effect
-            else "",
-        }
+        return _comparison_headline(assessment, comparison)
     latency = primary.latency
     meaningful = assessment.run.times_are_meaningful
     interval = latency.steady.interval if latency else None
@@ -147,6 +135,28 @@ def _headline(assessment: Assessment) -> View:
         "detail": f"95 % interval of the median {format_interval(interval.low, interval.high)}"
         if interval and meaningful
         else "",
+    }
+
+
+def _comparison_headline(assessment: Assessment, comparison: Comparison) -> View:
+    """Speed-up with verdict; for emulated runs how many operators ran on SME2."""
+    effect = comparison.latency
+    figure = format_ratio(effect.speed_up) if effect else MISSING
+    detail = [str(check) for check in comparison.outputs]
+    if effect is not None:
+        detail.insert(
+            0,
+            f"{effect.pairs} pairs of process launches, sign-flip p = {effect.p_value:.2g}; "
+            "speed-up is baseline ÷ candidate",
+        )
+    if not comparison.times_are_meaningful:
+        figure = _emulated_tiles(assessment)[0]["value"]
+        detail.insert(0, "convolutions and matrix products on SME2")
+    return {
+        "figure": figure,
+        "badge": badge_of(comparison),
+        "text": describe_comparison(comparison),
+        "detail": f"{'; '.join(detail)}." if detail else "",
     }
 
 

@@ -32,11 +32,14 @@ def describe_comparison(comparison: Comparison) -> str:
         return f"{comparison.name}: emulated, so only structure and kernels are compared"
     if comparison.latency is None:
         return f"{comparison.name}: not timed without tracer, so there is no verdict"
-    return f"{comparison.name}: {describe_effect(comparison.latency)}"
+    wrong = "" if comparison.outputs_agree else "different results; "
+    return f"{comparison.name}: {wrong}{describe_effect(comparison.latency)}"
 
 
 def badge_of(comparison: Comparison) -> str:
-    """Returns one word for the badge."""
+    """Returns one word for the badge; wrong results outrank any speed."""
+    if not comparison.outputs_agree:
+        return "different results"
     if not comparison.times_are_meaningful:
         return "not representative"
     return comparison.latency.verdict if comparison.latency else "not timed"

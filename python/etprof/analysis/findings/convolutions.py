@@ -128,7 +128,7 @@ def note_depthwise(subject: Subject) -> Finding | None:
         return None
     return Finding(
         rule="F3c",
-        title="Depthwise convolutions run on NEON by design",
+        title="Depthwise convolutions have no SME2 kernel",
         severity="note",
         experiment=subject.name,
         summary=(

@@ -136,7 +136,8 @@ def find_thread_slowdown(subject: Subject) -> Finding | None:
         summary=f"From {threads} threads on, the model runs slower than with fewer.",
         evidence=tuple(rows),
         gain_ns=None,
-        action=f"use fewer than {threads} threads; cores may share one SME2 unit",
+        action=f"use fewer than {threads} threads"
+        + ("; cores may share one SME2 unit" if subject.insight.experiment.sme != "off" else ""),
         ruled_out=("noise: the whole interval is below 1",),
     )
 
