@@ -59,7 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     "api_frames": {"analysis", "etdump", "report"},
     "registry": {"errors", "export"},
     "etrecord": LEAVES | {"program_files"},
-    "export": LEAVES | {"registry", "etrecord"},
+    "export": LEAVES | {"registry", "etrecord", "targets"},
     "doctor": LEAVES | {"emulator", "targets"},
 }
 HEAVY = {"torch", "executorch", "torchao", "transformers"}

@@ -14,6 +14,11 @@ from etprof.units import MISSING, format_count, format_share, format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
+_LAYER_NORM_HINT = (
+    "hint: ExecuTorch's layer-norm kernel sums fp16 values in fp16 and loses most of them; compute "
+    "nn.LayerNorm in float32, as models/layer_norm.py does"
+)
+
 
 def print_report(
     console: Console, manifest: dict[str, Any], report: dict[str, Any], *, explain: bool
@@ -25,6 +30,8 @@ def print_report(
         if table.row_count:
             table.title = f"not delegated in {name}"
             console.print(table)
+        if _has_bad_layer_norm(manifest["methods"][name]["check"], method, report["precision"]):
+            console.print(Text(_LAYER_NORM_HINT))
     for line in manifest["log"]:
         console.print(Text(f"library says: {line}"))
 
@@ -65,6 +72,12 @@ def _distance(check: dict[str, Any]) -> str:
         return "none"
     note = "" if check["passed"] else f", expected at least {check['minimum_snr_db']:g} dB"
     return f"{min(ratios):.1f} dB{note}"
+
+
+def _has_bad_layer_norm(check: dict[str, Any], method: dict[str, Any], precision: str) -> bool:
+    """Tells whether a method that is too far from eager runs layer norms in fp16."""
+    norms = any("layer_norm" in each["operator"] for each in _outside(method))
+    return precision == "fp16" and not check["passed"] and norms
 
 
 def _outside(method: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-import tempfile
-from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from etprof.errors import ExportError
-from etprof.export import lowering, tensors, upstream
+from etprof.export import host_runtime, lowering, tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from etprof.export.eager_model import ExportMethod
@@ -30,8 +25,6 @@ MINIMUM_SNR_DB = {
     "8da4w": 8.0,
 }
 """Below this distance from the float32 model a result is called out; `8da4w_b…` as `8da4w`."""
-
-_MISSING_OPERATOR = re.compile(r"Missing operator: \[\d+\] (\S+)")
 
 
 @dataclass(frozen=True)
@@ -59,12 +52,13 @@ def check_program(
     name: str,
     method: ExportMethod,
     references: Sequence[Any],
-) -> tuple[list[OutputCheck], list[Any]]:
+) -> tuple[list[OutputCheck], list[torch.Tensor]]:
     """Executes method `name`; returns the comparison of every output tensor, and the outputs.
 
     Raises ExportError when the runtime refuses the program or gives NaN or infinity.
     """
-    outputs = execute(pte, ptd, name, method)
+    inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
+    outputs = host_runtime.execute(pte, ptd, name, inputs)
     converted = lowering.run_eager(method)
     if len(outputs) != len(references):
         msg = f"method {name!r} gives {len(outputs)} outputs, the eager model {len(references)}"
@@ -74,22 +68,8 @@ def check_program(
         for index, (output, reference, own) in enumerate(
             zip(outputs, references, converted, strict=True)
         )
-        if isinstance(output, torch.Tensor)
     ]
     return checks, outputs
-
-
-def execute(pte: Path, ptd: Path | None, name: str, method: ExportMethod) -> list[Any]:
-    """Returns the outputs of one execution in this process."""
-    inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
-    with captured_stderr() as messages:
-        try:
-            module = upstream.load_for_executorch(str(pte), None if ptd is None else str(ptd))
-            return list(module.run_method(name, tuple(inputs)))
-        except RuntimeError as error:
-            cause = _last_error(messages()) or lowering.first_line(error)
-            msg = f"ExecuTorch's runtime cannot execute method {name!r}: {cause}"
-            raise ExportError(msg) from error
 
 
 def compare_output(
@@ -125,37 +105,3 @@ def _top1_agreement(expected: torch.Tensor, found: torch.Tensor) -> float | None
         return None
     same = expected.argmax(-1) == found.argmax(-1)
     return float(same.double().mean())
-
-
-@contextmanager
-def captured_stderr() -> Iterator[Callable[[], str]]:
-    """Collects what native code writes to stderr; yields a function that reads it.
-
-    The runtime logs about CPU detection on every machine, and its reason for a refusal only here;
-    partly to the process's stderr and partly through Python's.
-    """
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as stream:
-        os.dup2(stream.fileno(), 2)
-        try:
-            with redirect_stderr(stream):
-                yield lambda: _read(stream)
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-
-
-def _read(stream: IO[str]) -> str:
-    stream.flush()
-    size = os.fstat(stream.fileno()).st_size
-    return os.pread(stream.fileno(), size, 0).decode("utf-8", "replace")
-
-
-def _last_error(text: str) -> str | None:
-    """Returns what the runtime names as missing, else its last line that is not about the CPU."""
-    missing = sorted(set(_MISSING_OPERATOR.findall(text)))
-    if missing:
-        return f"it has no kernel for {', '.join(missing)}"
-    lines = [line for line in text.splitlines() if line.strip() and "cpuinfo_utils" not in line]
-    return lines[-1].partition("] ")[2] or lines[-1] if lines else None

@@ -114,9 +114,6 @@ with quiet_upstream():
         delegate_external_constants_pass_unlifted,
     )
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
-    from executorch.extension.pybindings.portable_lib import (
-        _load_for_executorch as load_for_executorch,
-    )
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -151,7 +148,6 @@ __all__ = [
     "deserialize_pte_binary",
     "get_symmetric_quantization_config",
     "greedy",
-    "load_for_executorch",
     "naive",
     "prepare_pt2e",
     "quantize_",
