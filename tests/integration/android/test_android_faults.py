@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -208,6 +209,27 @@ def test_a_result_that_does_not_fit_on_the_device_is_an_error(
     assert "No space left" in str(caught.value)
     assert str(request_.result) in str(caught.value)
     assert not request_.result.exists()
+
+
+def test_a_result_that_arrives_changed_is_refused(
+    target: AndroidTarget,
+    request_: RunnerRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GIVEN an adb that adds a byte to what it brings."""
+    real = shutil.which("adb")
+    fake = tmp_path / "bin" / "adb"
+    fake.parent.mkdir()
+    fake.write_text(
+        f'#!/bin/sh\n{real} "$@" || exit\n'
+        'case $3 in pull) for local; do :; done; printf x >>"$local";; esac\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    with pytest.raises(TargetError, match=r"result\.json of device .* arrived changed"):
+        target.run(request_)
+    assert list(request_.result.parent.iterdir()) == []
 
 
 def test_an_unauthorized_device_says_what_to_tap(network: Network) -> None:
