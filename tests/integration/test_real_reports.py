@@ -1,0 +1,117 @@
+"""Splits, comparisons and reports of real programs close, and agree with the raw ETDump."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.analysis.assessment import assess_run
+from etprof.analysis.comparison import compare_sides
+from etprof.analysis.pairs import sides_of
+from etprof.analysis.run_analysis import analyze_source
+from etprof.atomic import write_json
+from etprof.etdump import load_etdump
+from etprof.export.request import ExportRequest
+from etprof.process import run_command
+from etprof.program_files import describe_program
+from etprof.report.html import render_html
+from etprof.targets.runner import find_host_runner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.analysis.assessment import Assessment
+    from tests.integration.conftest import Exports
+
+MODELS = [("toy_cnn", "fp32"), ("mobilenet_v2", "fp32"), ("vit_tiny", "fp32"), ("decoder", "fp32")]
+
+
+@pytest.fixture(scope="module", params=MODELS, ids="_".join)
+def assessment(
+    request: pytest.FixtureRequest, exports: Exports, tmp_path_factory: pytest.TempPathFactory
+) -> Assessment:
+    """A program run with one and with two threads."""
+    model, precision = request.param
+    files = exports.get(ExportRequest(model=model, precision=precision))
+    program = describe_program(files.pte)
+    run = tmp_path_factory.mktemp(model)
+    for threads in (1, 2):
+        folder = run / f"t{threads}"
+        folder.mkdir()
+        words = [
+            *(find_host_runner(), f"--model={files.pte}", "--iterations=6", f"--threads={threads}"),
+            *(f"--method={program.method}", *(f"--input={path}" for path in program.inputs)),
+            *(f"--etdump={folder / 'a.etdump'}", f"--result={folder / 'r.json'}"),
+        ]
+        completed = run_command([str(word) for word in words], timeout_s=120)
+        assert completed.exit_code == 0, completed.stderr
+    model_facts = {"name": model, "method": program.method}
+    write_json(
+        run / "manifest.json", {"schema_version": 1, "platform": "linux", "model": model_facts}
+    )
+    (run / "delegation.json").write_bytes(
+        files.pte.with_name(f"{files.pte.name}.delegation.json").read_bytes()
+    )
+    return assess_run(analyze_source(run))
+
+
+def raw_totals(path: Path) -> tuple[dict[str, int], int]:
+    """Adds up leaf events and `Method::execute` of steady executions, one event at a time."""
+    dump = load_etdump(path)
+    names = (*dump.names, "")
+    leaves: dict[str, int] = defaultdict(int)
+    whole = 0
+    for row in range(len(dump.profile.name_id)):
+        if names[dump.blocks.name_id[dump.profile.block_index[row]]] != "Execute":
+            continue
+        name = names[dump.profile.name_id[row]]
+        length = int(dump.profile.end_time[row]) - int(dump.profile.start_time[row])
+        if name == "Method::execute":
+            whole += length
+        elif dump.profile.delegate_debug_id_str_id[row] >= 0:
+            leaves[names[dump.profile.delegate_debug_id_str_id[row]]] += length
+        elif name.startswith("native_call_"):
+            leaves[name] += length
+    return leaves, whole
+
+
+def test_shares_close_and_sums_are_those_of_the_raw_file(assessment: Assessment) -> None:
+    for experiment in assessment.run.experiments:
+        leaves, whole = raw_totals(experiment.etdump)
+        split = experiment.split
+        assert split.execute_total_ns == whole
+        assert sum(entry.share for entry in split.entries) == pytest.approx(1.0, abs=0.001)
+        by_label: dict[str, float] = defaultdict(float)
+        for row in split.rows:
+            by_label[row.label] += row.total_ns
+        assert by_label == leaves
+
+
+def test_every_operator_has_a_class(assessment: Assessment) -> None:
+    assert [e.split.unknown_names for e in assessment.run.experiments] == [(), ()]
+
+
+def test_both_sides_align_completely_and_the_waterfall_closes(assessment: Assessment) -> None:
+    comparison = compare_sides(*sides_of(assessment.run))
+    assert {entry.aligned.match for entry in comparison.operators} == {"same"}
+    waterfall = comparison.waterfall
+    assert abs(waterfall.residual_ns) < 1e-3
+    assert abs(waterfall.steps[-1].delta_ns) < 1e-3
+
+
+def test_delegated_operators_have_their_module(assessment: Assessment) -> None:
+    details = [d for d in assessment.primary.details if d.row.is_delegated]
+    found = [d for d in details if d.attribution is not None]
+    assert len(found) >= 0.95 * len(details)
+    products = [d for d in found if d.row.operator_class.category in {"Convolution", "GEMM"}]
+    assert all(d.attribution and d.attribution.macs for d in products)
+
+
+def test_report_is_small_and_quickly_written(assessment: Assessment) -> None:
+    start = time.perf_counter()
+    page = render_html([assessment])
+    assert time.perf_counter() - start < 5
+    assert len(page.encode()) < 2 * 2**20
