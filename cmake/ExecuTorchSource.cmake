@@ -102,6 +102,13 @@ if(ETPROF_XNNPACK_LOG)
 endif()
 set(PYTHON_EXECUTABLE "${Python3_EXECUTABLE}")
 
+# ExecuTorch deletes flatcc's libraries whenever it is configured; kept, nothing is built again.
+set(_written "${_sources}/third-party/flatcc/lib")
+set(_kept "${PROJECT_BINARY_DIR}/executorch-source/flatcc-lib")
+if(EXISTS "${_written}")
+  file(REMOVE_RECURSE "${_kept}")
+  file(RENAME "${_written}" "${_kept}")
+endif()
 block()
   # The same object code wherever the build tree is, so that two builds can be compared.
   set(_reproducible "-ffile-prefix-map=${_sources}=executorch -ffile-prefix-map=${PROJECT_BINARY_DIR}=build")
@@ -111,6 +118,9 @@ block()
   set(LIBM m)
   add_subdirectory("${_sources}" "${PROJECT_BINARY_DIR}/executorch" EXCLUDE_FROM_ALL SYSTEM)
 endblock()
+if(EXISTS "${_kept}")
+  file(RENAME "${_kept}" "${_written}")
+endif()
 
 if(ETPROF_XNNPACK_LOG AND TARGET xnnpack-logging)
   # XNNPACK's own level would stay beside ours, and two definitions of one macro are a warning.
