@@ -5,9 +5,9 @@ Fails when a promise of docs/kernel_evidence.md is broken: every operator's medi
 ETDump of a launch of its own is compared as well; on a machine with other work its differences
 are the machine's, so they are printed and not judged.
 
-    python benchmarks/operator_clock.py RUNNER TRACE_RUNNER MODEL.pte [--iterations 1000]
+    python benchmarks/operator_clock.py MODEL.pte [--iterations 1000]
 
-RUNNER is a timing runner (preset host), TRACE_RUNNER one with the kernel trace (host-trace).
+Takes the two installed runners, unless --runner and --trace-runner name others.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from etprof.analysis.kernel_trace import KernelTrace, TracedOperator, read_kerne
 from etprof.analysis.operators import OperatorRow, split_operators
 from etprof.etdump import load_etdump
 from etprof.process import run_command
+from etprof.targets.runner import find_host_runner
 
 LAUNCHES = 20
 TOLERANCE_NS = 1000
@@ -100,9 +101,9 @@ def compare_operators(rows: tuple[OperatorRow, ...], trace: KernelTrace) -> int:
 def main() -> int:
     """Measures and judges."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runner", type=Path)
-    parser.add_argument("trace_runner", type=Path)
     parser.add_argument("model", type=Path)
+    parser.add_argument("--runner", type=Path, default=find_host_runner())
+    parser.add_argument("--trace-runner", type=Path, default=find_host_runner(tracing=True))
     parser.add_argument("--iterations", type=int, default=1000)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

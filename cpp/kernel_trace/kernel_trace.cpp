@@ -43,6 +43,8 @@ class InterposedTrace final : public KernelTrace {
 
 }  // namespace
 
+bool has_kernel_trace() { return true; }
+
 std::unique_ptr<KernelTrace> make_kernel_trace() { return std::make_unique<InterposedTrace>(); }
 
 }  // namespace etprof

@@ -112,7 +112,7 @@ std::unique_ptr<KernelTrace> make_trace(const Options& options) {
     if (trace == nullptr) {
         throw RunnerError(
             ExitCode::kUsage, "--kernel-trace is given, but this runner has no trace",
-            "use the runner of a trace build, such as preset linux-aarch64-sme2-trace");
+            "use etprof-runner-trace, or the runner of a trace build, such as preset host-trace");
     }
     return trace;
 }

@@ -168,7 +168,7 @@ def test_the_timing_runner_refuses_the_trace(laboratory: Laboratory, tmp_path: P
     done = run_command([*emulator.command(emulator.runner), *flags])
     assert done.exit_code == 2
     assert done.stderr == (
-        "etprof-runner: --kernel-trace is given, but this runner has no trace: use the runner of "
-        "a trace build, such as preset linux-aarch64-sme2-trace\n"
+        "etprof-runner: --kernel-trace is given, but this runner has no trace: use "
+        "etprof-runner-trace, or the runner of a trace build, such as preset host-trace\n"
     )
     assert list(tmp_path.iterdir()) == []

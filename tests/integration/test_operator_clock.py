@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof.analysis.kernel_trace import KernelTrace, read_kernel_trace
+from etprof.evidence_pipeline import collect_evidence
 from etprof.process import run_command
+from etprof.targets.local import LocalTarget
+from etprof.targets.runner import find_host_runner
 from tests.integration.emulated import Laboratory
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 TOLERANCE_NS = 1000
 TOLERANCE_SHARE = 0.02
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not shutil.which("ninja"), reason="needs Linux, CMake and ninja"
-)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel trace is for Linux")
 
 
 @pytest.fixture(scope="module")
-def trace_runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runner of preset host-trace, built from this checkout."""
-    build = tmp_path_factory.mktemp("host-trace")
-    flags = ["-DETPROF_BUILD_TESTS=OFF", "-DETPROF_BUILD_PYTHON=OFF"]
-    flags.append(f"-DPython3_EXECUTABLE={sys.executable}")
-    configured = run_command(
-        ["cmake", "--preset", "host-trace", "-B", build, *flags], folder=ROOT, timeout_s=600
-    )
-    assert configured.exit_code == 0, configured.stderr
-    built = run_command(["cmake", "--build", build, "--target", "etprof-runner"], timeout_s=1200)
-    assert built.exit_code == 0, built.stdout
-    return build / "cpp" / "runner" / "etprof-runner"
+def trace_runner() -> Path:
+    return find_host_runner(tracing=True)
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +88,16 @@ def test_short_operators_no_longer_read_zero(
     (classifier,) = [o for o in found.operators if o.delegate == 1 and "GEMM" in o.name]
     assert median(classifier.reported_ns) == 0
     assert 0 < median(classifier.duration_ns) < 1000
+
+
+def test_the_local_target_traces_with_the_installed_runner(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    target = LocalTarget()
+    found = collect_evidence(
+        program=laboratory.program("toy_fp32"), target=target, run=tmp_path, progress=print
+    )
+    assert tuple(found.modes) == target.sme_modes()
+    assert [p for p in found.parities if not p.is_within] == []
+    (first, *_) = found.modes.values()
+    assert [o.base for o in first.operators if o.could_use_sme2]

@@ -75,7 +75,8 @@ class LocalTarget:
             msg = "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
             raise UsageError(msg)
         before = [*taskset_words(request.cpus), *request.launcher]
-        runner = request.runner or self.runner
+        traced = request.kernel_trace is not None
+        runner = request.runner or (find_host_runner(tracing=True) if traced else self.runner)
         command: list[str | Path] = [*before, runner, *runner_arguments(request)]
         completed = run_command(command, timeout_s=request.timeout_s)
         check_completed(completed)

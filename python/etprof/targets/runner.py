@@ -16,8 +16,8 @@ _ERRORS: dict[int, type[EtprofError]] = {3: InputFileError, 4: InputFileError, 7
 """Runner exit codes that are not the target's fault; all others are TargetError."""
 
 
-def find_host_runner() -> Path:
-    """Returns the runner that was installed with the package.
+def find_host_runner(*, tracing: bool = False) -> Path:
+    """Returns the runner that was installed with the package, or the one that can trace kernels.
 
     It stands beside the native reader, which in an editable installation is not beside the
     Python sources. Raises BuildError when it was not built.
@@ -26,9 +26,10 @@ def find_host_runner() -> Path:
     if reader is None or reader.origin is None:
         msg = "etprof's native part is not built; install etprof again with `pip install .`"
         raise BuildError(msg)
-    runner = Path(reader.origin).parent / "bin" / "etprof-runner"
+    name = "etprof-runner-trace" if tracing else "etprof-runner"
+    runner = Path(reader.origin).parent / "bin" / name
     if not runner.is_file():
-        msg = f"no etprof-runner at {runner}; install etprof again with `pip install .`"
+        msg = f"no {name} at {runner}; install etprof again with `pip install .`"
         raise BuildError(msg)
     return runner
 
