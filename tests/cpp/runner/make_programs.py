@@ -26,8 +26,8 @@ def stamp_text() -> str:
     except PackageNotFoundError as error:
         msg = (
             f"the native tests export their programs with {error.name}, which {sys.executable} "
-            "does not have: pip install executorch==1.5.1 'torch==2.13.*', or activate the virtual "
-            "environment that has them and configure again"
+            "does not have: activate the virtual environment where etprof is installed, and "
+            "configure again"
         )
         raise SystemExit(msg) from error
     return f"{packages} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}\n"
