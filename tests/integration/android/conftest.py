@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -25,16 +26,23 @@ if TYPE_CHECKING:
     from tests.android_device.packages import Daemon
 
 
+def _give_up(reason: str) -> NoReturn:
+    """Skips; fails where ETPROF_ANDROID_REQUIRED says that nothing may be missing."""
+    if os.environ.get("ETPROF_ANDROID_REQUIRED"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 @pytest.fixture(scope="session")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Daemon:
     """The real adbd."""
     reason = explain_absence()
     if reason is not None:
-        pytest.skip(f"no Android device can be played: {reason}")
+        _give_up(f"no Android device can be played: {reason}")
     try:
         return bring_daemon(tmp_path_factory.mktemp("adbd"))
     except BuildError as error:
-        pytest.skip(f"adbd cannot be had: {error}")
+        _give_up(f"adbd cannot be had: {error}")
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +98,7 @@ def emulated() -> Emulated:
     try:
         emulator = locate()
     except (BuildError, InputFileError) as error:
-        pytest.skip(f"no aarch64 runner: {error}")
+        _give_up(f"no aarch64 runner: {error}")
     words = ("-cpu", "max", "-L", str(emulator.sysroot))
     return Emulated(emulator.runner, (str(emulator.qemu), *words))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pytest
 
 from etprof.process import Completed, run_command
 from tests.android_device.network import wait_until
+from tests.integration.android.test_android_faults import running_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,16 +50,24 @@ class Run:
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-m", "etprof", *words]
 
-    def results(self) -> dict[str, int]:
-        """Results of timing blocks, and when each was written."""
-        return {p.name: p.stat().st_mtime_ns for p in self.folder.rglob("*_b[0-9]*_result.json")}
+    def finished(self) -> dict[str, int]:
+        """Results of timing blocks that the journal counts as finished, and when written."""
+        manifest = self.folder / "manifest.json"
+        launches = json.loads(manifest.read_text())["launches"] if manifest.exists() else []
+        endings = tuple(
+            f"_b{launch['block']:02d}_result.json"
+            for launch in launches
+            if launch["purpose"] == "timing" and launch["error"] is None
+        )
+        results = self.folder.rglob("*_b[0-9]*_result.json")
+        return {p.name: p.stat().st_mtime_ns for p in results if p.name.endswith(endings)}
 
     def start(self) -> subprocess.Popen[str]:
         """Starts the run and returns once its first block has finished."""
         process = subprocess.Popen(
             self.command("run", str(self.config)), stderr=subprocess.PIPE, text=True
         )
-        wait_until(lambda: len(self.results()) > 0, "no block finished", limit_s=60)
+        wait_until(lambda: len(self.finished()) > 0, "no block finished", limit_s=60)
         return process
 
 
@@ -100,7 +110,7 @@ def measured(
 
 def check_complete(run: Run) -> None:
     """The run has all blocks and its operator split, and says of itself that it is sound."""
-    assert len(run.results()) == 4
+    assert len(run.finished()) == 4
     assert len(list(run.folder.rglob("*.etdump"))) == 1
     done = run.etprof("validate", str(run.folder))
     assert done.exit_code == 0, done.stdout + done.stderr
@@ -130,6 +140,7 @@ def test_a_run_records_the_device_and_its_state(device: LoopbackDevice, measured
         ("crash", "device 127.0.0.1:5555: etprof-runner was killed by SIGSEGV"),
         ("full", "No space left"),
         ("lost", "did not return within 1 s; what was finished is kept"),
+        ("interrupted", "etprof: interrupted; finished work is kept"),
     ],
 )
 def test_finished_blocks_stay_and_resume_completes(
@@ -138,13 +149,16 @@ def test_finished_blocks_stay_and_resume_completes(
     process = measured.start()
     if fault == "lost":
         device.unplug()
+    elif fault == "interrupted":
+        process.send_signal(signal.SIGINT)
     else:
         (measured.flags / fault).touch()
     _, stderr = process.communicate(timeout=120)
     assert process.returncode not in {0, 1}
     assert message in stderr
     assert "Traceback" not in stderr
-    kept = measured.results()
+    assert running_on(device) == [] or fault == "lost"
+    kept = measured.finished()
     assert 1 <= len(kept) < 4
     if fault == "lost":
         device.plug_in()
@@ -154,4 +168,4 @@ def test_finished_blocks_stay_and_resume_completes(
     resumed = measured.etprof("run", str(measured.config), "--resume")
     assert resumed.exit_code == 0, resumed.stderr
     check_complete(measured)
-    assert {name: time for name, time in measured.results().items() if name in kept} == kept
+    assert {name: time for name, time in measured.finished().items() if name in kept} == kept
