@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from etprof.analysis.parity import Parity, compare, mode_tolerance_db, read_tensor
+from etprof.analysis.output_check import check_outputs
 from etprof.analysis.warmup import settled_after
 from etprof.errors import EtprofError, InputFileError
-from etprof.runner_result import RunnerResult, Tensor, read_result
+from etprof.runner_result import RunnerResult, read_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def check_validity(baseline: Side, candidate: Side) -> Validity:
             _check_frequency(launches),
             _check_throttling(launches),
             _check_builds(results),
-            _check_outputs(baseline, candidate, results),
+            _check_outputs(baseline, candidate),
         )
     )
 
@@ -160,37 +160,14 @@ def _check_builds(results: Sequence[RunnerResult | None]) -> Check:
     return Check(name, "failed" if different else "passed", detail)
 
 
-def _check_outputs(
-    baseline: Side, candidate: Side, results: Sequence[RunnerResult | None]
-) -> Check:
+def _check_outputs(baseline: Side, candidate: Side) -> Check:
     """A fast wrong answer is no answer."""
     name = "equal outputs"
-    known = [result for result in results if result is not None and result.outputs]
-    if len(known) < len(results):
-        return Check(name, "unknown", "outputs were not kept")
-    types = {name for row in baseline.experiment.split.rows for name in row.data_types}
-    kind, least_db = mode_tolerance_db(types)
     try:
-        bad = [
-            tensor.index
-            for tensor in known[0].outputs
-            if not _compare_output(baseline, candidate, tensor).is_within(least_db)
-        ]
+        checks = check_outputs(baseline, candidate)
     except InputFileError as error:
         return Check(name, "unknown", str(error))
-    if bad:
-        return Check(name, "failed", f"outputs {bad} differ by more than {kind} allows")
-    return Check(name, "passed", f"within the tolerance of {kind}")
-
-
-def _compare_output(baseline: Side, candidate: Side, tensor: Tensor) -> Parity:
-    """Compares one output of both sides' operator splits."""
-    values = [
-        read_tensor(
-            side.experiment.etdump.with_name(f"{side.experiment.etdump.stem}_outputs")
-            / f"output_{tensor.index}.bin",
-            tensor.dtype,
-        )
-        for side in (candidate, baseline)
-    ]
-    return compare(tensor.index, values[0], values[1], tensor.shape[-1] if tensor.shape else 1)
+    if not checks:
+        return Check(name, "unknown", "outputs were not kept, or the programs differ")
+    bad = [check for check in checks if not check.is_within]
+    return Check(name, "failed" if bad else "passed", "; ".join(map(str, bad or checks)))

@@ -50,6 +50,10 @@ def _render_run(run: View) -> str:
         lines += ["## From start to steady state", ""]
         columns = ("label", "baseline", "candidate", "speed_up", "verdict")
         lines += _table(columns, ([row[name] for name in columns] for row in run["ledger"]))
+    if run["validity"]:
+        lines += ["## May this be believed?", ""]
+        checks = ((check.name, check.state, check.detail) for check in run["validity"])
+        lines += _table(("condition", "state", "detail"), checks)
     lines += ["## Provenance", "", *(f"- {escape(note)}" for note in run["notes"]), ""]
     short = [line for line in run["provenance"] if not line[0].startswith("files.")]
     lines += _table(("fact", "value"), short)

@@ -39,6 +39,7 @@ _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak me
 def run_view(assessment: Assessment, key: str) -> View:
     """Returns everything that the template shows of one run; `key` makes its ids unique."""
     comparison = assessment.primary_comparison
+    meaningful = assessment.run.times_are_meaningful
     found = assessment.findings_of(assessment.primary.experiment.name)
     return {
         "key": key,
@@ -46,12 +47,13 @@ def run_view(assessment: Assessment, key: str) -> View:
         "subtitle": _subtitle(assessment),
         "warning": platform_warning(assessment),
         "headline": _headline(assessment),
-        **(_timed_parts(assessment) if assessment.run.times_are_meaningful else _TIMELESS),
+        **(_timed_parts(assessment) if meaningful else _TIMELESS),
         "tiles": _tiles(assessment),
         **_findings(assessment, found),
         "operators": operator_table(assessment),
         "comparisons": [_comparison_row(entry) for entry in assessment.comparisons],
         "why_not": [_why_not(group) for group in found.why_not_sme2],
+        "validity": comparison.validity.checks if comparison and meaningful else (),
         "notes": [*assessment.notes, *(comparison.notes if comparison else ())],
         "unknown_names": sorted(
             {name for e in assessment.run.experiments for name in e.split.unknown_names}
@@ -131,6 +133,7 @@ def _headline(assessment: Assessment) -> View:
     return {
         "figure": format_duration(latency.steady.median) if latency and meaningful else MISSING,
         "badge": "no comparison" if meaningful else "not representative",
+        "caution": "",
         "text": f"{primary.name}: one experiment, nothing to compare it with",
         "detail": f"95 % interval of the median {format_interval(interval.low, interval.high)}"
         if interval and meaningful
@@ -155,6 +158,7 @@ def _comparison_headline(assessment: Assessment, comparison: Comparison) -> View
     return {
         "figure": figure,
         "badge": badge_of(comparison),
+        "caution": "" if comparison.validity.is_valid else comparison.validity.badge,
         "text": describe_comparison(comparison),
         "detail": f"{'; '.join(detail)}." if detail else "",
     }
