@@ -91,6 +91,9 @@ def test_a_damaged_manifest_is_named(cache: Cache) -> None:
     cache.manifest_path.write_text('{"schema_version": 7}')
     with pytest.raises(InputFileError, match=r"manifest\.json is damaged: schema_version: "):
         cache.check("tools")
+    # THEN a setup begins a new one
+    add_part(cache)
+    assert cache.check("tools") is not None
 
 
 def test_a_part_can_be_replaced(cache: Cache) -> None:

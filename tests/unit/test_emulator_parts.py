@@ -57,7 +57,7 @@ def test_a_chosen_qemu_that_is_too_old_is_refused(
     with pytest.raises(BuildError) as caught:
         qemu.find_qemu(empty_machine)
     assert str(caught.value) == (
-        f"{program} is 7.2, but SME2 is emulated from qemu 10.1 on; unset ETPROF_QEMU and run "
+        f"{program} has version 7.2, but SME2 is emulated from qemu 10.1 on; unset ETPROF_QEMU and run "
         f"`etprof emulator setup`, or name a newer one"
     )
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SETUP = "etprof emulator setup"
-REBUILD = "`etprof emulator setup --remove`, then `etprof emulator setup`, brings it back"
+REBUILD = "`etprof emulator setup` brings it back"
 
 
 class CachedFile(Record):
@@ -88,8 +88,15 @@ class Cache:
                 if path.is_file() and not path.is_symlink()
             }
         part = Part(version=version, source=source, files=files)
-        parts = {**self.load().parts, name: part}
+        parts = {**self._known_parts(), name: part}
         write_json(self.manifest_path, Manifest(parts=parts).model_dump())
+
+    def _known_parts(self) -> dict[str, Part]:
+        """Returns the complete parts; none when their list is damaged, so that it is made anew."""
+        try:
+            return self.load().parts
+        except InputFileError:
+            return {}
 
     def check(self, name: str, *, suffixes: tuple[str, ...] = ()) -> Part | None:
         """Returns a part whose files are all as they were; None when it was never completed.

@@ -47,9 +47,9 @@ def _check_chosen(program: Path) -> Path:
         raise BuildError(msg)
     version = read_version(program)
     if not _is_new_enough(version):
-        found = ".".join(map(str, version)) if version else "an unknown version"
+        found = _text(version) if version else "unknown"
         msg = (
-            f"{program} is {found}, but SME2 is emulated from qemu {_text(LEAST_VERSION)} on; "
+            f"{program} has version {found}, but SME2 is emulated from qemu {_text(LEAST_VERSION)} on; "
             f"unset ETPROF_QEMU and run `{SETUP}`, or name a newer one"
         )
         raise BuildError(msg)
