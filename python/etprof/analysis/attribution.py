@@ -9,6 +9,7 @@ convolution as a fully connected operator, so these two are one kind here.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.delegation_report import (
         Delegate,
+        DelegateNode,
         GraphOperator,
         MethodReport,
         Origin,
@@ -41,6 +43,7 @@ _SYNONYMS: Final = {
     "bilinear": "resizebilinear",
     "prelu": "leakyrelu",
 }
+_PRODUCTS: Final = frozenset({"product", "depthwise", "deconvolution", "batchmatrixmultiply"})
 _DEPTHWISE_MICROKERNELS: Final = frozenset({"DWConv", "VMulCAddC"})
 
 
@@ -101,23 +104,52 @@ def _attribute_delegate(
     """Aligns the rows at `places` with the delegate's nodes and fills in `found`."""
     names = [kind_of_row(rows[place]) for place in places]
     kinds = [canonical_kind(node.kind) for node in delegate.nodes]
+    sharing = Counter(
+        (node.operators, kind) for node, kind in zip(delegate.nodes, kinds, strict=True)
+    )
+    crowds = Counter(node.operators for node in delegate.nodes if node.attribution != "inserted")
     for first, start, length in SequenceMatcher(
         None, names, kinds, autojunk=False
     ).get_matching_blocks():
         for step in range(length):
-            node = delegate.nodes[start + step]
+            node, kind = delegate.nodes[start + step], kinds[start + step]
             known = [operators[name] for name in node.operators if name in operators]
-            computes = node.attribution in {"exact", "fused"}
-            sizes = (node.input_bytes, node.output_bytes)
-            found[places[first + step]] = Attribution(
-                graph_operators=node.operators,
-                origin=known[0].origin if known else None,
-                shape=tuple(known[-1].shape or ()) if known and computes else None,
-                macs=node.macs or None,
-                moved_bytes=sum(size or 0 for size in sizes) or None,
-                reason=None,
-                prediction=node.prediction,
-            )
+            working = [entry for entry in known if entry.macs]
+            if kind in _PRODUCTS and len(working) == 1 and sharing[node.operators, kind] == 1:
+                found[places[first + step]] = _as_product(node, working[0])
+            else:
+                is_alone = crowds[node.operators] == 1 and node.attribution != "inserted"
+                found[places[first + step]] = _as_node(node, known, is_alone=is_alone)
+
+
+def _as_product(node: DelegateNode, operator: GraphOperator) -> Attribution:
+    """A product does the work of the one operator behind it that has any.
+
+    Several nodes may stand for the same operators, as in attention; only the product multiplies.
+    """
+    return Attribution(
+        graph_operators=node.operators,
+        origin=operator.origin,
+        shape=tuple(operator.shape) if operator.shape else None,
+        macs=operator.macs,
+        moved_bytes=(operator.input_bytes or 0) + (operator.output_bytes or 0) or None,
+        reason=None,
+        prediction=node.prediction,
+    )
+
+
+def _as_node(node: DelegateNode, known: Sequence[GraphOperator], *, is_alone: bool) -> Attribution:
+    """What the report says of a node; sizes only when no other node shares its operators."""
+    sizes = (node.input_bytes or 0) + (node.output_bytes or 0)
+    return Attribution(
+        graph_operators=node.operators,
+        origin=known[0].origin if known else None,
+        shape=tuple(known[-1].shape or ()) or None if known and is_alone else None,
+        macs=node.macs or None if is_alone else None,
+        moved_bytes=sizes or None if is_alone else None,
+        reason=None,
+        prediction=node.prediction,
+    )
 
 
 def _attribute_kernel(row: OperatorRow, operators: Sequence[GraphOperator]) -> Attribution | None:

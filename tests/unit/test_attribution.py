@@ -1,0 +1,107 @@
+"""Operators of a delegate find the graph's nodes behind them, and their work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from etprof.analysis.attribution import Attribution, canonical_kind
+from etprof.analysis.insight import describe_run
+from tests.known_runs import Experiment, Op, Run, analyze
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def node(kind: str, *operators: str, attribution: str = "exact", macs: int = 0) -> dict[str, Any]:
+    return {"kind": kind, "operators": operators, "attribution": attribution, "macs": macs}
+
+
+def operator(name: str, macs: int | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    origin = {"module_path": f"m.{name}", "module_type": "M"}
+    return {"name": name, "operator": f"{name}.default", "macs": macs, "origin": origin, **more}
+
+
+def attribute(
+    folder: Path, ops: Sequence[Op], nodes: list[dict[str, Any]], operators: list[dict[str, Any]]
+) -> list[Attribution | None]:
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": nodes}
+    method = {"operators": operators, "delegates": [delegate]}
+    report = {"schema_version": 1, "model": "known", "methods": {"forward": method}}
+    run = replace(Run([Experiment("e", ops)]), delegation=report)
+    (experiment,) = describe_run(analyze(folder / "r", run)).experiments
+    return [detail.attribution for detail in experiment.details]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Conv2d", "Fully Connected"),  # XNNPACK runs pointwise convolutions so
+        ("Conv2d", "Convolution"),
+        ("FullyConnected", "Dynamic Fully Connected"),
+        ("MaxPooling2d", "Max Pooling"),
+        ("AvgPooling2d", "Average Pooling"),
+        ("StaticTranspose", "Transpose"),
+        ("BatchMatrixMultiply", "Batch Matrix Multiply"),
+        ("StaticSlice", "Slice"),
+    ],
+)
+def test_kinds_of_nodes_and_names_of_operators_meet(kind: str, name: str) -> None:
+    assert canonical_kind(kind) == canonical_kind(name)
+
+
+def test_depthwise_and_pointwise_are_not_mixed_up(tmp_path: Path) -> None:
+    # GIVEN a node that leaves no operator, between convolutions of both kinds
+    ops = [
+        Op("Convolution (NHWC, F32) DWConv #1", 5),
+        Op("Fully Connected (NC, F32) GEMM #1", 5),
+        Op("Convolution (NHWC, F32) DWConv #2", 5),
+    ]
+    nodes = [
+        node("DepthwiseConv2d", "a", macs=1),
+        node("StaticReshape", "a", attribution="inserted"),
+        node("Conv2d", "b", macs=2),
+        node("DepthwiseConv2d", "c", macs=3),
+    ]
+    found = attribute(tmp_path, ops, nodes, [operator("a", 1), operator("b", 2), operator("c", 3)])
+    assert [f.origin.module_path for f in found if f and f.origin] == ["m.a", "m.b", "m.c"]
+    assert [f.macs for f in found if f] == [1, 2, 3]
+
+
+def test_of_nodes_that_share_operators_only_the_product_multiplies(tmp_path: Path) -> None:
+    # GIVEN an attention whose nodes all carry the handle of the same three operators
+    shared = ("view", "bmm", "softmax")
+    ops = [
+        Op("Static Reshape (NC) #1", 1),
+        Op("Batch Matrix Multiply (NC, F32) GEMM #1", 5),
+        Op("Softmax (NC, F32) #1", 2),
+    ]
+    nodes = [
+        node("StaticReshape", *shared, macs=100),
+        node("BatchMatrixMultiply", *shared),
+        node("Softmax", *shared),
+    ]
+    sizes = {"shape": [2, 3], "input_bytes": 8, "output_bytes": 24}
+    operators = [operator("view"), operator("bmm", 100, **sizes), operator("softmax")]
+    found = attribute(tmp_path, ops, nodes, operators)
+    assert [f.macs for f in found if f] == [None, 100, None]
+    product = found[1]
+    assert product is not None
+    assert (product.shape, product.moved_bytes) == ((2, 3), 32)
+    assert product.origin is not None
+    assert product.origin.module_path == "m.bmm"
+
+
+def test_kernels_are_found_by_instruction_and_name(tmp_path: Path) -> None:
+    ops = [Op("native_call_mean.out", 3, 1), Op("native_call_relu.out", 3, 2)]
+    operators = [
+        operator("mean", instruction=1, reason="keepdim"),
+        operator("gelu", instruction=2),
+    ]
+    found = attribute(tmp_path, ops, [], operators)
+    assert found[0] is not None
+    assert found[0].reason == "keepdim"
+    assert found[1] is None
