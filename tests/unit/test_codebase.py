@@ -58,7 +58,7 @@ ALLOWED: dict[str, set[str]] = {
     "api": LEAVES | {"analysis", "api_frames", "order_statistics", "report"},
     "api_frames": {"analysis", "etdump", "report"},
     "registry": {"errors", "export"},
-    "etrecord": LEAVES | {"program_files"},
+    "etrecord": LEAVES | {"export", "program_files"},
     "export": LEAVES | {"registry", "etrecord", "targets"},
     "doctor": LEAVES | {"emulator", "targets"},
 }

@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 _XNNPACK = "XnnpackBackend"
 
 
-def describe_method(method: LoweredMethod, plan: MemoryPlan) -> dict[str, Any]:
+def describe_method(method: LoweredMethod, plan: MemoryPlan | None) -> dict[str, Any]:
     """Returns the report of one method as JSON-ready data."""
     by_name = {each.name: each for each in method.operators}
     delegates = [_describe_delegate(each, by_name) for each in method.delegates]
@@ -25,7 +25,7 @@ def describe_method(method: LoweredMethod, plan: MemoryPlan) -> dict[str, Any]:
         "summary": summarize(method, delegates),
         "operators": [asdict(each) for each in method.operators],
         "delegates": delegates,
-        "memory": asdict(plan),
+        "memory": None if plan is None else asdict(plan),
     }
 
 
@@ -59,7 +59,7 @@ def _describe_delegate(delegate: LoweredDelegate, operators: dict[str, Operator]
     nodes: list[module_map.MappedNode] = []
     if delegate.backend == _XNNPACK:
         graph = xnnpack_graph.read_xnnpack_graph(delegate.blob)
-        nodes = module_map.map_nodes(graph, delegate.graph)
+        nodes = module_map.map_nodes(graph, delegate.nodes)
     counted: set[str] = set()
     return {
         "name": delegate.name,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from etprof.export import tensor_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import torch
 
@@ -36,11 +36,9 @@ class MappedNode:
     attribution: Literal["exact", "fused", "inserted", "unknown"]
 
 
-def map_nodes(xnnpack: XnnpackGraph, graph: torch.fx.Graph) -> list[MappedNode]:
-    """Returns every node of `xnnpack` with the operators of the delegate's `graph` behind it."""
-    calls = [
-        node for node in graph.nodes if node.op == "call_function" and not _is_bookkeeping(node)
-    ]
+def map_nodes(xnnpack: XnnpackGraph, nodes: Sequence[torch.fx.Node]) -> list[MappedNode]:
+    """Returns every node of `xnnpack` with the operators among the delegate's `nodes` behind it."""
+    calls = [node for node in nodes if not _is_bookkeeping(node)]
     handles = {node.debug_handle for node in xnnpack.nodes} - {NO_HANDLE}
     own: dict[int, list[str]] = {}
     for call in calls:

@@ -49,7 +49,8 @@ class LoweredDelegate:
     name: str
     backend: str
     blob: bytes
-    graph: torch.fx.Graph
+    nodes: list[torch.fx.Node]
+    """The graph nodes inside, in execution order."""
     operators: list[Operator] = field(default_factory=list)
     instruction: int | None = None
 
@@ -85,13 +86,13 @@ class PartitionRules:
 def list_operators(graph_module: torch.fx.GraphModule, rules: PartitionRules) -> LoweredMethod:
     """Walks a lowered graph; what picks a delegate's result (`getitem`) is not an operator."""
     method = LoweredMethod([], [])
-    for node in _calls(graph_module.graph):
+    for node in call_nodes(graph_module.graph):
         if tensor_shapes.target_name(node) == "executorch_call_delegate":
             delegate = _read_delegate(graph_module, node, len(method.delegates))
             method.delegates.append(delegate)
             method.operators.extend(delegate.operators)
         else:
-            method.operators.append(_describe(node, None, rules.explain(node)))
+            method.operators.append(describe_node(node, None, rules.explain(node)))
     return method
 
 
@@ -99,7 +100,7 @@ def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) 
     """Adds the instruction numbers from the emitted graph, whose debug handles they are."""
     outside = {each.name: each for each in method.operators if each.delegate is None}
     delegates = {each.name: each for each in method.delegates}
-    for node in _calls(graph_module.graph):
+    for node in call_nodes(graph_module.graph):
         instruction = node.meta.get("debug_handle")
         if tensor_shapes.target_name(node) == "executorch_call_delegate":
             holder: Any = node.args[0]
@@ -108,7 +109,8 @@ def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) 
             outside[node.name].instruction = instruction
 
 
-def _calls(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+def call_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
+    """Yields the nodes that compute something, or call a delegate."""
     for node in graph.nodes:
         if node.op == "call_function" and tensor_shapes.target_name(node) not in {
             "getitem",
@@ -122,17 +124,18 @@ def _read_delegate(
 ) -> LoweredDelegate:
     holder: Any = node.args[0]
     lowered: Any = getattr(graph_module, holder.target)
-    graph = lowered.original_module.graph_module.graph
+    nodes = list(call_nodes(lowered.original_module.graph_module.graph))
     return LoweredDelegate(
         name=holder.name,
         backend=lowered.backend_id,
         blob=bytes(lowered.processed_bytes),
-        graph=graph,
-        operators=[_describe(inner, number, None) for inner in _calls(graph)],
+        nodes=nodes,
+        operators=[describe_node(inner, number, None) for inner in nodes],
     )
 
 
-def _describe(node: torch.fx.Node, delegate: int | None, reason: str | None) -> Operator:
+def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None) -> Operator:
+    """Returns what the graph says of one operator."""
     return Operator(
         name=node.name,
         operator=tensor_shapes.target_name(node),

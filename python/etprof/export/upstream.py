@@ -94,7 +94,7 @@ with quiet_upstream():
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
     )
-    from executorch.devtools import BundledProgram
+    from executorch.devtools import BundledProgram, parse_etrecord
     from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
     from executorch.devtools.bundled_program.serialize import (
         serialize_from_bundled_program_to_flatbuffer,
@@ -149,6 +149,7 @@ __all__ = [
     "get_symmetric_quantization_config",
     "greedy",
     "naive",
+    "parse_etrecord",
     "prepare_pt2e",
     "quantize_",
     "quiet_upstream",
