@@ -36,6 +36,21 @@ std::vector<std::string> runner_words() {
     _exit(127);
 }
 
+/// Takes out what XNNPACK logs in a trace build: it is not the runner's.
+std::string without_xnnpack_log(const std::string& text) {
+    if (!ETPROF_HAS_XNNPACK_LOG) {
+        return text;
+    }
+    std::stringstream lines(text);
+    std::string kept;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.rfind("Note (XNNPACK): ", 0) != 0) {
+            kept += line + "\n";
+        }
+    }
+    return kept;
+}
+
 }  // namespace
 
 Finished run_runner(std::vector<std::string> arguments) {
@@ -51,7 +66,8 @@ Finished run_runner(std::vector<std::string> arguments) {
         throw std::runtime_error("cannot wait for the runner");
     }
     const int exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-    return {exit_code, read_file(folder.path("out")), read_file(folder.path("err"))};
+    return {exit_code, read_file(folder.path("out")),
+            without_xnnpack_log(read_file(folder.path("err")))};
 }
 
 std::string program(const std::string& name) { return ETPROF_PROGRAMS "/" + name; }
