@@ -139,6 +139,10 @@ class Run:
         """One row per experiment and finer class; shares of an experiment add up to one."""
         return build_frame("categories", records.category_table(self.assessment))
 
+    def rollup(self, by: Literal["module", "source", "microkernel"]) -> pd.DataFrame:
+        """One row per experiment and module, source line or microkernel, the most time first."""
+        return build_frame(by, records.rollup_table(self.assessment, by))
+
     def samples(self) -> pd.DataFrame:
         """Every raw latency without tracer: experiment, block, phase, index, latency_ns."""
         return build_frame("samples", records.sample_table(self.assessment))

@@ -44,6 +44,13 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "experiment": _TEXT, "category": _TEXT, "class": _TEXT, "mean_ns": _NUMBER,
         "share": _NUMBER,
     },
+    **{
+        name: {
+            "experiment": _TEXT, name: _TEXT, "operators": _COUNT, "mean_ns": _NUMBER,
+            "share": _NUMBER, "macs": _COUNT,
+        }
+        for name in ("module", "source", "microkernel")
+    },
     "samples": {
         "experiment": _TEXT, "block": _COUNT, "phase": _TEXT, "index": _COUNT,
         "latency_ns": _COUNT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -60,6 +61,24 @@ def test_operators_are_the_description(run: etprof.Run) -> None:
     assert means.to_dict() == {op.label: op.us * US for op in ON_OPS}
     conv = frame[frame["label"] == "Convolution (NHWC, PF16) IGEMM #1"].iloc[0]
     assert (conv["module_path"], conv["macs"], conv["gflops"]) == ("blocks.0.conv", 800_000, 16.0)
+
+
+@pytest.mark.parametrize("by", ["module", "source", "microkernel"])
+def test_rollups_are_complete(
+    run: etprof.Run, by: Literal["module", "source", "microkernel"]
+) -> None:
+    frame = run.rollup(by)
+    assert {column: str(dtype) for column, dtype in frame.dtypes.items()} == COLUMNS[by]
+    mine = frame[frame["experiment"] == "android_off"]
+    assert mine["mean_ns"].sum() == sum(op.us for op in OFF_OPS) * US
+    assert mine["operators"].sum() == len(OFF_OPS)
+
+
+def test_rollup_by_module_and_microkernel(run: etprof.Run) -> None:
+    modules = run.rollup("module").set_index(["experiment", "module"])["mean_ns"]
+    assert modules["android_sme2", "blocks.0.conv"] == 100 * US
+    kernels = run.rollup("microkernel").set_index(["experiment", "microkernel"])["operators"]
+    assert kernels["android_sme2", "PF16 IGEMM"] == 2
 
 
 def test_categories_close(run: etprof.Run) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.analysis.outlook import predict_sme2
-from etprof.analysis.provenance import load_manifest_document
-from etprof.analysis.thread_map import build_thread_map
 from etprof.report.charts import category_stacks, latency_chart, timeline, waterfall_bars
 from etprof.report.operator_table import operator_table
+from etprof.report.page_parts import (
+    amdahl_view,
+    comparison_row,
+    finding_view,
+    hot_lines_view,
+    ledger_view,
+    outlook_view,
+    provenance_lines,
+    thread_map_view,
+    why_not_view,
+)
 from etprof.report.platforms import platform_warning
-from etprof.report.verdicts import badge_of, describe_comparison, format_speed_up
+from etprof.report.verdicts import badge_of, describe_comparison
 from etprof.units import (
     MISSING,
-    count_of,
     format_duration,
     format_interval,
     format_ratio,
@@ -28,9 +34,7 @@ if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.findings.rules import ExperimentFindings
-    from etprof.analysis.findings.why_not import WhyNotGroup
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.analysis.thread_map import Cell
 
 View = dict[str, Any]
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
@@ -51,14 +55,14 @@ def run_view(assessment: Assessment, key: str) -> View:
         "tiles": _tiles(assessment),
         **_findings(assessment, found),
         "operators": operator_table(assessment),
-        "comparisons": [_comparison_row(entry) for entry in assessment.comparisons],
-        "why_not": [_why_not(group) for group in found.why_not_sme2],
+        "comparisons": [comparison_row(entry) for entry in assessment.comparisons],
+        "why_not": [why_not_view(group) for group in found.why_not_sme2],
         "validity": comparison.validity.checks if comparison and meaningful else (),
         "notes": [*assessment.notes, *(comparison.notes if comparison else ())],
         "unknown_names": sorted(
             {name for e in assessment.run.experiments for name in e.split.unknown_names}
         ),
-        "provenance": _provenance(assessment),
+        "provenance": provenance_lines(assessment),
     }
 
 
@@ -68,17 +72,28 @@ def _timed_parts(assessment: Assessment) -> View:
     return {
         "stacks": category_stacks(assessment.run.experiments),
         "waterfall": waterfall_bars(comparison) if comparison else None,
-        "amdahl": _amdahl(comparison) if comparison else None,
-        "outlook": None if _has_sme(assessment) else _outlook(assessment),
+        "amdahl": amdahl_view(comparison) if comparison else None,
+        "outlook": None if _has_sme(assessment) else outlook_view(assessment),
+        "hot_lines": hot_lines_view(assessment),
         "timelines": [timeline(entry) for entry in _shown(assessment)],
         "latency": latency_chart(assessment.run.experiments),
-        "threads": _thread_map(assessment),
-        "ledger": _ledger(comparison) if comparison else None,
+        "threads": thread_map_view(assessment),
+        "ledger": ledger_view(comparison) if comparison else None,
     }
 
 
 _TIMELESS: Final = dict.fromkeys(
-    ("stacks", "waterfall", "amdahl", "outlook", "timelines", "latency", "threads", "ledger")
+    (
+        "stacks",
+        "waterfall",
+        "amdahl",
+        "outlook",
+        "hot_lines",
+        "timelines",
+        "latency",
+        "threads",
+        "ledger",
+    )
 )
 
 
@@ -86,7 +101,7 @@ def _findings(assessment: Assessment, found: ExperimentFindings) -> View:
     """All findings, the rules that stayed silent, and the reference's answers."""
     fired = {finding.rule for finding in found.findings}
     return {
-        "findings": [_finding(entry) for entry in _all_findings(assessment)],
+        "findings": [finding_view(entry) for entry in _all_findings(assessment)],
         "silent": ", ".join(name for name in found.checked if name not in fired),
         "answers": [
             {
@@ -227,57 +242,8 @@ def _all_findings(assessment: Assessment) -> list[Finding]:
     return found
 
 
-def _finding(finding: Finding) -> View:
-    return {
-        "rule": finding.rule,
-        "title": finding.title,
-        "severity": finding.severity,
-        "experiment": finding.experiment,
-        "summary": finding.summary,
-        "gain": f"up to {format_duration(finding.gain_ns)}" if finding.gain_ns else "",
-        "action": finding.action,
-        "evidence": finding.evidence,
-        "ruled_out": finding.ruled_out,
-    }
-
-
-def _amdahl(comparison: Comparison) -> View:
-    panel = comparison.amdahl
-    return {
-        "operators": panel.accelerated_operators,
-        "share": format_share(panel.accelerated_share),
-        "speed_up": format_ratio(panel.accelerated_speed_up),
-        "achieved": format_ratio(panel.achieved),
-        "ceiling": format_ratio(panel.ceiling),
-        "bottlenecks": [
-            {
-                "name": entry.operator_class.finer,
-                "category": entry.operator_class.category,
-                "time": format_duration(entry.mean_ns),
-                "share": format_share(entry.share),
-                "percent": f"{entry.share * 100:.2f}",
-                "worth": format_ratio(entry.speed_up_if_removed),
-            }
-            for entry in panel.bottlenecks
-        ],
-    }
-
-
 def _has_sme(assessment: Assessment) -> bool:
     return any(entry.sme not in {None, "off"} for entry in assessment.run.experiments)
-
-
-def _outlook(assessment: Assessment) -> View | None:
-    """What SME2 could do for this model, where no experiment had it."""
-    found = predict_sme2(assessment.primary)
-    if found is None:
-        return None
-    return {
-        "operators": count_of(found.operators, "operator"),
-        "share": format_share(found.share),
-        "types": " and ".join(found.packed_types),
-        "ceiling": format_ratio(found.ceiling),
-    }
 
 
 def _shown(assessment: Assessment) -> list[ExperimentAnalysis]:
@@ -286,100 +252,3 @@ def _shown(assessment: Assessment) -> list[ExperimentAnalysis]:
     if comparison is None:
         return [assessment.primary.experiment]
     return [comparison.baseline.experiment, comparison.candidate.experiment]
-
-
-def _comparison_row(comparison: Comparison) -> View:
-    before, after = comparison.baseline.experiment, comparison.candidate.experiment
-    times = [e.latency.steady.median if e.latency else None for e in (before, after)]
-    effect = comparison.latency
-    return {
-        "name": comparison.name,
-        "badge": badge_of(comparison),
-        "baseline": format_duration(times[0]) if comparison.times_are_meaningful else MISSING,
-        "candidate": format_duration(times[1]) if comparison.times_are_meaningful else MISSING,
-        "speed_up": format_speed_up(effect) if effect else MISSING,
-        "p": f"{effect.p_value:.2g}" if effect else MISSING,
-    }
-
-
-def _thread_map(assessment: Assessment) -> View | None:
-    """Median latency by SME mode and thread count; None for a single thread count."""
-    found = build_thread_map(assessment.run.experiments)
-    if found is None:
-        return None
-    slowest = max(cell.median_ns for cell in found.cells)
-    return {
-        "threads": found.threads,
-        "crossover": found.crossover_threads,
-        "rows": [
-            {
-                "mode": f"SME {mode}",
-                "cells": [
-                    _thread_cell(found.cell(mode, count), found.best, slowest)
-                    for count in found.threads
-                ],
-            }
-            for mode in found.modes
-        ],
-    }
-
-
-def _thread_cell(cell: Cell | None, best: Cell, slowest: float) -> View:
-    if cell is None:
-        return {"text": MISSING, "strength": 0, "best": False}
-    reach = slowest - best.median_ns
-    strength = round(80 * (slowest - cell.median_ns) / reach) if reach else 80
-    return {
-        "text": format_duration(cell.median_ns),
-        "strength": strength,
-        "best": cell == best,
-    }
-
-
-def _ledger(comparison: Comparison) -> list[View]:
-    return [
-        {
-            "label": entry.label,
-            "baseline": (show := format_duration if entry.unit == "ns" else format_size)(
-                entry.baseline
-            ),
-            "candidate": show(entry.candidate),
-            "speed_up": format_speed_up(entry.effect) if entry.effect else MISSING,
-            "verdict": entry.effect.verdict if entry.effect else "",
-        }
-        for entry in comparison.ledger
-    ]
-
-
-def _why_not(group: WhyNotGroup) -> View:
-    return {
-        "reason": group.reason,
-        "source": group.source,
-        "count": len(group.operators),
-        "operators": ", ".join(detail.row.label for detail in group.operators[:4])
-        + (f" and {len(group.operators) - 4} others" if len(group.operators) > 4 else ""),
-        "time": format_duration(group.mean_ns),
-        "gain": format_duration(group.gain_ns),
-    }
-
-
-def _provenance(assessment: Assessment) -> list[tuple[str, str]]:
-    """Every field of the manifest as one line, nested names joined by dots."""
-    document = load_manifest_document(assessment.run.source) if assessment.provenance else None
-    if document is None:
-        return [("source", str(assessment.run.source))]
-    lines: list[tuple[str, str]] = []
-    for name, value in document.items():
-        if name == "launches":
-            lines.append((name, f"{len(value)} process launches, listed in manifest.json"))
-        else:
-            lines += _flatten(name, value)
-    return lines
-
-
-def _flatten(name: str, value: object) -> list[tuple[str, str]]:
-    if isinstance(value, dict) and value:
-        return [line for key, entry in value.items() for line in _flatten(f"{name}.{key}", entry)]
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return [line for i, entry in enumerate(value) for line in _flatten(f"{name}[{i}]", entry)]
-    return [(name, value if isinstance(value, str) else json.dumps(value))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.operators import class_totals_ns
+from etprof.analysis.rollup import roll_up
 from etprof.report.verdicts import badge_of
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.operators import OperatorRow
+    from etprof.analysis.rollup import Key
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.run_directory import BlockMetrics
 
@@ -31,6 +33,9 @@ def report_tables(assessment: Assessment) -> dict[str, Table]:
     return {
         "operators": operator_table(assessment),
         "categories": category_table(assessment),
+        "modules": rollup_table(assessment, "module"),
+        "source_lines": rollup_table(assessment, "source"),
+        "microkernels": rollup_table(assessment, "microkernel"),
         "comparisons": comparisons,
         "operator_changes": changes,
         "samples": sample_table(assessment),
@@ -105,6 +110,23 @@ def operator_fields(row: OperatorRow) -> dict[str, Value]:
         "total_ns": row.total_ns,
         "share": row.share,
     }
+
+
+def rollup_table(assessment: Assessment, by: Key) -> Table:
+    """Returns one record per experiment and module, source line or microkernel."""
+    table: Table = [
+        {
+            "experiment": entry.experiment.name,
+            by: row.key,
+            "operators": row.operators,
+            "mean_ns": row.mean_ns,
+            "share": row.share,
+            "macs": row.macs,
+        }
+        for entry in assessment.insight.experiments
+        for row in roll_up(entry, by)
+    ]
+    return table if assessment.run.times_are_meaningful else _without_times(table)
 
 
 def category_table(assessment: Assessment) -> Table:

@@ -1,0 +1,49 @@
+"""Adds operators up by what they have in common: module, source line or microkernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from etprof.analysis.insight import ExperimentInsight, OperatorDetail
+
+Key = Literal["module", "source", "microkernel"]
+
+_KEYS: Final[dict[Key, Callable[[OperatorDetail], str | None]]] = {
+    "module": lambda detail: detail.module_path,
+    "source": lambda detail: detail.source,
+    "microkernel": lambda detail: detail.kernel_hint,
+}
+
+
+@dataclass(frozen=True)
+class RollupRow:
+    """Everything with one value of the key; None is what has no value."""
+
+    key: str | None
+    operators: int
+    mean_ns: float
+    share: float
+    """Fraction of `Method::execute`; overheads have no key and are not here."""
+    macs: int
+
+
+def roll_up(insight: ExperimentInsight, by: Key) -> tuple[RollupRow, ...]:
+    """Groups the operators of one experiment, the most time first."""
+    groups: dict[str | None, list[OperatorDetail]] = {}
+    for detail in insight.details:
+        groups.setdefault(_KEYS[by](detail), []).append(detail)
+    rows = [
+        RollupRow(
+            key,
+            len(details),
+            sum(detail.row.mean_ns for detail in details),
+            sum(detail.row.share for detail in details),
+            sum((d.attribution.macs or 0) if d.attribution else 0 for d in details),
+        )
+        for key, details in groups.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.mean_ns))
