@@ -122,16 +122,19 @@ done"""
             self._may_run = False
 
     def _stop(self, name: str) -> None:
-        """Kills the process group of session `name` and removes its folder.
+        """Kills the process group of session `name`, waits for its end, removes its folder.
 
         The group's first process may have gone with its connection while the runner goes on; and
         their ids may belong to others by now, so one of them must name the session.
         """
         folder = shlex.quote(f"{self._root}/{name}")
         self._adb.shell(
-            f"leader=$(cat {folder}/leader) && for process in $leader $(cat {folder}/pid); do\n"
-            f'  grep -qF {name} "/proc/$process/cmdline" && kill -KILL "-$leader"\n'
-            f"done\nrm -rf {folder}",
+            f"cd {folder} || exit 0\n"
+            "leader=$(cat leader); process=$(cat pid)\n"
+            f'lives() {{ grep -qsF {name} "/proc/$leader/cmdline" "/proc/$process/cmdline"; }}\n'
+            'lives && kill -KILL "-$leader"\n'
+            "for tenth in 1 2 3 4 5 6 7 8 9 10; do lives || break; sleep 0.1; done\n"
+            f"cd / && rm -rf {folder}",
             timeout_s=_STOP_TIMEOUT_S,
         )
 
