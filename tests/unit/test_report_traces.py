@@ -143,7 +143,6 @@ def test_node_data(tmp_path: Path) -> None:
         "speed-up": {"conv": 4, "relu": 4, "linear": 2},
     }
 
-
     # AND each is a document of Model Explorer's GraphNodeData
     for title, part in data.items():
         assert part.keys() == {"name", "results", "gradient"}
