@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.categories import parse_kernel_name
+from etprof.analysis.sequence_alignment import align
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from etprof.analysis.operators import OperatorRow
 
 _SYNONYMS: Final = {
+    "div": "divide",
     "conv": "product",
     "convolution": "product",
     "fullyconnected": "product",
     "depthwiseconv": "depthwise",
     "convtranspose": "deconvolution",
     "avgpooling": "averagepooling",
-    "globalavgpooling": "globalaveragepooling",
+    "globalavgpooling": "mean",
     "concatenate": "copy",
     "argmaxpooling": "argmaxpooling",
     "reshape": "copy",
@@ -108,18 +109,16 @@ def _attribute_delegate(
         (node.operators, kind) for node, kind in zip(delegate.nodes, kinds, strict=True)
     )
     crowds = Counter(node.operators for node in delegate.nodes if node.attribution != "inserted")
-    for first, start, length in SequenceMatcher(
-        None, names, kinds, autojunk=False
-    ).get_matching_blocks():
-        for step in range(length):
-            node, kind = delegate.nodes[start + step], kinds[start + step]
-            known = [operators[name] for name in node.operators if name in operators]
-            working = [entry for entry in known if entry.macs]
-            if kind in _PRODUCTS and len(working) == 1 and sharing[node.operators, kind] == 1:
-                found[places[first + step]] = _as_product(node, working[0])
-            else:
-                is_alone = crowds[node.operators] == 1 and node.attribution != "inserted"
-                found[places[first + step]] = _as_node(node, known, is_alone=is_alone)
+    # XNNPACK calls a quantised hard-swish "Invalid Unary Op": such pairs are found by their order.
+    for row, place in align(names, kinds, unmistakable=_PRODUCTS):
+        node, kind = delegate.nodes[place], kinds[place]
+        known = [operators[name] for name in node.operators if name in operators]
+        working = [entry for entry in known if entry.macs]
+        if kind in _PRODUCTS and len(working) == 1 and sharing[node.operators, kind] == 1:
+            found[places[row]] = _as_product(node, working[0])
+        else:
+            is_alone = crowds[node.operators] == 1 and node.attribution != "inserted"
+            found[places[row]] = _as_node(node, known, is_alone=is_alone)
 
 
 def _as_product(node: DelegateNode, operator: GraphOperator) -> Attribution:
