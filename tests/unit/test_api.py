@@ -21,11 +21,22 @@ GUIDE = Path(__file__).parents[2] / "docs" / "python_api.md"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> etprof.Run:
-    node = {"kind": "Conv2d", "operators": ["conv"], "attribution": "exact", "macs": 800_000}
-    origin = {"module_path": "blocks.0.conv", "module_type": "Conv2d"}
-    operator = {"name": "conv", "operator": "convolution.default", "origin": origin}
-    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": [node]}
-    method = {"operators": [operator], "delegates": [delegate]}
+    kinds = [("Conv2d", "conv"), ("DepthwiseConv2d", "depthwise"), ("Conv2d", "last")]
+    nodes = [
+        {"kind": kind, "operators": [name], "attribution": "exact", "macs": 800_000}
+        for kind, name in kinds
+    ]
+    operators = [
+        {
+            "name": name,
+            "operator": "convolution.default",
+            "macs": 800_000,
+            "origin": {"module_path": f"blocks.{i}.conv", "module_type": "Conv2d"},
+        }
+        for i, (_, name) in enumerate(kinds)
+    ]
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": nodes}
+    method = {"operators": operators, "delegates": [delegate]}
     report = {"schema_version": 1, "model": "known", "methods": {"forward": method}}
     description = replace(on_off_run(), delegation=report)
     return etprof.load_run(write_run(tmp_path_factory.mktemp("runs") / "r", description))
@@ -115,8 +126,8 @@ def test_ambiguous_and_unlike_comparisons_are_refused(run: etprof.Run) -> None:
 
 def test_total_for_module_takes_whole_names_and_units(run: etprof.Run) -> None:
     assert run.find_total_for_module("blocks.0.conv", unit="us") == 100
-    assert run.find_total_for_module("blocks", unit="us", experiment="android_off") == 400
-    assert run.find_total_for_module("blocks") == 0.1
+    assert run.find_total_for_module("blocks", unit="us", experiment="android_off") == 750
+    assert run.find_total_for_module("blocks.0") == 0.1
     assert run.find_total_for_module("block") == 0.0
 
 
