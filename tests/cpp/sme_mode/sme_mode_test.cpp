@@ -67,6 +67,18 @@ TEST(off_hides_all_sme) {
     check(report.in_force == SmeMode::kOff && report.shown_features.empty(), "SME is off");
 }
 
+TEST(compiled_out_gives_off_alone) {
+    getauxval(kAtHwcap2);
+    const SmeReport report = require_sme_mode(SmeMode::kAutomatic);
+    check(report.in_force == SmeMode::kOff && report.shown_features.empty(), "SME is off");
+    check(has(report.cpu_features, "sme2"), "the CPU keeps its features");
+    const std::string way_out =
+        ": SME is compiled out of this runner; use --sme off, or the runner of the preset without "
+        "-off in its name";
+    check_equal("--sme sme2" + way_out, refusal(SmeMode::kSme2), "sme2");
+    check_equal("--sme sme1" + way_out, refusal(SmeMode::kSme1), "sme1");
+}
+
 TEST(the_flag_must_be_the_one_read_before_main) {
     check_equal(std::string("--sme sme1: the mode was not read before main; give --sme once, as "
                             "--sme=MODE"),
