@@ -29,11 +29,11 @@ from etprof.etdump import load_etdump
 from etprof.process import run_command
 from etprof.targets.runner import find_host_runner
 
-LAUNCHES = 20
+LAUNCHES = 30
 TOLERANCE_NS = 1000
 TOLERANCE_SHARE = 0.02
 MOST_OVERHEAD = 0.03
-QUIET_QUANTILE = 0.1
+QUIET_QUANTILE = 0.02
 """Latencies are compared where other work on the machine disturbs least."""
 
 
