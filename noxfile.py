@@ -32,8 +32,17 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The Python tests against an installed etprof, then the native tests of preset `host`."""
     install_with_group(session, "test")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "-m", "not android and not browser", *session.posargs)
     session.run("cmake", "--workflow", "--preset", "host")
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Opens reports in a real headless Chromium; needs the system's `chromium`."""
+    session.install("-U", "pip")
+    groups = nox.project.dependency_groups(PROJECT, "test", "browser")
+    session.install(".", *groups)
+    session.run("pytest", "-m", "browser", *session.posargs)
 
 
 @nox.session
