@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from etprof.export import module_map, sme2_prediction, xnnpack_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from etprof.export.memory_plan import MemoryPlan
     from etprof.export.operators import LoweredDelegate, LoweredMethod, Operator
@@ -60,27 +60,37 @@ def _describe_delegate(delegate: LoweredDelegate, operators: dict[str, Operator]
     if delegate.backend == _XNNPACK:
         graph = xnnpack_graph.read_xnnpack_graph(delegate.blob)
         nodes = module_map.map_nodes(graph, delegate.nodes)
-    counted: set[str] = set()
+    workers = credit_work(nodes)
     return {
         "name": delegate.name,
         "backend": delegate.backend,
         "instruction": delegate.instruction,
         "blob_bytes": len(delegate.blob),
-        "nodes": [_describe_node(each, own, counted) for each in nodes],
+        "nodes": [_describe_node(each, own, workers) for each in nodes],
     }
 
 
+def credit_work(nodes: Sequence[module_map.MappedNode]) -> dict[str, int]:
+    """Returns, for each operator, the index of the node that does its work.
+
+    Several nodes may stand for one operator, as in attention: then a product multiplies, and where
+    nothing is multiplied the first one counts. Inserted nodes do none of it.
+    """
+    result: dict[str, int] = {}
+    own = [each for each in nodes if each.attribution != "inserted"]
+    for mapped in sorted(own, key=lambda each: each.node.kind not in sme2_prediction.PRODUCTS):
+        for name in mapped.operators:
+            result.setdefault(name, mapped.node.index)
+    return result
+
+
 def _describe_node(
-    mapped: module_map.MappedNode, operators: dict[str, Operator], counted: set[str]
+    mapped: module_map.MappedNode, operators: dict[str, Operator], workers: dict[str, int]
 ) -> dict[str, Any]:
-    """Returns a node; an operator's work counts for the first of the nodes that compute it."""
+    """Returns a node with the work that it is credited with."""
     node = mapped.node
     behind = [operators[name] for name in mapped.operators]
-    fresh = [each for each in behind if each.name not in counted]
-    if mapped.attribution != "inserted":
-        counted.update(each.name for each in fresh)
-    else:
-        fresh = []
+    done = [each for each in behind if workers.get(each.name) == node.index]
     return {
         "index": node.index,
         "kind": node.kind,
@@ -89,8 +99,8 @@ def _describe_node(
         "operators": list(mapped.operators),
         "attribution": mapped.attribution,
         "origins": [asdict(each.origin) for each in behind],
-        "macs": _sum_macs(fresh),
-        "input_bytes": fresh[0].input_bytes if fresh else None,
-        "output_bytes": fresh[-1].output_bytes if fresh else None,
+        "macs": _sum_macs(done),
+        "input_bytes": done[0].input_bytes if done else None,
+        "output_bytes": done[-1].output_bytes if done else None,
         "prediction": asdict(sme2_prediction.predict(node)),
     }

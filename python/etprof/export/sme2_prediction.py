@@ -35,6 +35,8 @@ _PACKED_FLOATS = {"fp16": "PF16", "fp32": "PF32"}
 _FLOAT_WEIGHTS = tuple(_PACKED_FLOATS)
 _MATRIX_KINDS = ("FullyConnected", "BatchMatrixMultiply")
 _CONVOLUTIONS = ("Conv2d", "ConvTranspose2d")
+PRODUCTS = frozenset({*_MATRIX_KINDS, *_CONVOLUTIONS, "DepthwiseConv2d"})
+"""Kinds of nodes that multiply and accumulate."""
 _NO_BLOCKS = (
     "4-bit weights with a scale per block or row group (qbint4) have KleidiAI kernels for "
     "dotprod and i8mm only"
