@@ -24,14 +24,12 @@ def describe_models() -> list[dict[str, Any]]:
 
 
 def _describe(source: registry.ModelSource) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": source.name, "origin": source.origin}
+    entry: dict[str, Any] = {"name": source.name, "origin": source.origin, "needs": []}
     try:
-        needs = list(getattr(source.load_class(), "requirements", ()))
-        measured = _measure(source.name)
+        entry["needs"] = list(getattr(source.load_class(), "requirements", ()))
+        return entry | _measure(source.name)
     except EtprofError as error:
-        measured = {"methods": [], "parameters": None, "problem": str(error)}
-        needs = []
-    return entry | {"needs": needs} | measured
+        return entry | {"methods": [], "parameters": None, "problem": str(error)}
 
 
 def _measure(name: str) -> dict[str, Any]:

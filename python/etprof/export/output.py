@@ -152,7 +152,7 @@ class ExportOutput:
             ]
             result[name] = {
                 "minimum_snr_db": least,
-                "passed": all(each.snr_db is None or each.snr_db >= least for each in checks),
+                "passed": all(each.is_close(least) for each in checks),
                 "outputs": [asdict(each) for each in checks],
             }
         return result
