@@ -7,6 +7,7 @@
 #include <mach/mach.h>
 #else
 #include <fstream>
+#include <string>
 #endif
 
 namespace etprof {
@@ -24,6 +25,12 @@ std::optional<std::uint64_t> resident_bytes() {
     return info.resident_size;
 }
 
+std::uint64_t peak_resident_bytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::uint64_t>(usage.ru_maxrss);  // bytes
+}
+
 #else
 
 std::optional<std::uint64_t> resident_bytes() {
@@ -36,17 +43,22 @@ std::optional<std::uint64_t> resident_bytes() {
     return resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-#endif
-
+/// The kernel's high-water mark of this program alone: ru_maxrss would begin with the peak of the
+/// process that started it, which survives exec.
 std::uint64_t peak_resident_bytes() {
+    std::ifstream status("/proc/self/status");
+    std::string word;
+    while (status >> word) {
+        std::uint64_t peak_kib = 0;
+        if (word == "VmHWM:" && status >> peak_kib) {
+            return peak_kib * 1024;
+        }
+    }
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    const auto peak = static_cast<std::uint64_t>(usage.ru_maxrss);
-#if defined(__APPLE__)
-    return peak;  // bytes
-#else
-    return peak * 1024;  // KiB
-#endif
+    return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;  // KiB
 }
+
+#endif
 
 }  // namespace etprof

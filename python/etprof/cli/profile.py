@@ -281,7 +281,7 @@ def _is_up_to_date(model: str, program: Path) -> bool:
     manifest = load_export_manifest(program)
     return (
         manifest is not None
-        and manifest.versions.get("executorch") == version("executorch")
+        and manifest.versions.get("executorch", "").partition("+")[0] == version("executorch")
         and manifest.versions.get("etprof") == etprof.__version__
         and program.stat().st_mtime > source.stat().st_mtime
     )
