@@ -40,7 +40,6 @@ TABLE = [
     ("FullyConnected", "qint8 qint8 qint8", {}, None),
     ("FullyConnected", "qdint8 qcint8 fp32", {}, "QP8"),
     ("FullyConnected", "qdint8 qcint4 fp32", {}, "QP8"),
-    ("FullyConnected", "qdint8 qbint4 fp32", {}, None),
     ("BatchMatrixMultiply", "fp32 fp32 fp32", {}, "PF32"),
     ("Conv2d", "fp32 fp32 fp32", SPATIAL, "PF32"),
     ("Conv2d", "fp16 fp32 fp16", SPATIAL, "PF16"),
@@ -74,3 +73,8 @@ def test_a_pointwise_convolution_in_fp16_says_what_to_do() -> None:
         "a pointwise convolution runs as a fully connected operator, and ExecuTorch stores its "
         "fp16 weights as fp32, for which there is no packed type; nn.Linear has it"
     )
+
+
+def test_four_bit_blocks_have_a_packed_type_but_no_sme2_kernel() -> None:
+    prediction = predict(node("FullyConnected", "qdint8 qbint4 fp32", {}))
+    assert (prediction.packed_type, prediction.sme2) == ("QP8", False)

@@ -80,7 +80,9 @@ def _predict_dynamic(weights: str) -> Prediction:
         return _yes("QP8", "GEMM on dynamic int8; QP8 alone proves KleidiAI, not SME2")
     if weights == "qcint4":
         return _yes("QP8", "GEMM on dynamic int8 x int4; QP8 alone proves KleidiAI, not SME2")
-    return _no(_NO_BLOCKS if weights == "qbint4" else f"no packed type for qdint8 x {weights}")
+    if weights == "qbint4":
+        return Prediction(sme2=False, packed_type="QP8", reason=_NO_BLOCKS)
+    return _no(f"no packed type for qdint8 x {weights}")
 
 
 def _predict_convolution(node: XnnpackNode) -> Prediction:
