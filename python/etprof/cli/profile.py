@@ -133,7 +133,10 @@ def run(arguments: argparse.Namespace) -> int:
     measured = _measure(arguments, program, target, modes, run_directory)
     if not target.times_are_meaningful:
         return _report_evidence(arguments, program, target, run_directory)
-    return report_run(run_directory, as_json=arguments.json, problems=measured.errors)
+    code = report_run(run_directory, as_json=arguments.json, problems=measured.errors)
+    if len(modes) > 1 and not measured.errors and not arguments.json:
+        _report_evidence(arguments, program, target, run_directory)
+    return code
 
 
 def _find_target(arguments: argparse.Namespace) -> Target:
