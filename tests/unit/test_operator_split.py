@@ -164,3 +164,13 @@ def test_without_an_execution_there_is_nothing_to_analyse(blocks: list[Table]) -
     data = bytes(write_etdump(etdump(blocks)).data)
     with pytest.raises(InputFileError, match="no steady Method::execute event"):
         split(data)
+
+
+def test_a_schema_that_is_not_known_is_refused() -> None:
+    data = bytes(
+        write_etdump(etdump([event_block(b"Execute", execution_events())], version=1)).data
+    )
+    with pytest.raises(
+        InputFileError, match="the ETDump has schema version 1, and only 0 is known"
+    ):
+        split(data)

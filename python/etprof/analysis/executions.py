@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from etprof.etdump import ETDump
 
+SUPPORTED_VERSION: Final = 0
+"""ExecuTorch has written no other; the numbers of another could mean something else."""
 STEADY_BLOCK: Final = "Execute"
 FIRST_BLOCK: Final = "First"
 WARMUP_BLOCK: Final = "Warmup"
@@ -84,8 +86,14 @@ def split_executions(dump: ETDump) -> Executions:
 
     Files of etprof-runner keep first and warm-up executions in event blocks of their own. In
     files of other runners the first of several executions is taken as the first inference.
-    Raises InputFileError when there is no execution.
+    Raises InputFileError when there is no execution, or for an unknown schema version.
     """
+    if dump.version != SUPPORTED_VERSION:
+        msg = (
+            f"the ETDump has schema version {dump.version}, and only {SUPPORTED_VERSION} is known; "
+            "use the etprof that belongs to the runner's ExecuTorch"
+        )
+        raise InputFileError(msg)
     profile = dump.profile
     roles = _roles(dump)
     events = _Classified(

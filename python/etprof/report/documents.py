@@ -111,6 +111,16 @@ def _write_node_data(assessments: Sequence[Assessment], folder: Path) -> list[Pa
     return paths
 
 
+def _write_hud(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
+    from etprof.report.hud_records import hud_records
+
+    paths = []
+    for assessment, place in _each(assessments, folder):
+        write_json(place / "report_hud_v3.json", hud_records(assessment.run))
+        paths.append(place / "report_hud_v3.json")
+    return paths
+
+
 WRITERS: Final[dict[str, Callable[[Sequence[Assessment], Path], list[Path]]]] = {
     "html": _write_html,
     "md": _write_markdown,
@@ -119,5 +129,6 @@ WRITERS: Final[dict[str, Callable[[Sequence[Assessment], Path], list[Path]]]] = 
     "parquet": _write_parquet,
     "perfetto": _write_trace,
     "model-explorer": _write_node_data,
+    "hud": _write_hud,
 }
 FORMATS: Final = tuple(WRITERS)
