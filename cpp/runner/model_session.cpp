@@ -148,12 +148,16 @@ ModelSession::ModelSession(const Options& options, const MethodDescription& meth
                            KernelTrace* trace)
     : options_(options), method_(method), trace_(trace) {
     measurements_.threads_in_force = configure_thread_pool(options.threads);
+    std::unique_ptr<executorch::runtime::EventTracer> tracer;
     if (trace != nullptr) {
-        module_ = std::make_unique<LoadedModule>(options, trace->take_event_tracer(), nullptr);
-        return;
+        tracer = trace->take_event_tracer();
     }
-    auto tracer = options.etdump_path ? std::make_unique<PhaseTracer>() : nullptr;
-    PhaseTracer* phases = tracer.get();
+    PhaseTracer* phases = nullptr;
+    if (options.etdump_path) {
+        auto recorder = std::make_unique<PhaseTracer>(std::move(tracer));
+        phases = recorder.get();
+        tracer = std::move(recorder);
+    }
     module_ = std::make_unique<LoadedModule>(options, std::move(tracer), phases);
 }
 

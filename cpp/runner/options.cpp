@@ -287,10 +287,6 @@ Options parse_options(const std::vector<std::string>& arguments) {
         require_value("--result", options.result_path, "F.json");
         require_distinct_files(options);
     }
-    if (options.etdump_path && options.kernel_trace_path) {
-        throw RunnerError(ExitCode::kUsage, "--kernel-trace and --etdump are given together",
-                          "run once with each");
-    }
     return options;
 }
 

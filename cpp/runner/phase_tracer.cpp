@@ -41,7 +41,19 @@ void PhaseTracer::create_event_block(const char* name) {
 EventTracerEntry PhaseTracer::start_profiling(const char* name, ChainID chain_id,
                                               DebugHandle debug_handle) {
     count_event(name, 0);
-    return ETDumpGen::start_profiling(name, chain_id, debug_handle);
+    const EventTracerEntry entry = ETDumpGen::start_profiling(name, chain_id, debug_handle);
+    if (listener_ != nullptr) {
+        open_entries_.push_back(listener_->start_profiling(name, chain_id, debug_handle));
+    }
+    return entry;
+}
+
+void PhaseTracer::end_profiling(EventTracerEntry entry) {
+    if (!open_entries_.empty()) {
+        listener_->end_profiling(open_entries_.back());
+        open_entries_.pop_back();
+    }
+    ETDumpGen::end_profiling(entry);
 }
 
 EventTracerEntry PhaseTracer::start_profiling_delegate(const char* name,
@@ -56,6 +68,10 @@ void PhaseTracer::log_profiling_delegate(const char* name, DelegateDebugIntId de
     count_event(name, metadata_len);
     ETDumpGen::log_profiling_delegate(name, delegate_debug_index, start_time, end_time, metadata,
                                       metadata_len);
+    if (listener_ != nullptr) {
+        listener_->log_profiling_delegate(name, delegate_debug_index, start_time, end_time,
+                                          metadata, metadata_len);
+    }
 }
 
 void PhaseTracer::count_event(const char* name, std::size_t metadata_bytes) {

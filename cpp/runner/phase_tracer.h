@@ -3,6 +3,9 @@
 #include <executorch/devtools/etdump/etdump_flatcc.h>
 
 #include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace etprof {
 
@@ -10,6 +13,10 @@ namespace etprof {
 /// a watch on its size: the generator itself neither reports a failed allocation nor survives it.
 class PhaseTracer : public executorch::etdump::ETDumpGen {
  public:
+    /// `listener` hears of everything that happens in executions; null when nobody listens.
+    explicit PhaseTracer(std::unique_ptr<executorch::runtime::EventTracer> listener)
+        : listener_(std::move(listener)) {}
+
     /// `name` is what the blocks of the executions from now on are called; it must outlive them.
     void set_phase(const char* name) { phase_ = name; }
 
@@ -20,6 +27,7 @@ class PhaseTracer : public executorch::etdump::ETDumpGen {
     executorch::runtime::EventTracerEntry start_profiling(
         const char* name, executorch::runtime::ChainID chain_id,
         executorch::runtime::DebugHandle debug_handle) override;
+    void end_profiling(executorch::runtime::EventTracerEntry entry) override;
     executorch::runtime::EventTracerEntry start_profiling_delegate(
         const char* name, executorch::runtime::DelegateDebugIntId delegate_debug_index) override;
     void log_profiling_delegate(const char* name,
@@ -30,6 +38,9 @@ class PhaseTracer : public executorch::etdump::ETDumpGen {
  private:
     void count_event(const char* name, std::size_t metadata_bytes);
 
+    std::unique_ptr<executorch::runtime::EventTracer> listener_;
+    /// The listener's entries of the events that have begun and not ended; events nest.
+    std::vector<executorch::runtime::EventTracerEntry> open_entries_;
     const char* phase_ = "Execute";
     /// Close to the size of the file.
     std::size_t estimated_bytes_ = 0;

@@ -57,16 +57,20 @@ def _sum_macs(operators: Iterable[Operator]) -> int:
 def _describe_delegate(delegate: LoweredDelegate, operators: dict[str, Operator]) -> dict[str, Any]:
     own = operators | {each.name: each for each in delegate.operators}
     nodes: list[module_map.MappedNode] = []
+    constants: frozenset[int] = frozenset()
     if delegate.backend == _XNNPACK:
         graph = xnnpack_graph.read_xnnpack_graph(delegate.blob)
-        nodes = module_map.map_nodes(graph, delegate.nodes)
+        nodes, constants = module_map.map_nodes(graph, delegate.nodes), graph.constant_ids
     workers = credit_work(nodes)
     return {
         "name": delegate.name,
         "backend": delegate.backend,
         "instruction": delegate.instruction,
         "blob_bytes": len(delegate.blob),
-        "nodes": [_describe_node(each, own, workers) for each in nodes],
+        "nodes": [
+            {**_describe_node(each, own, workers), **_describe_flow(each.node, constants)}
+            for each in nodes
+        ],
     }
 
 
@@ -103,4 +107,13 @@ def _describe_node(
         "input_bytes": done[0].input_bytes if done else None,
         "output_bytes": done[-1].output_bytes if done else None,
         "prediction": asdict(sme2_prediction.predict(node)),
+    }
+
+
+def _describe_flow(node: xnnpack_graph.XnnpackNode, constants: frozenset[int]) -> dict[str, Any]:
+    """Returns what it reads at run time and writes, by number, and how it transposes."""
+    return {
+        "inputs": [value for value in node.input_ids if value not in constants],
+        "output": node.output_id,
+        "permutation": node.parameters.get("perm"),
     }

@@ -36,6 +36,10 @@ class Operator:
     output_bytes: int
     is_quantization: bool
     """It only turns floats into integers or back; a delegate folds it into its neighbours."""
+    inputs: list[str]
+    """The graph's nodes that it reads."""
+    permutation: list[int] | None
+    """How it transposes: dimension i of the result is dimension permutation[i] of its input."""
     reason: str | None = None
     """Why it is not delegated."""
     instruction: int | None = None
@@ -147,5 +151,7 @@ def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None)
         input_bytes=tensor_shapes.input_bytes(node),
         output_bytes=tensor_shapes.output_bytes(node),
         is_quantization=tensor_shapes.is_quantize(node),
+        inputs=[source.name for source in node.all_input_nodes],
+        permutation=tensor_shapes.permutation_of(node),
         reason=reason,
     )

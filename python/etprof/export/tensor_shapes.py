@@ -36,6 +36,23 @@ def shape_of(node: torch.fx.Node) -> list[int] | None:
     return known if len(known) == len(sizes) else None
 
 
+def permutation_of(node: torch.fx.Node) -> list[int] | None:
+    """Returns how a permute or transpose moves the dimensions; None for other operators."""
+    shape = shape_of(node)
+    name = target_name(node).partition(".")[0].removesuffix("_copy")
+    if shape is None or name not in {"permute", "transpose", "t"}:
+        return None
+    dimensions = list(range(len(shape)))
+    if name == "t":
+        return dimensions[::-1]
+    if name == "permute":
+        order: Any = node.args[1]
+        return [dimensions[index] for index in order]
+    one, other = (int(str(index)) for index in node.args[1:3])
+    dimensions[one], dimensions[other] = dimensions[other], dimensions[one]
+    return dimensions
+
+
 def _size(size: Any) -> int | None:  # noqa: ANN401 - int or torch.SymInt
     """Returns a dimension as a number; a dynamic one has the size of the example inputs."""
     if isinstance(size, int):

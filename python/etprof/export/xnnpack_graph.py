@@ -52,6 +52,8 @@ class XnnpackGraph:
 
     nodes: tuple[XnnpackNode, ...]
     blob_bytes: int
+    constant_ids: frozenset[int]
+    """Values that are stored in the program: weights and other constants."""
 
 
 def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
@@ -64,7 +66,7 @@ def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
     document = _decode(blob[offset : offset + size])
     types = dict(_value_types(document["xvalues"]))
     nodes = tuple(_read_node(index, node, types) for index, node in enumerate(document["xnodes"]))
-    return XnnpackGraph(nodes, len(blob))
+    return XnnpackGraph(nodes, len(blob), frozenset(_constant_ids(document["xvalues"])))
 
 
 def _decode(flatbuffer: bytes) -> Any:  # noqa: ANN401 - the schema's own structure
@@ -90,6 +92,15 @@ def _value_types(values: list[dict[str, Any]]) -> Iterator[tuple[int, str]]:
         union = value["xvalue_union"]
         tensor = union.get("tensor_value", union)
         yield tensor["id_out"], tensor["datatype"].removeprefix("xnn_datatype_")
+
+
+def _constant_ids(values: list[dict[str, Any]]) -> Iterator[int]:
+    """Yields the ids of the tensors that have their content in the program."""
+    for value in values:
+        union = value["xvalue_union"]
+        tensor = union.get("tensor_value", union)
+        if tensor["constant_buffer_idx"]:
+            yield tensor["id_out"]
 
 
 def _read_node(index: int, node: dict[str, Any], types: dict[int, str]) -> XnnpackNode:
