@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import math
 import re
 import tempfile
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class XnnpackGraph:
     nodes: tuple[XnnpackNode, ...]
     blob_bytes: int
     constant_ids: frozenset[int]
-    """Values that are stored in the program: weights and other constants."""
+    """Values stored in the program, and single numbers: no layout concerns them at run time."""
 
 
 def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
@@ -95,11 +96,11 @@ def _value_types(values: list[dict[str, Any]]) -> Iterator[tuple[int, str]]:
 
 
 def _constant_ids(values: list[dict[str, Any]]) -> Iterator[int]:
-    """Yields the ids of the tensors that have their content in the program."""
+    """Yields the ids of the tensors that have their content in the program, or one element."""
     for value in values:
         union = value["xvalue_union"]
         tensor = union.get("tensor_value", union)
-        if tensor["constant_buffer_idx"]:
+        if tensor["constant_buffer_idx"] or math.prod(tensor["dims"]) == 1:
             yield tensor["id_out"]
 
 
