@@ -55,6 +55,8 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": LEAVES
     | {"etdump", "order_statistics", "program_files", "run_directory", "runner_result"},
     "report": LEAVES | {"analysis", "etdump", "run_directory"},
+    "git_state": {"errors", "process"},
+    "history": LEAVES | {"analysis", "order_statistics", "report", "run_directory"},
     "api": LEAVES | {"analysis", "api_frames", "order_statistics", "report"},
     "api_frames": {"analysis", "etdump", "report"},
     "registry": {"errors", "export"},
