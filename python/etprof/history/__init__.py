@@ -1,0 +1,1 @@
+"""The history of measurements: a store, a gate that judges, and what trends say."""

@@ -1,0 +1,143 @@
+"""Is a run worse than another? Only where the change and its interval exceed the threshold.
+
+Two runs of the same thing differ by more than their own blocks tell: the machine was warmer, its
+memory laid out otherwise, its neighbours busier. So the interval of candidate ÷ baseline covers
+
+1. what the blocks of the two runs say: the rank-based interval of `two_samples`, and
+2. what two runs of the same thing differ by: ± t·s·sqrt(1 + 1/K) around the change, s being the
+   spread of one run and K the number of baseline runs (a prediction interval; see Kalibera and
+   Jones, "Rigorous benchmarking in reasonable time", 2013, for why the upper level counts).
+
+The spread is the device's noise floor where A/A data gives one (`noise`). Where not, a run is taken
+to vary as much as single process launches do, at least by 1 %, which is cautious: a run's value is
+the median of many launches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from etprof.history.two_samples import shift_interval, t_quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from etprof.history.noise import NoiseFloor
+    from etprof.history.values import MetricValue
+
+Verdict = Literal["regression", "improvement", "unchanged", "inconclusive"]
+
+DEFAULT_THRESHOLD: Final = 0.05
+LEAST_SPREAD: Final = 0.01
+"""Spread of a run that is assumed at least, where no A/A data says better."""
+LEAST_FREEDOM: Final = 4
+"""Degrees of freedom below which a spread is not known well enough to be used."""
+_MAD_TO_DEVIATION: Final = 1.4826
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What may be said of a candidate against a baseline; 0.05 is 5 % more."""
+
+    verdict: Verdict
+    change: float | None
+    """Candidate ÷ baseline, minus one; None where it means nothing."""
+    low: float | None
+    """The interval of the change, 95 %; None where there is none."""
+    high: float | None
+    threshold: float
+    reason: str
+    """Why the verdict is not another one, in words."""
+
+
+def judge(
+    baseline: MetricValue,
+    candidate: MetricValue,
+    threshold: float = DEFAULT_THRESHOLD,
+    *,
+    noise: NoiseFloor | None = None,
+) -> Judgement:
+    """Judges one run against one other."""
+    return judge_against([baseline], candidate, threshold, noise=noise)
+
+
+def judge_against(
+    baselines: Sequence[MetricValue],
+    candidate: MetricValue,
+    threshold: float = DEFAULT_THRESHOLD,
+    *,
+    noise: NoiseFloor | None = None,
+) -> Judgement:
+    """Judges one run against one or several of the same series, all of the same metric."""
+    everything = [*baselines, candidate]
+    if not all(value.representative for value in everything):
+        return _undecided(None, threshold, "emulated times are never judged")
+    if any(value.value <= 0 or min(value.samples, default=1) <= 0 for value in everything):
+        return _undecided(None, threshold, "a value is zero")
+    middle = float(np.median([value.value for value in baselines]))
+    change = candidate.value / middle - 1
+    interval = _interval(baselines, candidate, math.log1p(change), noise)
+    if interval is None:
+        return _undecided(change, threshold, "too few blocks, and no A/A data of this device")
+    low, high = math.expm1(interval[0]), math.expm1(interval[1])
+    verdict = _verdict(low, high, threshold, higher_is_better=candidate.higher_is_better)
+    return Judgement(verdict, change, low, high, threshold, _reason(verdict, change, threshold))
+
+
+def _interval(
+    baselines: Sequence[MetricValue],
+    candidate: MetricValue,
+    centre: float,
+    noise: NoiseFloor | None,
+) -> tuple[float, float] | None:
+    """The interval of the log ratio: the wider of blocks and runs on either side."""
+    sides = [np.log(value.samples) for value in (*baselines, candidate) if value.samples]
+    spread = noise.of_run if noise and noise.freedom >= LEAST_FREEDOM else None
+    freedom = noise.freedom if noise else 0
+    if spread is None:
+        freedom = sum(side.size - 1 for side in sides)
+        if freedom < LEAST_FREEDOM:
+            return None
+        spread = max(_block_spread(sides), LEAST_SPREAD, noise.of_run if noise else 0.0)
+    reach = t_quantile(freedom) * spread * math.sqrt(1 + 1 / len(baselines))
+    low, high = centre - reach, centre + reach
+    if len(sides) == len(baselines) + 1:
+        blocks = shift_interval(np.concatenate(sides[:-1]), sides[-1])
+        if blocks is not None:
+            low, high = min(low, blocks.low), max(high, blocks.high)
+    return low, high
+
+
+def _block_spread(sides: Sequence[NDArray[np.float64]]) -> float:
+    """Spread of single blocks around their run's median, in log units; outliers count little."""
+    deviations = np.concatenate([np.abs(side - np.median(side)) for side in sides])
+    return float(np.median(deviations)) * _MAD_TO_DEVIATION
+
+
+def _verdict(low: float, high: float, threshold: float, *, higher_is_better: bool) -> Verdict:
+    if low > threshold:
+        return "improvement" if higher_is_better else "regression"
+    if high < -threshold:
+        return "regression" if higher_is_better else "improvement"
+    return "unchanged" if -threshold <= low and high <= threshold else "inconclusive"
+
+
+def _undecided(change: float | None, threshold: float, reason: str) -> Judgement:
+    return Judgement("inconclusive", change, None, None, threshold, reason)
+
+
+def _reason(verdict: Verdict, change: float, threshold: float) -> str:
+    limit = f"{threshold * 100:g} %"
+    if verdict in ("regression", "improvement"):
+        return f"the whole interval lies beyond {limit}"
+    if verdict == "unchanged":
+        return f"the whole interval lies within ±{limit}"
+    if abs(change) > threshold:
+        return f"the change exceeds {limit}, but its interval does not"
+    return f"the interval reaches beyond {limit}"

@@ -1,0 +1,91 @@
+"""Brings a store to the newest schema, once, whoever comes first; refuses a newer one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import inspect, text
+
+from etprof.errors import InputFileError
+from etprof.history import migrations
+from etprof.history.connection import WRITES, display_name
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy import Connection, Engine
+
+_VERSIONS: Final = "alembic_version"
+_ADVISORY_LOCK: Final = 0x6574_7072_6F66
+"""The bytes of "etprof": PostgreSQL's lock that openers of a store take in turn."""
+
+
+def bring_up_to_date(engine: Engine) -> None:
+    """Runs the migrations that the store lacks, in one transaction and under a lock.
+
+    Raises InputFileError for a store of a newer etprof and for a database of something else.
+    """
+    with engine.connect() as connection:
+        if _current(connection) == migrations.HEAD:
+            return
+    if engine.dialect.name == "sqlite":
+        _use_write_ahead_log(engine)
+    with engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
+        if engine.dialect.name == "postgresql":
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+        current = _current(connection)
+        if current != migrations.HEAD:
+            _check_known(engine, connection, current)
+            _upgrade(connection)
+
+
+def alembic_config(connection: Connection) -> Config:
+    """Returns Alembic's settings; `migrations/env.py` takes the connection from them."""
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _current(connection: Connection) -> str | None:
+    """Returns the store's revision; None when it has none yet."""
+    if not inspect(connection).has_table(_VERSIONS):
+        return None
+    found: str | None = connection.execute(text(f"SELECT version_num FROM {_VERSIONS}")).scalar()  # noqa: S608
+    return found
+
+
+def _check_known(engine: Engine, connection: Connection, current: str | None) -> None:
+    from alembic.script import ScriptDirectory
+
+    name = display_name(engine.url)
+    if current is None:
+        tables = inspect(connection).get_table_names()
+        if tables:
+            msg = f"{name} belongs to something else (it has a table {tables[0]}); choose another"
+            raise InputFileError(msg)
+        return
+    scripts = ScriptDirectory.from_config(alembic_config(connection))
+    if current not in {script.revision for script in scripts.walk_revisions()}:
+        msg = (
+            f"{name} has schema {current}, made by a newer etprof; this one knows "
+            f"{migrations.HEAD}: update etprof, or choose another --store"
+        )
+        raise InputFileError(msg)
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+
+    command.upgrade(alembic_config(connection), "head")
+
+
+def _use_write_ahead_log(engine: Engine) -> None:
+    """Lets readers go on while one writes; the file remembers it."""
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute("PRAGMA journal_mode=WAL")
+    finally:
+        connection.close()

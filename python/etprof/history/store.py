@@ -1,0 +1,99 @@
+"""The store: a SQLite file, or a PostgreSQL database by its URL."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.orm import Session
+
+from etprof.errors import InputFileError
+from etprof.history.connection import (
+    WRITES,
+    create_store_engine,
+    display_name,
+    explained,
+    is_transient,
+    parse_target,
+)
+from etprof.history.migrate import bring_up_to_date
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Engine
+
+DEFAULT_STORE: Final = "etprof_history.sqlite"
+VARIABLE: Final = "ETPROF_HISTORY"
+"""Environment variable that names the store where no flag does."""
+_PATIENCE_S: Final = 60.0
+_LONGEST_PAUSE_S: Final = 1.0
+
+Result = TypeVar("Result")
+
+
+class Store:
+    """An open history; its schema is this etprof's."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writing = engine.execution_options(**{WRITES: True})
+
+    @property
+    def name(self) -> str:
+        """The store for people, without password."""
+        return display_name(self.engine.url)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Opens a session for reading; the database's errors come out as EtprofError."""
+        with explained(self.engine.url), Session(self.engine) as session:
+            yield session
+
+    def write(self, work: Callable[[Session], Result]) -> Result:
+        """Runs `work` in one transaction of its own, again when others were in the way.
+
+        `work` must give the same outcome when it is run twice.
+        """
+        with explained(self.engine.url):
+            return patiently(lambda: self._write_once(work))
+
+    def _write_once(self, work: Callable[[Session], Result]) -> Result:
+        with Session(self._writing) as session, session.begin():
+            return work(session)
+
+
+def patiently(work: Callable[[], Result]) -> Result:
+    """Repeats `work` while the database says that others are in the way, for up to a minute."""
+    deadline = time.monotonic() + _PATIENCE_S
+    pause_s = 0.01
+    while True:
+        try:
+            return work()
+        except DatabaseError as error:
+            if not is_transient(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - keeps writers apart
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def open_store(target: str | Path | None = None, *, create: bool = True) -> Store:
+    """Opens the store at a path or URL, by default $ETPROF_HISTORY or ./etprof_history.sqlite.
+
+    A store that is not there yet is made, with `create`; an older schema is brought up to date.
+    Raises InputFileError for a missing, foreign, damaged or newer store, StoreError for one that
+    cannot be reached, UsageError for a URL of another database.
+    """
+    url = parse_target(target or os.environ.get(VARIABLE) or DEFAULT_STORE)
+    if url.get_backend_name() == "sqlite" and not create and not Path(str(url.database)).exists():
+        msg = f"{url.database} does not exist; `etprof history add RUN_DIR` makes a history"
+        raise InputFileError(msg)
+    engine = create_store_engine(url)
+    with explained(url):
+        patiently(lambda: bring_up_to_date(engine))
+    return Store(engine)
