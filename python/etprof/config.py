@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import (
     AliasChoices,
@@ -24,6 +24,9 @@ from etprof.config_problems import describe_problems, find_placeholders, suggest
 from etprof.cpu_list import parse_cpus
 from etprof.errors import UsageError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SmeMode = Literal["sme2", "sme1", "off", "auto"]
 Mode = Literal["timing", "kernel_trace"]
 _OLD_TRACE_MODES = ("xnntrace", "trace")
@@ -33,6 +36,9 @@ class StrictModel(BaseModel):
     """A part of the config: unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+Checked = TypeVar("Checked", bound=StrictModel)
 
 
 class TargetConfig(StrictModel):
@@ -172,37 +178,48 @@ class Config(StrictModel):
 
 def load_config(path: Path) -> Config:
     """Reads and checks a config; raises UsageError that lists every problem with its field."""
+    return parse_config(read_config_text(path, "etprof config init"), str(path))
+
+
+def read_config_text(path: Path, way_out: str) -> str:
+    """Reads a file written by people; `way_out` is the command that writes a new one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}; `etprof config init` writes one"
+        msg = f"cannot read {path}: {error.strerror}; `{way_out}` writes one"
         raise UsageError(msg) from error
     except UnicodeDecodeError as error:
-        msg = f"{path} is not UTF-8 text (byte {error.start}); `etprof config init` writes a config"
+        msg = f"{path} is not UTF-8 text (byte {error.start}); `{way_out}` writes a config"
         raise UsageError(msg) from error
-    return parse_config(text, str(path))
 
 
 def parse_config(text: str, name: str) -> Config:
     """Checks a config's text; `name` stands in the messages."""
+    return parse_strictly(text, name, Config, _missing_files)
+
+
+def parse_strictly(
+    text: str, name: str, kind: type[Checked], check: Callable[[Checked], list[str]]
+) -> Checked:
+    """Checks a text against a model, then what only `check` can see; lists every problem."""
     try:
         document = json.loads(text, object_pairs_hook=_refuse_duplicates)
     except ValueError as error:
         msg = f"{name} is not valid JSON: {error}"
         raise UsageError(msg) from error
     problems = find_placeholders(document)
-    config = None
+    found = None
     try:
-        config = Config.model_validate(document)
+        found = kind.model_validate(document)
     except ValidationError as error:
-        problems += describe_problems(error, Config)
-    if config is not None:
-        problems += _missing_files(config)
-    if problems or config is None:
+        problems += describe_problems(error, kind)
+    if found is not None:
+        problems += check(found)
+    if problems or found is None:
         lines = "\n".join(f"  {problem}" for problem in problems)
         msg = f"{name} is not a valid config:\n{lines}"
         raise UsageError(msg)
-    return config
+    return found
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
