@@ -1,14 +1,9 @@
 #include "model_session.h"
 
-#include <executorch/extension/module/module.h>
-#include <executorch/extension/tensor/tensor.h>
-#include <executorch/runtime/backend/interface.h>
-#include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
+#include "loaded_module.h"
 #include "memory.h"
 #include "phase_tracer.h"
 #include "runner_error.h"
@@ -18,55 +13,12 @@
 namespace etprof {
 namespace {
 
-using executorch::extension::Module;
-using executorch::extension::TensorPtr;
-using executorch::runtime::Error;
 using executorch::runtime::EValue;
-using executorch::runtime::Method;
 using Clock = std::chrono::steady_clock;
 
 std::uint64_t elapsed_ns(Clock::time_point begin, Clock::time_point end) {
     const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin);
     return static_cast<std::uint64_t>(elapsed.count());
-}
-
-/// What ExecuTorch said first, for it names the cause; else the error's name.
-std::string reason_for(Error error) {
-    const std::vector<std::string> reasons = runtime_errors();
-    return reasons.empty() ? to_string(error) : reasons.front();
-}
-
-std::string list_backends() {
-    std::string names;
-    for (std::size_t i = 0; i < executorch::runtime::get_num_registered_backends(); ++i) {
-        const auto name = executorch::runtime::get_backend_name(i);
-        names += name.ok() ? (names.empty() ? "" : ", ") + std::string(*name) : "";
-    }
-    return names;
-}
-
-[[noreturn]] void refuse_method(Error error, const Options& options) {
-    const std::string method = "'" + options.method + "' of " + options.model_path;
-    const std::string reason = reason_for(error);
-    if (error == Error::OperatorMissing) {
-        throw RunnerError(ExitCode::kMethod,
-                          method + " needs an operator that this runner lacks (" +
-                              find_runtime_error("Missing operator") + ")",
-                          "export it so that a delegate takes the operator, or link its kernel");
-    }
-    if (!find_runtime_error(" is not registered").empty()) {
-        throw RunnerError(ExitCode::kMethod,
-                          method + " needs a backend that this runner lacks (" + reason + ")",
-                          "export it for one of: " + list_backends());
-    }
-    if (error == Error::InvalidProgram || error == Error::InvalidExternalData) {
-        throw RunnerError(ExitCode::kModel, method + " is damaged (" + reason + ")",
-                          "export it again, or copy it again if it was cut short");
-    }
-    throw RunnerError(ExitCode::kMethod, method + " cannot be loaded (" + reason + ")",
-                      options.data_path ? "check that program and data file belong together"
-                                        : "give its weights with --data if it has them apart, or "
-                                          "export it with this version of ExecuTorch");
 }
 
 Output copy_output(const EValue& value) {
@@ -98,51 +50,7 @@ Output copy_output(const EValue& value) {
     return output;
 }
 
-TensorPtr make_tensor(const ValueDescription& value, const AlignedBuffer& bytes) {
-    return executorch::extension::make_tensor_ptr(value.shape, bytes.data(), value.dim_order, {},
-                                                  value.dtype);
-}
-
 }  // namespace
-
-/// Module, and access to what it keeps to itself.
-class ModelSession::LoadedModule : public Module {
- public:
-    LoadedModule(const Options& options, std::unique_ptr<executorch::runtime::EventTracer> tracer,
-                 PhaseTracer* phases)
-        : Module(options.model_path, options.data_path.value_or(""),
-                 options.load_mode == etprof::LoadMode::kMmap ? LoadMode::Mmap : LoadMode::File,
-                 std::move(tracer)),
-          phases_(phases) {}
-
-    PhaseTracer* tracer() const { return phases_; }
-
-    /// The method's inputs before any were set: the values that the export fixed.
-    std::vector<EValue> exported_inputs(const MethodDescription& method) {
-        std::vector<EValue> values(method.inputs.size());
-        Method& loaded = *methods_.at(method.name).method;
-// Deprecated in favour of metadata, which does not have the values.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-        const Error error = loaded.get_inputs(values.data(), values.size());
-#pragma GCC diagnostic pop
-        if (error != Error::Ok) {
-            throw RunnerError(
-                ExitCode::kInput,
-                "the inputs of '" + method.name + "' cannot be told (" + reason_for(error) + ")",
-                "export the program again");
-        }
-        return values;
-    }
-
-    std::vector<EValue> inputs;
-    /// What the tensors among `inputs` live in.
-    std::vector<TensorPtr> tensors;
-
- private:
-    /// The event tracer, when it is there for an ETDump.
-    PhaseTracer* phases_;
-};
 
 ModelSession::ModelSession(const Options& options, const MethodDescription& method,
                            KernelTrace* trace)
@@ -176,20 +84,10 @@ void ModelSession::load_program_and_method() {
     clear_runtime_errors();
     measurements_.rss_before_load_bytes = resident_bytes();
     const auto begin = Clock::now();
-    const Error program_error = module_->Module::load();
+    module_->require_program();
     const auto program_loaded = Clock::now();
-    if (program_error != Error::Ok) {
-        // The program was verified before, so it is its data file that fails, if it has one.
-        const std::string file = options_.data_path.value_or(options_.model_path);
-        throw RunnerError(ExitCode::kModel,
-                          file + " cannot be loaded (" + reason_for(program_error) + ")",
-                          "export it again, or copy it again if it was cut short");
-    }
-    const Error method_error = module_->load_method(method_.name);
+    module_->require_method(method_.name);
     const auto method_loaded = Clock::now();
-    if (method_error != Error::Ok) {
-        refuse_method(method_error, options_);
-    }
     measurements_.rss_after_load_bytes = resident_bytes();
     measurements_.program_load_ns = elapsed_ns(begin, program_loaded);
     measurements_.method_load_ns = elapsed_ns(program_loaded, method_loaded);
@@ -214,26 +112,7 @@ void ModelSession::bind_inputs(const std::vector<Input>& inputs) {
         module_->tensors.push_back(make_tensor(value, inputs[i].bytes));
         module_->inputs[i] = EValue(*module_->tensors.back());
     }
-    bind_outputs();
-}
-
-/// Gives memory to the outputs for which the program planned none.
-void ModelSession::bind_outputs() {
-    for (std::size_t i = 0; i < method_.outputs.size(); ++i) {
-        const ValueDescription& value = method_.outputs[i];
-        if (!value.is_tensor() || value.is_memory_planned) {
-            continue;
-        }
-        output_buffers_.emplace_back(value.size_bytes);
-        module_->tensors.push_back(make_tensor(value, output_buffers_.back()));
-        const Error error = module_->set_output(method_.name, EValue(*module_->tensors.back()), i);
-        if (error != Error::Ok) {
-            throw RunnerError(ExitCode::kMethod,
-                              "output " + std::to_string(i) + " of '" + method_.name +
-                                  "' takes no memory (" + reason_for(error) + ")",
-                              "export the program with planned outputs");
-        }
-    }
+    module_->bind_outputs(method_);
 }
 
 std::uint64_t ModelSession::execute() {
@@ -246,16 +125,7 @@ std::uint64_t ModelSession::execute() {
     if (trace_ != nullptr) {
         trace_->end_execution();
     }
-    if (!result.ok()) {
-        throw RunnerError(ExitCode::kExecution,
-                          "'" + method_.name + "' of " + options_.model_path + " failed (" +
-                              reason_for(result.error()) + ")",
-                          "check that the inputs are what the model expects");
-    }
-    if (module_->tracer() != nullptr && !module_->tracer()->has_room()) {
-        throw RunnerError(ExitCode::kOutput, "there is no room for a larger ETDump",
-                          "run fewer iterations with --etdump");
-    }
+    module_->require_executed(result.error(), method_.name);
     return elapsed_ns(begin, end);
 }
 

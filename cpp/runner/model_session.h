@@ -32,6 +32,8 @@ struct Measurements {
     std::uint64_t peak_rss_bytes = 0;
 };
 
+class LoadedModule;
+
 /// A finished ETDump in memory.
 struct EtdumpBytes {
     struct Free {
@@ -63,9 +65,6 @@ class ModelSession {
     EtdumpBytes take_etdump();
 
  private:
-    class LoadedModule;
-
-    void bind_outputs();
     void load_program_and_method();
     void set_phase(const char* name);
     std::uint64_t execute();
@@ -76,7 +75,6 @@ class ModelSession {
     KernelTrace* trace_;
     const char* phase_ = "First";
     std::unique_ptr<LoadedModule> module_;
-    std::vector<AlignedBuffer> output_buffers_;
     Measurements measurements_;
 };
 
