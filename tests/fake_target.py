@@ -28,10 +28,10 @@ class FakeTarget:
     times_are_meaningful = True
 
     def __init__(
-        self, failing: Collection[int] = (), *, failing_sme: str = "", trace: bool = False
+        self, failing: Collection[int] = (), *, failing_sme: str = "", **build: bool
     ) -> None:
         self.failing, self.failing_sme = failing, failing_sme
-        self.trace = trace
+        self.build = build
         self.requests: list[RunnerRequest] = []
 
     def describe(self) -> dict[str, object]:
@@ -52,18 +52,18 @@ class FakeTarget:
         if number in self.failing or request.sme == self.failing_sme:
             msg = f"launch {number} failed; try again"
             raise TargetError(msg)
-        document = result_document(1000 + number, trace=self.trace)
+        document = result_document(1000 + number, **self.build)
         write_json(request.result, document)
         if request.etdump is not None:
             write_bytes(request.etdump, runner_etdump())
         return RunnerResult.model_validate_json(json.dumps(document))
 
 
-def result_document(latency_ns: int, *, trace: bool = False) -> dict[str, object]:
-    """A result file of the runner with 20 equal latencies."""
+def result_document(latency_ns: int, **build: bool) -> dict[str, object]:
+    """A result file of the runner with 20 equal latencies; `build` is what it says of itself."""
     return {
         "schema_version": 1,
-        "runner": {"version": "0.1.0", "build": {"compiler": "GNU", "trace": trace}},
+        "runner": {"version": "0.1.0", "build": {"compiler": "GNU", **build}},
         "method": "forward",
         "cpu": {"architecture": "x86_64", "logical_cores": 2, "features": {"avx2": True}},
         "threads": {"requested": 1, "in_force": 1},

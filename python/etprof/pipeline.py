@@ -15,7 +15,7 @@ from etprof.run_directory import remove_empty_folders, save_metrics
 from etprof.stopping import is_precise_enough
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from etprof.errors import EtprofError
@@ -99,8 +99,14 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     launcher = Launcher(program, target, run, settings)
     state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
     state.execute(plan_timing(experiments, settings), experiments, settings, progress)
-    state.execute(list(plan_passes(experiments, settings)), experiments, settings, progress)
+    passes = state.without_impossible(plan_passes(experiments, settings))
+    state.execute(passes, experiments, settings, progress)
     return state.conclude(run, target, experiments)
+
+
+def _is_bare(result: RunnerResult) -> bool:
+    """Whether the runner was built without event tracer."""
+    return result.runner.build.get("event_tracer") is False
 
 
 class _Progress:
@@ -133,6 +139,20 @@ class _Progress:
                 continue
             progress(launch.text, done, len(launches))
             self._run(launch)
+
+    def without_impossible(self, passes: Iterable[Launch]) -> list[Launch]:
+        """Leaves out the operator split of runners that were built without event tracer."""
+        kept = []
+        for launch in passes:
+            blocks = self._measured.of(launch.experiment.name, "timing")
+            if launch.purpose == "etdump" and any(map(_is_bare, blocks)):
+                self._measured.notes.append(
+                    f"{launch.experiment.name} has no operator split: its runner is built without "
+                    "event tracer"
+                )
+            else:
+                kept.append(launch)
+        return kept
 
     def _is_enough(
         self, launch: Launch, experiments: Sequence[Experiment], settings: Settings

@@ -62,6 +62,16 @@ def test_timing_has_no_tracer_and_the_split_has_one(tmp_path: Path) -> None:
     assert {request.warmup for request in target.requests} == {3}
 
 
+def test_a_runner_without_event_tracer_is_timed_and_not_split(tmp_path: Path) -> None:
+    target = FakeTarget(event_tracer=False)
+    measured = run(tmp_path, target, EXPERIMENTS[:1])
+    assert all(request.etdump is None for request in target.requests)
+    assert measured.errors == []
+    assert measured.notes == [
+        "linux_sme2_on has no operator split: its runner is built without event tracer"
+    ]
+
+
 def test_raw_samples_of_every_block_are_kept(tmp_path: Path) -> None:
     run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
     metrics = load_metrics(tmp_path / "run")
