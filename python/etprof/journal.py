@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import etprof
 from etprof.atomic import write_json, write_text
+from etprof.git_state import read_git_state
 from etprof.program_files import load_export_manifest
 from etprof.run_directory import MANIFEST, LaunchRecord, experiment_files, hash_file
 
@@ -51,6 +52,7 @@ class Journal:
             "created_at": _now(),
             "etprof_version": etprof.__version__,
             "command": sys.argv,
+            "git": _describe_git(),
             "platform": target.platform,
             "times_are_meaningful": target.times_are_meaningful,
             "model": _describe_model(program),
@@ -116,6 +118,12 @@ def _jsonable(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, list | tuple):
         return [_jsonable(item) for item in value]
     return str(value) if isinstance(value, Path) else value
+
+
+def _describe_git() -> dict[str, object] | None:
+    """The working folder's commit, branch and whether it has changes, while measuring."""
+    state = read_git_state(Path.cwd())
+    return None if state is None else dataclasses.asdict(state)
 
 
 def _describe_model(program: Program) -> dict[str, object]:

@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "launching": MEASURING | {"conditions"},
     "metrics": {"launching", "plan", "run_directory", "runner_result"},
     "stopping": {"order_statistics", "runner_result"},
-    "journal": MEASURING,
+    "journal": MEASURING | {"git_state"},
     "pipeline": MEASURING | {"journal", "launching", "metrics", "stopping"},
     "resume": MEASURING | {"launching", "pipeline"},
     "configured_run": MEASURING | {"config"},

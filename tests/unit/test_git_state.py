@@ -1,0 +1,82 @@
+"""What a manifest says of git is what git says, or nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.git_state import GitState, read_git_state
+from etprof.process import run_command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORKFLOW = ("GITHUB_SHA", "GITHUB_HEAD_REF", "GITHUB_REF_NAME")
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one commit on branch `work`, outside of any workflow."""
+    for name in WORKFLOW:
+        monkeypatch.delenv(name, raising=False)
+    git(tmp_path, "init", "-q", "-b", "work")
+    (tmp_path / "file").write_text("one")
+    git(tmp_path, "add", "file")
+    commit = ("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-q", "-m", "First")
+    git(tmp_path, *commit)
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> str:
+    completed = run_command(["git", *words], folder=folder)
+    assert completed.exit_code == 0, completed.stderr
+    return completed.stdout.strip()
+
+
+def state_of(folder: Path) -> GitState:
+    state = read_git_state(folder)
+    assert state is not None
+    return state
+
+
+def test_commit_and_branch_are_known(tree: Path) -> None:
+    assert state_of(tree) == GitState(git(tree, "rev-parse", "HEAD"), "work", dirty=False)
+
+
+def test_changed_files_make_it_dirty_and_new_ones_do_not(tree: Path) -> None:
+    (tree / "out_model").write_text("measured")
+    assert state_of(tree).dirty is False
+    (tree / "file").write_text("two")
+    assert state_of(tree).dirty is True
+
+
+def test_a_detached_head_has_the_branch_that_the_workflow_names(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tree, "checkout", "-q", "--detach")
+    assert state_of(tree).branch is None
+    monkeypatch.setenv("GITHUB_SHA", git(tree, "rev-parse", "HEAD"))
+    monkeypatch.setenv("GITHUB_REF_NAME", "12/merge")
+    assert state_of(tree).branch == "12/merge"
+    monkeypatch.setenv("GITHUB_HEAD_REF", "feature")
+    assert state_of(tree).branch == "feature"
+
+
+def test_a_workflow_of_another_commit_says_nothing(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tree, "checkout", "-q", "--detach")
+    monkeypatch.setenv("GITHUB_SHA", "0" * 40)
+    monkeypatch.setenv("GITHUB_REF_NAME", "main")
+    assert state_of(tree).branch is None
+
+
+def test_outside_of_git_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert read_git_state(tmp_path) is None
+
+
+def test_without_git_nothing_is_known(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tree))
+    assert read_git_state(tree) is None
