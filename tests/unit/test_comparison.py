@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from etprof.analysis.comparability import refuse_unlike
+from etprof.analysis.comparability import FIELDS, find_differences, refuse_unlike
 from etprof.analysis.pairs import compare_within, match_runs
+from etprof.analysis.provenance import PlannedExperiment
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.waterfall import Waterfall, WaterfallStep
 from etprof.cli import run_command_line
+from etprof.cli.compare import COMPARED_FIELDS
 from etprof.errors import UsageError
 from etprof.report.verdicts import badge_of, describe_comparison
 from tests.fake_target import result_document
@@ -163,6 +165,24 @@ def test_unlike_sides_are_refused_by_name(tmp_path: Path) -> None:
     refuse_unlike(before, after, ["threads", "inputs", "device", "runner"])
 
 
+def test_android_profiles_and_cores_are_compared(tmp_path: Path) -> None:
+    one, other = (analyze(tmp_path / name, on_off_run()) for name in ("one", "other"))
+    ((before, after), *_) = match_runs(one, other)
+    assert before.provenance is not None
+    cores = PlannedExperiment(name=before.experiment.name, cpus=(4, 5))
+    boosted = before.provenance.model_copy(
+        update={"target": {"profile": "boost"}, "experiments": (cores,)}
+    )
+    assert [
+        str(difference)
+        for difference in find_differences(replace(before, provenance=boosted), after)
+    ] == ["profile (boost against none)", "cores (4,5 against any)"]
+
+
+def test_every_compared_field_can_be_allowed() -> None:
+    assert tuple(FIELDS) == COMPARED_FIELDS
+
+
 def test_runs_pair_by_mode_and_threads_or_by_name(tmp_path: Path) -> None:
     one, other = (analyze(tmp_path / name, on_off_run()) for name in ("one", "other"))
     pairs = match_runs(one, other)
@@ -207,7 +227,8 @@ def test_etdumps_alone_have_no_verdict(tmp_path: Path, capsys: pytest.CaptureFix
     assert run_command_line(["compare", str(before), str(after)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "not timed without tracer, so there is no verdict" in text
-    assert "whether the sides agree in threads, inputs, device, runner, method is not" in text
+    fields = "threads, inputs, device, profile, cores, runner, method"
+    assert f"whether the sides agree in {fields} is not known" in text
 
 
 def test_emulated_comparison_shows_structure_only(

@@ -63,6 +63,24 @@ def _device(side: Side) -> str | None:
     return ", ".join(word for word in words if word)
 
 
+def _profile(side: Side) -> str | None:
+    """The power and display settings in force; only Android has profiles of them."""
+    if side.provenance is None:
+        return None
+    if "profile" not in side.provenance.target:
+        return "none"
+    return str(side.provenance.target["profile"] or "none")
+
+
+def _cores(side: Side) -> str | None:
+    """The cores that the experiment was bound to."""
+    planned = side.provenance.experiments if side.provenance else ()
+    cpus = next((entry.cpus for entry in planned if entry.name == side.experiment.name), None)
+    if cpus is None:
+        return None
+    return ",".join(map(str, cpus)) or "any"
+
+
 def _runner(side: Side) -> str | None:
     """Whether times mean anything, and how the runner was built; SME switches may differ."""
     if side.provenance is None or side.provenance.runner is None:
@@ -81,6 +99,8 @@ FIELDS: Final[dict[str, Callable[[Side], str | None]]] = {
     "threads": _threads,
     "inputs": _inputs,
     "device": _device,
+    "profile": _profile,
+    "cores": _cores,
     "runner": _runner,
     "method": _method,
 }

@@ -32,6 +32,14 @@ class MeasuredModel(FileIdentity):
     method: str | None = None
 
 
+class PlannedExperiment(Record):
+    """How an experiment was asked for."""
+
+    name: str
+    cpus: tuple[int, ...] = ()
+    """Cores that it was bound to; none: the system chose."""
+
+
 class Provenance(Record):
     """The facts of a run that comparisons and findings ask for; all may be missing."""
 
@@ -45,6 +53,7 @@ class Provenance(Record):
     cpu: Cpu | None = None
     target: dict[str, Any] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
+    experiments: tuple[PlannedExperiment, ...] = ()
 
     @property
     def build_type(self) -> str | None:

@@ -23,6 +23,8 @@ examples:
   etprof compare out_m/runs/linux_20261121T090000Z out_m/runs/linux
   etprof compare fp32.etdump fp16.etdump --allow inputs
 """
+# Spelt out because `etprof --help` reads this file and not the analysis.
+COMPARED_FIELDS = ("threads", "inputs", "device", "profile", "cores", "runner", "method")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FIELD",
-        choices=("threads", "inputs", "device", "runner", "method"),
-        help="compare although this differs: threads, inputs, device, runner or method",
+        choices=COMPARED_FIELDS,
+        help=f"compare although this differs: {', '.join(COMPARED_FIELDS)}",
     )
     parser.add_argument(
         "--margin",
