@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -10,8 +12,10 @@ import pytest
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.comparison import compare_sides
+from etprof.analysis.delegation_report import MethodReport
 from etprof.analysis.pairs import sides_of
 from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.transposes import find_inverse_pairs
 from etprof.atomic import write_json
 from etprof.etdump import load_etdump
 from etprof.export.request import ExportRequest
@@ -108,6 +112,44 @@ def test_delegated_operators_have_their_module(assessment: Assessment) -> None:
     assert len(found) >= 0.95 * len(details)
     products = [d for d in found if d.row.operator_class.category in {"Convolution", "GEMM"}]
     assert all(d.attribution and d.attribution.macs for d in products)
+
+
+TRANSPOSING = """
+    import torch
+    from torch import nn
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wide, self.back = nn.Linear(32, 64), nn.Linear(64, 32)
+
+        def forward(self, x):
+            x = self.wide(x).transpose(1, 2)
+            x = self.back((nn.functional.gelu(x).sigmoid() * 2.0).permute(0, 2, 1))
+            return x.permute(0, 2, 1).softmax(-1).permute(0, 2, 1)
+
+    class Transposing:
+        def get_eager_model(self):
+            return Network()
+
+        def get_example_inputs(self):
+            return (torch.randn(1, 64, 32),)
+"""
+
+
+def test_inverse_transposes_of_a_real_program_are_found(exports: Exports, tmp_path: Path) -> None:
+    # GIVEN a pair around elementwise operators, and one around a softmax that needs its layout
+    file = tmp_path / "network.py"
+    file.write_text(textwrap.dedent(TRANSPOSING), encoding="utf-8")
+    files = exports.get(ExportRequest(f"{file}:Transposing", "fp32"))
+    document = json.loads(files.report.read_text(encoding="utf-8"))
+    report = MethodReport.model_validate(document["methods"]["forward"])
+    # THEN the first is proven, the second is not
+    (pair,) = find_inverse_pairs(report)
+    kinds = [node.kind for node in report.delegates[0].nodes]
+    assert pair.permutation == (0, 2, 1)
+    assert (pair.between, pair.is_shared) == (3, False)
+    assert [kinds[place or 0] for _, place in (pair.first, pair.second)] == ["StaticTranspose"] * 2
 
 
 def test_report_is_small_and_quickly_written(assessment: Assessment) -> None:

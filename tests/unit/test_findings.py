@@ -69,6 +69,26 @@ def threads(*latencies_us: float) -> Run:
     )
 
 
+def transposed(second: list[int], between: str, **first: object) -> Run:
+    """Transposes by [1, 2, 0], does something to the result, and transposes again."""
+    nodes = [
+        {"kind": "StaticTranspose", "inputs": [0], "output": 1, "permutation": [1, 2, 0]},
+        {"kind": between, "inputs": [1], "output": 2},
+        {"kind": "StaticTranspose", "inputs": [2], "output": 3, "permutation": second},
+        {"kind": "FullyConnected", "inputs": [3], "output": 4},
+    ]
+    nodes[0] |= first
+    labels = {"Hardswish": "HardSwish (NC) #1", "Softmax": "Softmax (NC, F32) #1"}
+    ops = [
+        Op("Transpose (ND, X32) #1", 9), Op(labels[between], 9), Op("Transpose (ND, X32) #2", 8),
+        Op("Fully Connected (NC, F32) GEMM #1", 100),
+    ]  # fmt: skip
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": nodes}
+    method = {"operators": [], "delegates": [delegate]}
+    report = {"schema_version": 1, "model": "known", "methods": {"forward": method}}
+    return replace(one(ops), delegation=report)
+
+
 PACKED = "Convolution (NHWC, PF16) IGEMM #1"
 STEADY_LATENCY = [100.0, 100.1] * 5
 CASES: dict[str, tuple[Run, Run]] = {
@@ -77,11 +97,7 @@ CASES: dict[str, tuple[Run, Run]] = {
         one([*convolutions(400), Op(LAYER_NORM, 60, 1)]),
     ),
     "F2": (one(small_transposes(12, 20, 1000)), one(small_transposes(9, 20, 1000))),
-    "F2b": (
-        one([Op("Transpose (ND, X32) #1", 9), Op("Add (ND, F32) #1", 9),
-             Op("Transpose (ND, X32) #2", 9)]),
-        one([Op("Transpose (ND, X32) #1", 9), *convolutions(9), Op("Transpose (ND, X32) #2", 9)]),
-    ),
+    "F2b": (transposed([2, 0, 1], "Hardswish"), transposed([1, 2, 0], "Hardswish")),
     "F2c": (one(around(31, 69)), one(around(29, 71))),
     "F3": (one(convolutions(10, 11, 12, 300)), one(convolutions(10, 11, 12, 90))),
     "F3b": (
@@ -168,6 +184,38 @@ def test_fp16_faster_than_int8(tmp_path: Path) -> None:
     assert "F4" not in fired(slow, rivals=[fp16])
     same = insight(tmp_path / "c", one(convolutions(9), latency_us=[90, 91] * 5))
     assert "F4" not in fired(fp16, rivals=[same])
+
+
+def test_inverse_transposes_are_proven_by_permutation_and_data_flow(tmp_path: Path) -> None:
+    finding = fired(insight(tmp_path / "a", transposed([2, 0, 1], "Hardswish")))["F2b"]
+    assert finding.gain_ns == pytest.approx(17 * US)
+    assert [(row.label, row.text) for row in finding.evidence] == [
+        (
+            "Transpose (ND, X32) #1 … Transpose (ND, X32) #2",
+            "permutation (1, 2, 0), 1 operator between, 9.00 µs + 8.00 µs",
+        )
+    ]
+    # WHEN what is between them needs its layout, or the second reads something else
+    softmax = insight(tmp_path / "b", transposed([2, 0, 1], "Softmax"))
+    assert "F2b" not in fired(softmax)
+    unrelated = insight(tmp_path / "c", transposed([2, 0, 1], "Hardswish", output=9))
+    assert "F2b" not in fired(unrelated)
+
+
+def test_a_transpose_that_others_read_stays(tmp_path: Path) -> None:
+    run = transposed([2, 0, 1], "Hardswish")
+    assert run.delegation is not None
+    delegate = run.delegation["methods"]["forward"]["delegates"][0]
+    delegate["nodes"].append({"kind": "Add", "inputs": [1, 4], "output": 5})
+    finding = fired(insight(tmp_path / "r", run))["F2b"]
+    assert finding.gain_ns == pytest.approx(8 * US)
+    assert finding.evidence[0].text.endswith("others read the first one's result too")
+    assert finding.action.endswith("keep the first of 1 pair, for others read it")
+
+
+def test_without_the_data_flow_nothing_is_guessed_about_transposes(tmp_path: Path) -> None:
+    run = replace(transposed([2, 0, 1], "Hardswish"), delegation=None)
+    assert "F2b" not in findings_of(insight(tmp_path / "r", run)).checked
 
 
 def test_data_movement_above_the_reference(tmp_path: Path) -> None:

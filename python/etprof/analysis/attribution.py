@@ -61,6 +61,8 @@ class Attribution:
     reason: str | None
     """Why it is not delegated."""
     prediction: Prediction | None
+    node: int | None = None
+    """Its place among the delegate's nodes; None outside delegates."""
 
 
 def attribute_operators(
@@ -115,13 +117,13 @@ def _attribute_delegate(
         known = [operators[name] for name in node.operators if name in operators]
         working = [entry for entry in known if entry.macs]
         if kind in _PRODUCTS and len(working) == 1 and sharing[node.operators, kind] == 1:
-            found[places[row]] = _as_product(node, working[0])
+            found[places[row]] = _as_product(node, place, working[0])
         else:
             is_alone = crowds[node.operators] == 1 and node.attribution != "inserted"
-            found[places[row]] = _as_node(node, known, is_alone=is_alone)
+            found[places[row]] = _as_node(node, place, known, is_alone=is_alone)
 
 
-def _as_product(node: DelegateNode, operator: GraphOperator) -> Attribution:
+def _as_product(node: DelegateNode, place: int, operator: GraphOperator) -> Attribution:
     """A product does the work of the one operator behind it that has any.
 
     Several nodes may stand for the same operators, as in attention; only the product multiplies.
@@ -134,10 +136,13 @@ def _as_product(node: DelegateNode, operator: GraphOperator) -> Attribution:
         moved_bytes=(operator.input_bytes or 0) + (operator.output_bytes or 0) or None,
         reason=None,
         prediction=node.prediction,
+        node=place,
     )
 
 
-def _as_node(node: DelegateNode, known: Sequence[GraphOperator], *, is_alone: bool) -> Attribution:
+def _as_node(
+    node: DelegateNode, place: int, known: Sequence[GraphOperator], *, is_alone: bool
+) -> Attribution:
     """What the report says of a node; sizes only when no other node shares its operators."""
     sizes = (node.input_bytes or 0) + (node.output_bytes or 0)
     return Attribution(
@@ -148,6 +153,7 @@ def _as_node(node: DelegateNode, known: Sequence[GraphOperator], *, is_alone: bo
         moved_bytes=sizes or None if is_alone else None,
         reason=None,
         prediction=node.prediction,
+        node=place,
     )
 
 

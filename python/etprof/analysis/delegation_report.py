@@ -47,6 +47,10 @@ class GraphOperator(Record):
     output_bytes: Count | None = None
     reason: str | None = None
     instruction: Count | None = None
+    inputs: tuple[str, ...] = ()
+    """Names of the graph's nodes that it reads."""
+    permutation: tuple[Count, ...] | None = None
+    """How it transposes: dimension i of the result is dimension permutation[i] of its input."""
 
 
 class Prediction(Record):
@@ -67,6 +71,10 @@ class DelegateNode(Record):
     input_bytes: Count | None = None
     output_bytes: Count | None = None
     prediction: Prediction | None = None
+    inputs: tuple[Count, ...] = ()
+    """Numbers of the values that it reads at run time, constants and single numbers apart."""
+    output: Count | None = None
+    permutation: tuple[Count, ...] | None = None
 
 
 class Delegate(Record):
@@ -83,6 +91,14 @@ class MethodReport(Record):
 
     operators: tuple[GraphOperator, ...] = ()
     delegates: tuple[Delegate, ...] = ()
+
+    @property
+    def has_data_flow(self) -> bool:
+        """Whether it says which operator reads whose result; reports of etprof 0.1.0 do not."""
+        nodes = (node for delegate in self.delegates for node in delegate.nodes)
+        return any(each.inputs for each in self.operators) or any(
+            node.output is not None for node in nodes
+        )
 
 
 class DelegationReport(Record):

@@ -112,7 +112,7 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
         experiment=subject.name,
         summary=(
             f"{count_of(len(outside), 'convolution')} on ExecuTorch's portable kernels: "
-            f"{format_duration(sum_ns(outside))} an inference, {format_share(subject.share_of(outside))}."
+            f"{subject.weigh(outside)}."
         ),
         evidence=evidence_rows(outside),
         gain_ns=sum_ns(outside),

@@ -44,8 +44,7 @@ def find_fallback(subject: Subject) -> Finding | None:
         experiment=subject.name,
         summary=(
             f"{count_of(len(portable), 'operator')} outside the delegate: "
-            f"{format_duration(sum_ns(portable))} an inference, {format_share(share)}; "
-            f"{count_of(calls, 'delegate call')}"
+            f"{subject.weigh(portable)}; {count_of(calls, 'delegate call')}"
             + (
                 f", cut apart by {count_of(len(splitting), 'cheap operator')}."
                 if splitting
@@ -74,13 +73,7 @@ def find_high_other(subject: Subject) -> Finding | None:
     """F6: what is neither convolution, product, movement nor elementwise is large."""
     other = subject.in_category("Other")
     share = subject.share_of(other)
-    reference = (
-        subject.reference.typical_share(
-            d for d in subject.reference.details if d.row.operator_class.category == "Other"
-        )
-        if subject.reference
-        else None
-    )
+    reference = subject.share_in_reference("Other")
     above = reference is not None and share > reference
     if share < subject.thresholds.other_share and not above:
         return None
@@ -92,8 +85,7 @@ def find_high_other(subject: Subject) -> Finding | None:
         severity="medium",
         experiment=subject.name,
         summary=(
-            f"{count_of(len(other), 'operator')} of category Other: {format_duration(sum_ns(other))} "
-            f"an inference, {format_share(share)}{beside}."
+            f"{count_of(len(other), 'operator')} of category Other: {subject.weigh(other)}{beside}."
         ),
         evidence=evidence_rows(other),
         gain_ns=sum_ns(other),

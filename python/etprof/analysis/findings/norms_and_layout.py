@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.finding import (
-    EvidenceRow,
     Finding,
     Subject,
     describe_reasons,
     evidence_rows,
     sum_ns,
 )
-from etprof.units import count_of, format_duration, format_share
+from etprof.units import count_of, format_duration
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
 
 _LAYOUT_CLASSES: Final = ("layout", "copy", "view")
-_TRANSPOSES: Final = frozenset({"Transpose", "permute_copy", "transpose_copy", "t_copy"})
 
 
 def find_norm_dominance(subject: Subject) -> Finding | None:
@@ -37,8 +35,8 @@ def find_norm_dominance(subject: Subject) -> Finding | None:
         severity="high" if outside else "medium",
         experiment=subject.name,
         summary=(
-            f"{count_of(len(norms), 'operator')} of norms: {format_duration(sum_ns(norms))} an "
-            f"inference, {format_share(share)}{against}; {len(outside)} outside the delegate."
+            f"{count_of(len(norms), 'operator')} of norms: {subject.weigh(norms)}{against}; "
+            f"{len(outside)} outside the delegate."
         ),
         evidence=evidence_rows(norms),
         gain_ns=sum_ns(norms),
@@ -94,7 +92,7 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
         experiment=subject.name,
         summary=(
             f"{len(small)} transposes and copies of {format_duration(sum_ns(small) / len(small))} "
-            f"each take {format_duration(sum_ns(small))} an inference, {format_share(share)}."
+            f"each take {subject.weigh(small)}."
         ),
         evidence=evidence_rows(small),
         gain_ns=sum_ns(small),
@@ -120,63 +118,6 @@ def _layout_action(layout: list[OperatorDetail]) -> str:
     )
 
 
-def find_inverse_transposes(subject: Subject) -> Finding | None:
-    """F2b: two transposes of equal size with only elementwise operators between them."""
-    pairs = _transpose_pairs(subject.details)
-    if not pairs:
-        return None
-    operators = [detail for pair in pairs for detail in pair]
-    return Finding(
-        rule="F2b",
-        title="Transposes that may undo each other",
-        severity="medium",
-        experiment=subject.name,
-        summary=(
-            f"{count_of(len(pairs), 'pair')} of transposes with only elementwise operators between "
-            f"them: {format_duration(sum_ns(operators))} an inference."
-        ),
-        evidence=tuple(
-            EvidenceRow(
-                f"{one.row.label} … {other.row.label}",
-                f"{format_duration(one.typical_ns + other.typical_ns)}"
-                + (f", module {one.module_path}" if one.module_path else ""),
-            )
-            for one, other in pairs[:6]
-        ),
-        gain_ns=sum_ns(operators),
-        action=(
-            "check that the second permutation is the first one's inverse, then remove both: "
-            "elementwise operators do not care for the layout"
-        ),
-        ruled_out=("a layout-dependent operator between them: there is none",),
-    )
-
-
-def _transpose_pairs(
-    details: tuple[OperatorDetail, ...],
-) -> list[tuple[OperatorDetail, OperatorDetail]]:
-    pairs, open_one = [], None
-    crossed = False
-    for detail in details:
-        if detail.row.base in _TRANSPOSES:
-            if open_one is not None and crossed and _sizes_agree(open_one, detail):
-                pairs.append((open_one, detail))
-                open_one = None
-            else:
-                open_one = detail
-            crossed = False
-        elif detail.row.operator_class.category == "Elementwise":
-            crossed = True
-        else:
-            open_one = None
-    return pairs
-
-
-def _sizes_agree(one: OperatorDetail, other: OperatorDetail) -> bool:
-    sizes = [d.attribution.moved_bytes if d.attribution else None for d in (one, other)]
-    return None in sizes or sizes[0] == sizes[1]
-
-
 def find_layout_churn(subject: Subject) -> Finding | None:
     """F2c: moving data takes a large part of the inference."""
     movement = subject.in_category("Data Movement")
@@ -189,8 +130,7 @@ def find_layout_churn(subject: Subject) -> Finding | None:
         severity="high",
         experiment=subject.name,
         summary=(
-            f"{count_of(len(movement), 'operator')} that only move data: "
-            f"{format_duration(sum_ns(movement))} an inference, {format_share(share)}."
+            f"{count_of(len(movement), 'operator')} that only move data: {subject.weigh(movement)}."
         ),
         evidence=evidence_rows(movement),
         gain_ns=sum_ns(movement),

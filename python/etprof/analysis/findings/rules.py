@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.comparison import compare_sides
-from etprof.analysis.findings import convolutions, delegation, measurement, norms_and_layout, sme
+from etprof.analysis.findings import (
+    convolutions,
+    delegation,
+    inverse_transposes,
+    measurement,
+    norms_and_layout,
+    sme,
+)
 from etprof.analysis.findings.finding import Finding, Subject
 from etprof.analysis.findings.reference import (
     ReferenceAnswer,
@@ -24,14 +31,14 @@ if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, RunInsight
 
-_Need = Literal["times", "reference", "rivals", "comparison", "threads", "blocks", "build"]
+_Need = Literal["times", "reference", "rivals", "comparison", "threads", "blocks", "build", "flow"]
 _Rule = tuple[str, "Callable[[Subject], Finding | None]", tuple[_Need, ...]]
 """Name, function, and what must be there for the rule to be asked at all."""
 
 RULES: Final[tuple[_Rule, ...]] = (
     ("F1", norms_and_layout.find_norm_dominance, ("times",)),
     ("F2", norms_and_layout.find_small_layout_operators, ("times",)),
-    ("F2b", norms_and_layout.find_inverse_transposes, ("times",)),
+    ("F2b", inverse_transposes.find_inverse_transposes, ("times", "flow")),
     ("F2c", norms_and_layout.find_layout_churn, ("times",)),
     ("F3", convolutions.find_slow_convolution, ("times",)),
     ("F3b", convolutions.find_undelegated_convolution, ("times",)),
@@ -127,6 +134,7 @@ def _what_is_there(subject: Subject) -> set[_Need]:
         "comparison": subject.comparison is not None,
         "threads": bool(subject.thread_comparisons),
         "blocks": subject.insight.experiment.metrics is not None,
+        "flow": subject.run.report is not None and subject.run.report.has_data_flow,
         "build": provenance is not None and provenance.runner is not None,
     }
     return {need for need, found in there.items() if found}

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.amdahl import takes_packed_route
-from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, evidence_rows
+from etprof.analysis.findings.finding import (
+    SHOWN_ROWS,
+    EvidenceRow,
+    Finding,
+    Subject,
+    evidence_rows,
+)
 from etprof.units import format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
@@ -16,12 +22,10 @@ _COMPUTE: Final = ("Convolution", "GEMM")
 
 def note_convolution_share(subject: Subject) -> Finding | None:
     """F8: a smaller share of convolution than the reference's, because it became faster."""
-    if subject.reference is None or subject.comparison is None:
+    reference = subject.share_in_reference("Convolution")
+    if reference is None or subject.comparison is None:
         return None
     change = subject.comparison.categories["Convolution"]
-    reference = subject.reference.typical_share(
-        d for d in subject.reference.details if d.row.operator_class.category == "Convolution"
-    )
     if change.delta_ns >= 0 or not 0 < change.candidate_share < reference:
         return None
     return Finding(
@@ -153,7 +157,7 @@ def find_slowdown(subject: Subject) -> Finding | None:
     if comparison is None or comparison.latency is None or comparison.latency.verdict != "slower":
         return None
     slower = sorted(comparison.operators, key=lambda entry: -entry.change.delta_ns)
-    rows = [entry for entry in slower if entry.change.delta_ns > 0][:6]
+    rows = [entry for entry in slower if entry.change.delta_ns > 0][:SHOWN_ROWS]
     return Finding(
         rule="F11",
         title="SME2 makes this model slower",
@@ -163,14 +167,7 @@ def find_slowdown(subject: Subject) -> Finding | None:
             f"Speed-up {format_ratio(comparison.latency.speed_up)} of {comparison.name}, and the "
             "whole interval is below 1."
         ),
-        evidence=tuple(
-            EvidenceRow(
-                entry.aligned.row.label,
-                f"{format_duration(entry.change.baseline_ns)} → "
-                f"{format_duration(entry.change.candidate_ns)}",
-            )
-            for entry in rows
-        ),
+        evidence=tuple(_change_row(entry.aligned.row.label, entry.change) for entry in rows),
         gain_ns=max(comparison.waterfall.candidate_ns - comparison.waterfall.baseline_ns, 0.0),
         action=(
             "see which operators lost: packing of the left-hand side (Pack rows), products with "
