@@ -72,6 +72,28 @@ def format_ratio(ratio: float | None) -> str:
     return MISSING if ratio is None else f"{_significant(ratio)}×"
 
 
+def format_rate(rate: float | None) -> str:
+    """Formats a rate per second, such as `41.2 /s`."""
+    return MISSING if rate is None else f"{_significant(rate)} /s"
+
+
+def format_change(change: float | None) -> str:
+    """Formats a relative change with its sign, such as `+12.3 %`."""
+    if change is None:
+        return MISSING
+    text = format_share(abs(change))
+    sign = "−" if change < 0 else "+"
+    return text if text == format_share(0.0) else f"{sign}{text}"
+
+
+def format_value(value: float | None, unit: str) -> str:
+    """Formats a metric's value by its unit: ns, bytes or 1/s; another unit stands behind it."""
+    known = {"ns": format_duration, "bytes": format_size, "1/s": format_rate}
+    if unit in known or value is None:
+        return known.get(unit, format_count)(value)
+    return f"{_significant(value)} {unit}"
+
+
 def _significant(value: float, digits: int = 3) -> str:
     """Rounds to `digits` significant digits without an exponent."""
     rounded = float(f"{value:.{digits}g}")

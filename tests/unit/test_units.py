@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from etprof.units import (
+    format_change,
     format_count,
     format_duration,
     format_interval,
+    format_rate,
     format_ratio,
     format_share,
     format_size,
+    format_value,
 )
 
 
@@ -49,6 +52,17 @@ def test_both_ends_of_an_interval_have_one_unit() -> None:
         (format_count(3_504_872), "3,504,872"),
         (format_count(0.5), "0.50"),
         (format_ratio(3.861), "3.86×"),
+        (format_rate(41.234), "41.2 /s"),
+        (format_rate(None), "–"),
+        (format_change(0.1234), "+12.3 %"),
+        (format_change(-0.05), "−5.0 %"),
+        (format_change(-0.0001), "0.0 %"),
+        (format_change(None), "–"),
+        (format_value(1_830_000, "ns"), "1.83 ms"),
+        (format_value(12, "bytes"), "12 B"),
+        (format_value(41.2, "1/s"), "41.2 /s"),
+        (format_value(41.2, "furlong"), "41.2 furlong"),
+        (format_value(None, "furlong"), "–"),
     ],
 )
 def test_other_numbers(text: str, expected: str) -> None:
