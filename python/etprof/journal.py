@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import etprof
-from etprof.atomic import write_json, write_text
+from etprof.atomic import write_bytes, write_json, write_text
 from etprof.git_state import read_git_state
-from etprof.program_files import load_export_manifest
+from etprof.program_files import find_descriptions, load_export_manifest
 from etprof.run_directory import MANIFEST, LaunchRecord, experiment_files, hash_file
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class Journal:
         if result is not None and self._document["runner"] is None:
             self._document["runner"] = result.runner.model_dump()
             self._document["cpu"] = result.cpu.model_dump()
+            self._keep_descriptions()
         self._write()
 
     def finish(self, status: str, notes: Sequence[str] = ()) -> None:
@@ -85,6 +86,11 @@ class Journal:
             self._write_log(experiment)
         self._document |= {"status": status, "notes": list(notes), "files": _hash_files(self._run)}
         self._write()
+
+    def _keep_descriptions(self) -> None:
+        """Copies what the export says of the program, so that the run can be read elsewhere."""
+        for name, path in find_descriptions(self._program.model).items():
+            write_bytes(self._run / name, path.read_bytes())
 
     def _write(self) -> None:
         self._document["updated_at"] = _now()

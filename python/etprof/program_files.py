@@ -9,7 +9,7 @@ from pydantic import Field
 
 from etprof.errors import InputFileError, UsageError
 from etprof.records import Count, Record, read_record
-from etprof.run_directory import safe_name
+from etprof.run_directory import DELEGATION_REPORT, EXPORT_MANIFEST, safe_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +64,16 @@ def load_export_manifest(model: Path) -> ExportManifest | None:
     if not path.exists():
         return None
     return read_record(ExportManifest, path, way_out="export the model again")
+
+
+def find_descriptions(model: Path) -> dict[str, Path]:
+    """Returns what the export says of the program, by the names it has in a run directory.
+
+    The delegation report holds the map from the delegates' nodes to modules and source lines.
+    """
+    beside = {DELEGATION_REPORT: ".delegation.json", EXPORT_MANIFEST: ".json"}
+    found = {name: model.with_name(f"{model.name}{ending}") for name, ending in beside.items()}
+    return {name: path for name, path in found.items() if path.is_file()}
 
 
 def describe_program(

@@ -19,6 +19,8 @@ from etprof.runner_result import Cpu, Load, Memory
 MANIFEST = "manifest.json"
 METRICS = "metrics.json"
 ANALYSIS_SUMMARY = "analysis_summary.json"
+DELEGATION_REPORT = "delegation.json"
+EXPORT_MANIFEST = "export.json"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 ETDUMP_SUFFIXES = (".etdump", ".etdp")

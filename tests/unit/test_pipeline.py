@@ -72,6 +72,20 @@ def test_a_runner_without_event_tracer_is_timed_and_not_split(tmp_path: Path) ->
     ]
 
 
+def test_what_the_export_says_comes_along(tmp_path: Path) -> None:
+    # GIVEN a program with its export's descriptions beside it
+    texts = {"delegation.json": "the report", "export.json": '{"model": "m", "backend": "xnnpack", '
+             '"precision": "fp32"}'}  # fmt: skip
+    (tmp_path / "m.pte.delegation.json").write_text(texts["delegation.json"])
+    (tmp_path / "m.pte.json").write_text(texts["export.json"])
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    # THEN the run directory has copies, with their hashes in the manifest
+    folder = tmp_path / "run"
+    assert {name: (folder / name).read_text() for name in texts} == texts
+    hashed = json.loads((folder / "manifest.json").read_text())["files"]
+    assert {name: hashed[name] for name in texts} == {n: hash_file(folder / n) for n in texts}
+
+
 def test_raw_samples_of_every_block_are_kept(tmp_path: Path) -> None:
     run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
     metrics = load_metrics(tmp_path / "run")

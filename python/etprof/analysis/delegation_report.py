@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from etprof.records import Count, Record, read_record
+from etprof.run_directory import DELEGATION_REPORT
 
 if TYPE_CHECKING:
     from etprof.analysis.provenance import Provenance
-
-FILE_NAME = "delegation.json"
 
 
 class SourceLine(Record):
@@ -112,13 +111,14 @@ class DelegationReport(Record):
 def find_method_report(run: Path, provenance: Provenance | None) -> MethodReport | None:
     """Reads the report of the method that `run` measured; None when the file is not there.
 
-    It is looked for in the run directory, beside the program, and where the export puts it.
+    Measuring copies it into the run directory. For runs without a copy it is looked for beside
+    the program, and where the export puts it.
     """
     model = provenance.model if provenance else None
-    places = [run / FILE_NAME]
+    places = [run / DELEGATION_REPORT]
     if model is not None and model.path:
         program = Path(model.path)
-        report = f"{program.name}.{FILE_NAME}"
+        report = f"{program.name}.{DELEGATION_REPORT}"
         places += [
             program.with_name(report),
             run / report,
