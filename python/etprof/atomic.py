@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from pathlib import Path
+import secrets
 from typing import TYPE_CHECKING
 
 from etprof.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from typing import IO
 
 from contextlib import contextmanager
@@ -26,11 +26,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-        temporary = Path(name)
-        with os.fdopen(descriptor, "wb") as stream:
+        temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+        # Not mkstemp: its files are private, and the umask cannot be read without changing it
+        # for other threads. O_EXCL refuses whatever someone else may have put there.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, 0o666), "wb") as stream:
             yield stream
-        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
         msg = f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
@@ -38,13 +39,6 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """Returns the process's umask; mkstemp ignores it and makes private files."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_bytes(path: Path, data: bytes) -> None:
