@@ -31,7 +31,30 @@ std::uint64_t peak_resident_bytes() {
     return static_cast<std::uint64_t>(usage.ru_maxrss);  // bytes
 }
 
+std::optional<std::uint64_t> proportional_bytes() { return std::nullopt; }
+
 #else
+
+namespace {
+
+/// The number of KiB after `label` in one of the process's files, in bytes.
+std::optional<std::uint64_t> find_kib(const char* path, const std::string& label) {
+    std::ifstream file(path);
+    std::string word;
+    while (file >> word) {
+        std::uint64_t kib = 0;
+        if (word == label && file >> kib) {
+            return kib * 1024;
+        }
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> proportional_bytes() {
+    return find_kib("/proc/self/smaps_rollup", "Pss:");
+}
 
 std::optional<std::uint64_t> resident_bytes() {
     std::ifstream statm("/proc/self/statm");
@@ -46,13 +69,8 @@ std::optional<std::uint64_t> resident_bytes() {
 /// The kernel's high-water mark of this program alone: ru_maxrss would begin with the peak of the
 /// process that started it, which survives exec.
 std::uint64_t peak_resident_bytes() {
-    std::ifstream status("/proc/self/status");
-    std::string word;
-    while (status >> word) {
-        std::uint64_t peak_kib = 0;
-        if (word == "VmHWM:" && status >> peak_kib) {
-            return peak_kib * 1024;
-        }
+    if (const auto peak_bytes = find_kib("/proc/self/status", "VmHWM:")) {
+        return *peak_bytes;
     }
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);

@@ -1,8 +1,8 @@
 #include "model_session.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "clock.h"
 #include "loaded_module.h"
 #include "memory.h"
 #include "phase_tracer.h"
@@ -14,13 +14,6 @@ namespace etprof {
 namespace {
 
 using executorch::runtime::EValue;
-using Clock = std::chrono::steady_clock;
-
-std::uint64_t elapsed_ns(Clock::time_point begin, Clock::time_point end) {
-    const auto elapsed = std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin);
-    return static_cast<std::uint64_t>(elapsed.count());
-}
-
 Output copy_output(const EValue& value) {
     Output output;
     const void* data = &value.payload;
@@ -161,6 +154,7 @@ void ModelSession::run() {
         samples.push_back(execute());
     }
     measurements_.peak_rss_bytes = peak_resident_bytes();
+    measurements_.pss_bytes = proportional_bytes();
 }
 
 std::uint64_t ModelSession::fastest_so_far() const {
@@ -186,14 +180,6 @@ std::vector<Output> ModelSession::outputs() {
     return outputs;
 }
 
-EtdumpBytes ModelSession::take_etdump() {
-    const auto finished = module_->tracer()->get_etdump_data();
-    EtdumpBytes etdump{std::unique_ptr<void, EtdumpBytes::Free>(finished.buf), finished.size};
-    if (etdump.data == nullptr || etdump.size_bytes == 0) {
-        throw RunnerError(ExitCode::kOutput, "there is no memory for the ETDump",
-                          "run fewer iterations with --etdump");
-    }
-    return etdump;
-}
+EtdumpBytes ModelSession::take_etdump() { return module_->take_etdump(); }
 
 }  // namespace etprof

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,20 +27,12 @@ struct Measurements {
     std::vector<std::uint64_t> latency_ns;
     std::optional<std::uint64_t> rss_before_load_bytes;
     std::optional<std::uint64_t> rss_after_load_bytes;
-    /// At the end of the timed iterations, before any result is put together.
+    /// Both at the end of the timed iterations, before any result is put together.
     std::uint64_t peak_rss_bytes = 0;
+    std::optional<std::uint64_t> pss_bytes;
 };
 
 class LoadedModule;
-
-/// A finished ETDump in memory.
-struct EtdumpBytes {
-    struct Free {
-        void operator()(void* data) const { std::free(data); }
-    };
-    std::unique_ptr<void, Free> data;
-    std::size_t size_bytes = 0;
-};
 
 /// One method of one program, loaded and executed.
 ///

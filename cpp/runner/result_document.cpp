@@ -2,6 +2,7 @@
 
 #include "build_info.h"
 #include "cpu_features.h"
+#include "generation_document.h"
 #include "json_writer.h"
 
 namespace etprof {
@@ -119,6 +120,7 @@ void write_memory(JsonWriter& json, const Measurements& measurements,
     json.field("rss_before_load_bytes", measurements.rss_before_load_bytes);
     json.field("rss_after_load_bytes", measurements.rss_after_load_bytes);
     json.field("peak_rss_bytes", measurements.peak_rss_bytes);
+    json.field("pss_bytes", measurements.pss_bytes);
     json.field("planned_buffers_bytes", method.planned_buffers_bytes);
     json.end_object();
 }
@@ -167,7 +169,8 @@ void write_method(JsonWriter& json, const MethodDescription& method) {
 std::string result_document(const Options& options, const ProgramDescription& program,
                             const std::vector<Input>& inputs, const Measurements& measurements,
                             const std::vector<Output>& outputs,
-                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme) {
+                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme,
+                            const GenerationSession* generation) {
     JsonWriter json;
     json.begin_object();
     json.field("schema_version", kSchemaVersion);
@@ -199,6 +202,10 @@ std::string result_document(const Options& options, const ProgramDescription& pr
     write_outputs(json, outputs);
     json.key("etdump");
     write_etdump(json, options, etdump_size_bytes);
+    if (generation != nullptr) {
+        json.key("generation");
+        write_generation(json, generation->plan(), generation->report());
+    }
     json.end_object();
     return json.take_text();
 }

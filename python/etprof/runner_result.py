@@ -44,6 +44,8 @@ class Memory(Record):
     rss_before_load_bytes: Count | None = None
     rss_after_load_bytes: Count | None = None
     peak_rss_bytes: Count | None = None
+    pss_bytes: Count | None = None
+    """Resident at the end, shared pages counted in part; None where the system does not tell."""
     planned_buffers_bytes: tuple[Count, ...] = ()
 
 

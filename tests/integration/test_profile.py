@@ -140,6 +140,7 @@ def test_peak_memory_is_the_runners_own(profiled: Profiled) -> None:
     for block in metrics["experiments"]["linux_auto"]["blocks"]:
         memory = block["memory"]
         assert memory["rss_after_load_bytes"] <= memory["peak_rss_bytes"] < 100 * 2**20
+        assert 2**20 < memory["pss_bytes"] <= memory["peak_rss_bytes"]
 
 
 def test_a_program_that_is_up_to_date_is_not_exported_again(profiled: Profiled) -> None:

@@ -72,6 +72,7 @@ def test_the_result_has_every_field_of_the_contract(programs: Path, tmp_path: Pa
         "rss_before_load_bytes",
         "rss_after_load_bytes",
         "peak_rss_bytes",
+        "pss_bytes",
         "planned_buffers_bytes",
     }
     (given,) = result["inputs"]

@@ -39,6 +39,7 @@ _ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] =
     ),
     ("Memory after load", "bytes", lambda block: block.memory.rss_after_load_bytes),
     ("Peak memory", "bytes", lambda block: block.memory.peak_rss_bytes),
+    ("Proportional memory (PSS)", "bytes", lambda block: block.memory.pss_bytes),
 )  # fmt: skip
 
 

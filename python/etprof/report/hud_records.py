@@ -42,6 +42,7 @@ def _metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     loaded = [
         b.memory.rss_after_load_bytes for b in blocks if b.memory.rss_after_load_bytes is not None
     ]
+    shared = [b.memory.pss_bytes for b in blocks if b.memory.pss_bytes is not None]
     found = {
         "model_load_time(ms)": [
             (block.load.program_ns + block.load.method_ns) / _NS_PER_MS for block in blocks
@@ -52,6 +53,7 @@ def _metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
         "load_status": [1.0],
         "peak_load_mem_usage(mb)": [value / _BYTES_PER_MB for value in loaded],
         "peak_inference_mem_usage(mb)": [value / _BYTES_PER_MB for value in peaks],
+        "ram_pss_usage(mb)": [value / _BYTES_PER_MB for value in shared],
     }
     return {name: values for name, values in found.items() if values}
 
