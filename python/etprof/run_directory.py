@@ -92,12 +92,21 @@ class ManifestExperiment(Record):
     mode: str = "timing"
 
 
+class ManifestGit(Record):
+    """The working tree that was measured in."""
+
+    commit: str
+    branch: str | None = None
+    dirty: bool | None = None
+
+
 class Manifest(Record):
     """manifest.json as far as reading and resuming need it; the rest is provenance."""
 
     schema_version: Literal[1]
     status: str = "finished"
     created_at: str | None = None
+    git: ManifestGit | None = None
     platform: str
     model: ManifestModel
     cpu: Cpu | None = None

@@ -7,7 +7,7 @@ SME mode and thread count. What is not known is NULL, never a guess.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sqlalchemy import (
     JSON,
@@ -21,8 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-OK = "ok"
-FAILED = "failed"
+OK: Final = "ok"
+FAILED: Final = "failed"
 
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

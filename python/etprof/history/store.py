@@ -6,9 +6,12 @@ import os
 import random
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
@@ -22,11 +25,15 @@ from etprof.history.connection import (
     parse_target,
 )
 from etprof.history.migrate import bring_up_to_date
+from etprof.history.rows import insert_run
+from etprof.history.schema import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from sqlalchemy import Engine
+
+    from etprof.history.documents import RunDocument
 
 DEFAULT_STORE: Final = "etprof_history.sqlite"
 VARIABLE: Final = "ETPROF_HISTORY"
@@ -35,6 +42,16 @@ _PATIENCE_S: Final = 60.0
 _LONGEST_PAUSE_S: Final = 1.0
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class AddedRun:
+    """A run that is in the store now."""
+
+    run_id: int
+    document: RunDocument
+    is_new: bool
+    """False when the store had it already; nothing was changed then."""
 
 
 class Store:
@@ -55,6 +72,20 @@ class Store:
         with explained(self.engine.url), Session(self.engine) as session:
             yield session
 
+    def add_run_directory(self, run: Path, *, device: str | None = None) -> list[AddedRun]:
+        """Adds all experiments of a run directory at once; those that are there already stay.
+
+        `device` is the name its owner gives the device. Raises InputFileError for anything else
+        than a run directory.
+        """
+        from etprof.history.ingest import read_run_directory
+
+        return self.add(read_run_directory(run, device=device))
+
+    def add(self, documents: Sequence[RunDocument]) -> list[AddedRun]:
+        """Adds runs in one transaction: all of them or, when it fails, none."""
+        return self.write(lambda session: [_add(session, document) for document in documents])
+
     def write(self, work: Callable[[Session], Result]) -> Result:
         """Runs `work` in one transaction of its own, again when others were in the way.
 
@@ -66,6 +97,14 @@ class Store:
     def _write_once(self, work: Callable[[Session], Result]) -> Result:
         with Session(self._writing) as session, session.begin():
             return work(session)
+
+
+def _add(session: Session, document: RunDocument) -> AddedRun:
+    run_id = insert_run(session, document, datetime.now(UTC))
+    if run_id is not None:
+        return AddedRun(run_id, document, is_new=True)
+    known = session.scalars(select(Run.id).where(Run.key == document.key)).one()
+    return AddedRun(known, document, is_new=False)
 
 
 def patiently(work: Callable[[], Result]) -> Result:

@@ -1,0 +1,260 @@
+"""Reads a run directory as rows of the history, one per experiment, failed ones included."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from etprof.analysis.operators import class_totals_ns
+from etprof.analysis.provenance import load_manifest_document, load_provenance
+from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.statistics import trimmed_mean
+from etprof.errors import EtprofError, InputFileError
+from etprof.history.devices import identify_device
+from etprof.history.documents import (
+    Artefact,
+    MetricDocument,
+    RunDocument,
+    full_hash,
+    metric_document,
+    short_hash,
+)
+from etprof.history.metric_names import METRICS
+from etprof.history.schema import FAILED, OK
+from etprof.run_directory import METRICS as METRICS_FILE
+from etprof.run_directory import (
+    ManifestExperiment,
+    find_etdumps,
+    load_manifest,
+    load_metrics,
+    safe_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from etprof.analysis.provenance import Provenance
+    from etprof.run_directory import BlockMetrics, ExperimentMetrics, Manifest, Metrics
+
+_TRIM: Final = 0.1
+"""Cut from each end for the trimmed mean: what is left is the middle 80 %."""
+_KEPT_IN_RAW: Final = re.compile(r".*(_b\d+_result\.json|\.log|\.csv|\.html|\.md)")
+"""Files whose content the store has anyway, or that can be made again."""
+
+
+class _Source:
+    """What the files of one run directory say."""
+
+    def __init__(self, run: Path, device: str | None) -> None:
+        self.run = run
+        manifest, provenance = load_manifest(run), load_provenance(run)
+        if manifest is None or provenance is None:
+            msg = (
+                f"{run} is not a run directory: no manifest.json; `etprof profile MODEL` makes one"
+            )
+            raise InputFileError(msg)
+        self.manifest: Manifest = manifest
+        self.provenance: Provenance = provenance
+        self.document: Mapping[str, Any] = load_manifest_document(run) or {}
+        self.metrics: Metrics | None = load_metrics(run)
+        self.raw = _read_raw(run) if self.metrics else {}
+        self.device = identify_device(manifest.platform, manifest.target, manifest.cpu, device)
+        self.categories, self.split_error = _read_categories(run)
+
+    @property
+    def measured_at(self) -> datetime:
+        """When the run was started."""
+        try:
+            moment = datetime.fromisoformat(self.manifest.created_at or "")
+        except ValueError:
+            msg = f"{self.run}/manifest.json is damaged: created_at: not a time; measure again"
+            raise InputFileError(msg) from None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+    @property
+    def experiments(self) -> Iterator[ManifestExperiment]:
+        """Experiments that are timed, planned ones first."""
+        planned = {experiment.name for experiment in self.manifest.experiments}
+        yield from (e for e in self.manifest.experiments if e.mode == "timing")
+        for name, metrics in (self.metrics.experiments if self.metrics else {}).items():
+            if name not in planned:
+                yield ManifestExperiment(name=name, sme=metrics.sme, threads=metrics.threads)
+
+    def measured(self, experiment: str) -> ExperimentMetrics | None:
+        """The experiment's metrics; None when no block of it was finished."""
+        found = self.metrics.experiments.get(experiment) if self.metrics else None
+        return found if found and found.blocks else None
+
+
+def read_run_directory(run: Path, *, device: str | None = None) -> list[RunDocument]:
+    """Returns the run directory's experiments; `device` is the name its owner gives the device.
+
+    Raises InputFileError for anything else than a run directory, and for damaged files.
+    """
+    if not run.is_dir():
+        msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
+        raise InputFileError(msg)
+    source = _Source(run, device)
+    found = [_read_experiment(source, experiment) for experiment in source.experiments]
+    if not found:
+        msg = f"{run} has no timed experiment; there is nothing for a history"
+        raise InputFileError(msg)
+    return found
+
+
+def _read_experiment(source: _Source, experiment: ManifestExperiment) -> RunDocument:
+    manifest, provenance = source.manifest, source.provenance
+    measured = source.measured(experiment.name)
+    build = provenance.runner.build if provenance.runner else {}
+    version = build.get("executorch_version") or provenance.pins.get("executorch")
+    git = manifest.git
+    return RunDocument(
+        key=full_hash(source.document, experiment.name),
+        run_name=source.run.resolve().name,
+        run_path=str(source.run.resolve()),
+        experiment=experiment.name,
+        measured_at=source.measured_at,
+        status=OK if measured else FAILED,
+        failure=_failure(source, experiment, measured),
+        model=manifest.model.name,
+        precision=manifest.model.precision,
+        backend=manifest.model.backend,
+        method=manifest.model.method,
+        device=source.device.name,
+        device_kind=source.device.kind,
+        soc=source.device.soc,
+        sme_mode=measured.sme if measured else _sme_of_failed(source, experiment),
+        threads=measured.threads if measured else experiment.threads,
+        revision=_revision(source),
+        git_commit=git.commit if git else None,
+        git_branch=git.branch if git else None,
+        git_dirty=git.dirty if git else None,
+        executorch_version=str(version) if version else None,
+        pins=provenance.pins,
+        artefacts=_artefacts(source, experiment),
+        representative=_is_representative(source),
+        metrics=_read_metrics(measured) if measured else (),
+        categories=source.categories.get(experiment.name, {}),
+        raw=source.raw.get(experiment.name) if measured else None,
+    )
+
+
+def _failure(
+    source: _Source, experiment: ManifestExperiment, measured: ExperimentMetrics | None
+) -> str | None:
+    """Says what failed and was not made good by a later try; None when nothing did."""
+    launches = [r for r in source.manifest.launches if r.experiment == experiment.name]
+    done = {(r.purpose, r.block) for r in launches if r.error is None}
+    errors = [r for r in launches if r.error is not None and (r.purpose, r.block) not in done]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        return f"{errors[0].purpose}: {errors[0].error}{more}"
+    if measured is None:
+        return f"not measured: the run is {source.manifest.status}"
+    return source.split_error
+
+
+def _sme_of_failed(source: _Source, experiment: ManifestExperiment) -> str:
+    """The SME mode it was to have; "auto" is what the CPU gives, where that is known."""
+    cpu = source.manifest.cpu
+    if experiment.sme != "auto" or cpu is None:
+        return experiment.sme
+    if cpu.has_sme2:
+        return "sme2"
+    return "sme1" if cpu.features.get("sme") else "off"
+
+
+def _revision(source: _Source) -> str | None:
+    """Names what was measured; None where changed files leave that open."""
+    provenance, git = source.provenance, source.manifest.git
+    program = provenance.model.sha256 if provenance.model else None
+    if program is None or (git is not None and git.dirty is not False):
+        return None
+    runner = provenance.runner.model_dump() if provenance.runner else None
+    inputs = [entry.sha256 for entry in provenance.inputs or ()]
+    return short_hash(program, inputs, git.commit if git else None, provenance.pins, runner)
+
+
+def _is_representative(source: _Source) -> bool:
+    if source.device.kind == "emulator":
+        return False
+    return source.metrics.times_are_meaningful if source.metrics else True
+
+
+def _artefacts(source: _Source, experiment: ManifestExperiment) -> dict[str, Artefact]:
+    """The program, its inputs and the experiment's own files, by content."""
+    found: dict[str, Artefact] = {}
+    model = source.provenance.model
+    named = {f"input_{i}": entry for i, entry in enumerate(source.provenance.inputs or ())}
+    for name, entry in {"program": model, **named}.items():
+        if entry is not None and entry.sha256:
+            found[name] = Artefact(sha256=entry.sha256, size_bytes=entry.size_bytes)
+    folder = safe_name(experiment.group or experiment.name)
+    own_threads = re.compile(rf"(.*_t{experiment.threads}(?!\d)|(?!.*_t\d)).*")
+    for name, digest in source.manifest.files.items():
+        inside = name.startswith(f"{folder}/") and own_threads.fullmatch(name)
+        if (inside or name == METRICS_FILE) and not _KEPT_IN_RAW.fullmatch(name):
+            found[name] = Artefact(sha256=digest, size_bytes=_size_bytes(source.run / name))
+    return found
+
+
+def _size_bytes(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _read_metrics(measured: ExperimentMetrics) -> tuple[MetricDocument, ...]:
+    """Reduces blocks to metrics, by name; a metric that not all blocks have is left out."""
+    blocks = [_block_values(block) for block in measured.blocks]
+    return tuple(
+        metric_document(
+            name,
+            METRICS[name].unit,
+            [block[name] for block in blocks],
+            higher_is_better=METRICS[name].higher_is_better,
+        )
+        for name in sorted(METRICS)
+        if all(name in block for block in blocks)
+    )
+
+
+def _block_values(block: BlockMetrics) -> dict[str, float]:
+    """One value per metric of one process launch."""
+    values: dict[str, float] = {
+        "load_ns": block.load.program_ns + block.load.method_ns,
+        "first_inference_ns": block.first_inference_ns,
+        "latency_ns": float(np.median(block.latency_ns)),
+        "latency_mean_ns": float(np.mean(block.latency_ns)),
+        "latency_trimmed_mean_ns": trimmed_mean(block.latency_ns, _TRIM),
+    }
+    if block.memory.peak_rss_bytes is not None:
+        values["peak_rss_bytes"] = block.memory.peak_rss_bytes
+    return values
+
+
+def _read_categories(run: Path) -> tuple[dict[str, dict[str, float]], str | None]:
+    """Mean time of an inference by category of operators, and why there is none."""
+    if not find_etdumps(run):
+        return {}, None
+    try:
+        analysis = analyze_source(run)
+    except EtprofError as error:
+        return {}, f"operator split: {error}"
+    found: dict[str, dict[str, float]] = {}
+    for experiment in analysis.experiments if analysis.times_are_meaningful else ():
+        totals = found.setdefault(experiment.name, {})
+        for entry, total in class_totals_ns(experiment.split).items():
+            time_ns = total / experiment.split.executions
+            totals[entry.category] = totals.get(entry.category, 0.0) + time_ns
+    return found, None
+
+
+def _read_raw(run: Path) -> dict[str, dict[str, Any]]:
+    """The experiments' objects in metrics.json, which has been checked before."""
+    document = json.loads((run / METRICS_FILE).read_bytes())
+    experiments: dict[str, dict[str, Any]] = document["experiments"]
+    return experiments

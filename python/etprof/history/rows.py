@@ -1,0 +1,95 @@
+"""Documents to rows and back: the only place that knows how a run lies in the tables."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import insert, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from etprof.history.documents import MetricDocument, RunDocument
+from etprof.history.schema import CategoryTime, Metric, RawSamples, Run
+from etprof.history.values import pack_samples, unpack_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from sqlalchemy.orm import Session
+
+_ELSEWHERE: Final = {"metrics", "categories", "raw"}
+_INSERTS: Final[dict[str, Callable[[type[Run]], sqlite.Insert | postgresql.Insert]]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+_COLUMNS: Final = sorted(set(RunDocument.model_fields) - _ELSEWHERE)
+
+
+def insert_run(session: Session, document: RunDocument, added_at: datetime) -> int | None:
+    """Inserts a run with all that belongs to it; None when the store has it already."""
+    facts = document.model_dump(exclude=_ELSEWHERE)
+    statement = (
+        _INSERTS[session.get_bind().dialect.name](Run)
+        .values(**facts, series=document.series, added_at=added_at)
+        .on_conflict_do_nothing(index_elements=["key"])
+        .returning(Run.id)
+    )
+    run_id: int | None = session.execute(statement).scalar()
+    if run_id is not None:
+        _insert_parts(session, run_id, document)
+    return run_id
+
+
+def _insert_parts(session: Session, run_id: int, document: RunDocument) -> None:
+    """Inserts metrics, categories and raw samples of a run."""
+    metrics = [
+        {
+            **metric.model_dump(exclude={"samples"}),
+            "run_id": run_id,
+            "samples": pack_samples(metric.samples),
+        }
+        for metric in document.metrics
+    ]
+    categories = [
+        {"run_id": run_id, "category": name, "time_ns": time_ns}
+        for name, time_ns in document.categories.items()
+    ]
+    raw = [] if document.raw is None else [{"run_id": run_id, "document": _pack(document.raw)}]
+    parts: tuple[tuple[type, list[dict[str, Any]]], ...] = (
+        (Metric, metrics),
+        (CategoryTime, categories),
+        (RawSamples, raw),
+    )
+    for table, rows in parts:
+        if rows:
+            session.execute(insert(table), rows)
+
+
+def read_run(session: Session, run: Run) -> RunDocument:
+    """Returns a row with all that belongs to it, as it was added."""
+    raw = session.scalar(select(RawSamples.document).where(RawSamples.run_id == run.id))
+    return RunDocument.model_validate(
+        {
+            **{name: getattr(run, name) for name in _COLUMNS},
+            "metrics": [_metric_document(metric) for metric in run.metrics],
+            "categories": {entry.category: entry.time_ns for entry in run.categories},
+            "raw": None if raw is None else _unpack(raw),
+        }
+    )
+
+
+def _metric_document(row: Metric) -> MetricDocument:
+    names = set(MetricDocument.model_fields) - {"samples"}
+    facts = {name: getattr(row, name) for name in names}
+    return MetricDocument.model_validate({**facts, "samples": unpack_samples(row.samples)})
+
+
+def _pack(document: dict[str, Any]) -> bytes:
+    return zlib.compress(json.dumps(document, separators=(",", ":")).encode())
+
+
+def _unpack(data: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(zlib.decompress(data))
+    return document
