@@ -131,4 +131,14 @@ void LoadedModule::require_executed(Error error, const std::string& method) cons
     }
 }
 
+EtdumpBytes LoadedModule::take_etdump() {
+    const auto finished = phases_->get_etdump_data();
+    EtdumpBytes etdump{std::unique_ptr<void, EtdumpBytes::Free>(finished.buf), finished.size};
+    if (etdump.data == nullptr || etdump.size_bytes == 0) {
+        throw RunnerError(ExitCode::kOutput, "there is no memory for the ETDump",
+                          "run fewer iterations with --etdump");
+    }
+    return etdump;
+}
+
 }  // namespace etprof

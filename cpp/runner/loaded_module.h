@@ -10,6 +10,7 @@
 
 #include "inputs.h"
 #include "options.h"
+#include "outputs.h"
 #include "phase_tracer.h"
 #include "program_description.h"
 
@@ -43,6 +44,9 @@ class LoadedModule : public executorch::extension::Module {
     void bind_outputs(const MethodDescription& method);
     /// Throws RunnerError when an execution of `method` failed, or left no room in the ETDump.
     void require_executed(executorch::runtime::Error error, const std::string& method) const;
+
+    /// Only with an ETDump, once, after the last execution.
+    EtdumpBytes take_etdump();
 
     std::vector<EValue> inputs;
     /// What the tensors among `inputs`, and unplanned outputs, live in.

@@ -15,6 +15,9 @@
 
 #include "atomic_file.h"
 #include "build_info.h"
+#include "generation.h"
+#include "generation_document.h"
+#include "generation_plan.h"
 #include "inputs.h"
 #include "model_session.h"
 #include "options.h"
@@ -23,6 +26,7 @@
 #include "result_document.h"
 #include "runner_error.h"
 #include "runtime_log.h"
+#include "standard_output.h"
 
 namespace {
 
@@ -63,15 +67,6 @@ void install_crash_report() {
         sigaction(signal_number, &action, nullptr);
     }
 #endif
-}
-
-void print(const std::string& text) {
-    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-    if (!written || std::fflush(stdout) != 0) {
-        throw RunnerError(ExitCode::kOutput,
-                          std::string("cannot write to stdout (") + std::strerror(errno) + ")",
-                          "send it to a file on a disk with space, or a program that reads it");
-    }
 }
 
 void refuse_without_event_tracer([[maybe_unused]] const Options& options) {
@@ -157,6 +152,25 @@ void write_results(const Options& options, const ProgramDescription& program, co
     }
 }
 
+void write_generation_results(const Options& options, const ProgramDescription& program,
+                              const SmeReport& sme, GenerationSession& session) {
+    std::vector<AtomicFile> files;
+    std::optional<std::uint64_t> etdump_size_bytes;
+    if (options.etdump_path) {
+        const EtdumpBytes etdump = session.take_etdump();
+        etdump_size_bytes = etdump.size_bytes;
+        files.emplace_back(*options.etdump_path, etdump.data.get(), etdump.size_bytes);
+    }
+    Options decoding = options;
+    decoding.method = session.plan().decode.name();
+    files.emplace_back(options.result_path,
+                       result_document(decoding, program, {}, session.measurements(), {},
+                                       etdump_size_bytes, sme, &session));
+    for (AtomicFile& file : files) {
+        file.commit();
+    }
+}
+
 void run_model(const Options& options) {
     refuse_without_event_tracer(options);
     refuse_unwritable(options);
@@ -175,6 +189,25 @@ void run_model(const Options& options) {
     write_results(options, program, sme, inputs, session, trace.get());
 }
 
+/// As run_model, for --generate.
+void run_generation(const Options& options) {
+    refuse_without_event_tracer(options);
+    refuse_unwritable(options);
+    const SmeReport sme = require_sme(options.sme);
+    const ProgramDescription program = describe_program(options.model_path);
+    if (options.data_path) {
+        require_file(*options.data_path, "the data file", ExitCode::kModel);
+    }
+    const GenerationPlan plan = plan_generation(program, options);
+    GenerationSession session(options, plan);
+    session.load();
+    session.run();
+    write_generation_results(options, program, sme, session);
+    if (options.generation.observer_lines) {
+        print(observer_lines(plan, session.report()));
+    }
+}
+
 void act(const Options& options) {
     switch (options.action) {
         case Action::kHelp:
@@ -188,7 +221,7 @@ void act(const Options& options) {
         case Action::kDescribe:
             return print(describe_document(describe_program(options.model_path)));
         case Action::kRun:
-            return run_model(options);
+            return options.generates() ? run_generation(options) : run_model(options);
     }
 }
 

@@ -91,6 +91,7 @@ struct Flag {
 };
 
 constexpr std::uint64_t kMostIterations = 1'000'000'000;
+constexpr std::uint64_t kMostTokens = 10'000'000;
 
 constexpr std::array kFlags{
     Flag{"--model", "M.pte", "the program to run",
@@ -142,6 +143,20 @@ constexpr std::array kFlags{
          [](Options& o, std::string_view, Text value) { o.outputs_dir = value; }},
     Flag{"--result", "F.json", "where the measurements go",
          [](Options& o, std::string_view, Text value) { o.result_path = value; }},
+    Flag{"--generate", "N", "generate N tokens in each iteration, greedily, from --prompt-tokens",
+         [](Options& o, std::string_view flag, Text value) {
+             o.generation.new_tokens = parse_count(flag, value, 1, kMostTokens);
+         }},
+    Flag{"--prompt-tokens", "1,2,3|FILE", "token ids of the prompt, or a file that holds them",
+         [](Options& o, std::string_view, Text value) { o.generation.prompt_tokens = value; }},
+    Flag{"--prefill-method", "NAME", "reads the prompt (default: prefill, else the decode method)",
+         [](Options& o, std::string_view, Text value) { o.generation.prefill_method = value; }},
+    Flag{"--decode-method", "NAME", "adds one token (default: decode, else forward)",
+         [](Options& o, std::string_view, Text value) { o.generation.decode_method = value; }},
+    Flag{"--stream-tokens", "", "print each iteration's tokens, one a line, as they are known",
+         [](Options& o, std::string_view, Text) { o.generation.stream_tokens = true; }},
+    Flag{"--observer-lines", "", "print a PyTorchObserver line for each timed iteration",
+         [](Options& o, std::string_view, Text) { o.generation.observer_lines = true; }},
     Flag{"--describe", "", "print the program's methods, inputs and outputs as JSON; run nothing",
          [](Options& o, std::string_view, Text) { o.action = Action::kDescribe; }},
     Flag{"--cpu-info", "", "print this CPU and its features as JSON",
@@ -201,6 +216,8 @@ class ArgumentReader {
         }
         return options_;
     }
+
+    bool has(std::string_view flag) const { return seen_.count(flag) != 0; }
 
  private:
     void read_flag(const std::string& argument) {
@@ -276,10 +293,39 @@ void require_distinct_files(const Options& options) {
     }
 }
 
+/// Refuses flags that --generate needs, or that mean nothing with or without it.
+void require_whole_generation(const ArgumentReader& reader, const Options& options) {
+    const auto together = [&reader](std::string_view flag, Text way_out) {
+        if (reader.has(flag)) {
+            throw RunnerError(ExitCode::kUsage,
+                              std::string(flag) + " and --generate are given together", way_out);
+        }
+    };
+    if (options.generates()) {
+        require_value("--prompt-tokens", options.generation.prompt_tokens, "1,2,3");
+        together("--method", "name the methods with --prefill-method and --decode-method");
+        together("--kernel-trace", "trace one of the methods by itself, with --method");
+        together("--outputs", "leave it out: the tokens are in the result");
+        for (const char* flag : {"--inputs", "--input", "--shapes"}) {
+            together(flag, "leave it out: the prompt and the new tokens are the inputs");
+        }
+        return;
+    }
+    for (const char* flag : {"--prompt-tokens", "--prefill-method", "--decode-method",
+                             "--stream-tokens", "--observer-lines"}) {
+        if (reader.has(flag)) {
+            throw RunnerError(ExitCode::kUsage, std::string(flag) + " is given without --generate",
+                              "add --generate N, the number of new tokens");
+        }
+    }
+}
+
 }  // namespace
 
 Options parse_options(const std::vector<std::string>& arguments) {
-    Options options = ArgumentReader(arguments).read();
+    ArgumentReader reader(arguments);
+    Options options = reader.read();
+    require_whole_generation(reader, options);
     if (options.action == Action::kRun || options.action == Action::kDescribe) {
         require_value("--model", options.model_path, "M.pte");
     }

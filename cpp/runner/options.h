@@ -15,6 +15,18 @@ enum class LoadMode { kFile, kMmap };
 /// What the caller asked for: a run, or one of the questions that need none.
 enum class Action { kRun, kDescribe, kCpuInfo, kBuildInfo, kHelp, kVersion };
 
+/// What --generate and the flags beside it ask for.
+struct GenerationOptions {
+    /// Tokens that each iteration generates; 0: none, an iteration is one execution of the method.
+    std::uint64_t new_tokens = 0;
+    /// Ids separated by commas, or the path of a file that holds them.
+    std::string prompt_tokens;
+    std::optional<std::string> prefill_method;
+    std::optional<std::string> decode_method;
+    bool stream_tokens = false;
+    bool observer_lines = false;
+};
+
 /// The command line, checked.
 struct Options {
     Action action = Action::kRun;
@@ -36,6 +48,9 @@ struct Options {
     std::optional<std::string> kernel_trace_path;
     std::optional<std::string> outputs_dir;
     std::string result_path;
+    GenerationOptions generation;
+
+    bool generates() const { return generation.new_tokens != 0; }
 };
 
 /// Reads the arguments after the program's name. Throws RunnerError (kUsage) that names the flag.

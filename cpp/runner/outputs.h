@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +20,15 @@ struct Output {
     /// NaN and infinite elements; 0 for integers.
     std::uint64_t nonfinite_count = 0;
     std::optional<std::string> path;
+};
+
+/// A finished ETDump in memory.
+struct EtdumpBytes {
+    struct Free {
+        void operator()(void* data) const { std::free(data); }
+    };
+    std::unique_ptr<void, Free> data;
+    std::size_t size_bytes = 0;
 };
 
 /// Counts the NaN and infinite elements of `size_bytes` bytes of `dtype`.
