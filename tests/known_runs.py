@@ -69,6 +69,7 @@ class Run:
     cpu: dict[str, object] = field(default_factory=lambda: dict(SME2_CPU))
     inputs: Sequence[str] = ("a" * 64,)
     delegation: dict[str, Any] | None = None
+    launches: Sequence[dict[str, object]] = ()
 
 
 def write_run(folder: Path, run: Run) -> Path:
@@ -135,6 +136,14 @@ def _call(
     return [*inside, span(CONTAINERS[2].encode(), at, length * scale, **ids)], length
 
 
+def launch(experiment: str, block: int, before: object, after: object) -> dict[str, object]:
+    """A timing launch with the machine's state before and after it."""
+    return {
+        "experiment": experiment, "purpose": "timing", "block": block, "duration_s": 1.0,
+        "started_at": "2026-11-21T05:00:00.000+00:00", "state_before": before, "state_after": after,
+    }  # fmt: skip
+
+
 def _metrics(run: Run) -> dict[str, object]:
     return {
         "schema_version": 1,
@@ -184,7 +193,7 @@ def _manifest(run: Run) -> dict[str, object]:
             {"name": entry.name, "sme": entry.sme, "threads": entry.threads}
             for entry in run.experiments
         ],
-        "launches": [],
+        "launches": list(run.launches),
     }
 
 

@@ -12,7 +12,9 @@ from pyarrow import parquet
 
 from etprof.analysis.assessment import assess_run
 from etprof.cli import run_command_line
+from etprof.cli.report import FORMATS
 from etprof.errors import InputFileError, UsageError
+from etprof.report import documents
 from etprof.report.csv_tables import safe_cell
 from etprof.report.markdown import escape
 from etprof.report.records import report_tables
@@ -143,6 +145,13 @@ def test_reference_and_thresholds(tmp_path: Path, run: Path) -> None:
     text = (run / "report.md").read_text()
     assert "Is its Data Movement share higher? No, not higher." in text
     assert "Depthwise" not in text
+
+
+def test_every_format_can_be_asked_for(run: Path, tmp_path: Path) -> None:
+    assert FORMATS == documents.FORMATS
+    assert report(run, "--format", ",".join(FORMATS), "--out", tmp_path / "o") == 0
+    names = {path.name.split("_model")[0] for path in (tmp_path / "o").iterdir()}
+    assert {"report.html", "report.perfetto-trace", "report_chrome_trace.json"} <= names
 
 
 def test_wrong_words_are_refused(run: Path) -> None:

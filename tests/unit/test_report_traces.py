@@ -1,7 +1,8 @@
-"""The Perfetto trace parses with Perfetto's own definitions; node data has the schema's form."""
+"""Traces: Perfetto's parses with Perfetto's own definitions, Chrome's says the same."""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 from etprof.analysis.assessment import Assessment, assess_run
+from etprof.report.chrome_trace import chrome_trace
 from etprof.report.model_explorer import node_data
 from etprof.report.perfetto import encode_trace
 from etprof.report.protobuf import integer, varint
 from etprof.report.slices import Slice, experiment_slices
+from etprof.report.trace import trace_processes
 from tests.known_etdumps import US
-from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run
+from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, launch, on_off_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +99,70 @@ def test_latencies_are_a_counter(assessment: Assessment) -> None:
     metrics = assessment.run.experiments[0].metrics
     assert metrics is not None
     assert values == [sample for block in metrics.blocks for sample in block.latency_ns]
+
+
+def test_conditions_are_counters_on_the_latencies_clock(tmp_path: Path) -> None:
+    # GIVEN a run whose launches of one experiment recorded frequencies and temperatures
+    states: list[dict[str, object]] = [
+        {"frequency_khz": [900_000, None, khz], "temperatures_c": {"skin": 30.0, "cpu": celsius}}
+        for khz, celsius in ((2_000_000, 40.0), (1_800_000, 45.5), (1_500_000, 50.0))
+    ]
+    launches = [
+        launch("android_off", 0, states[0], states[1]),
+        launch("android_off", 1, states[1], states[2]),
+        launch("android_off", 2, None, {"load_average": [0.5, 1.0, 1.0]}),
+    ]
+    trace = Trace.FromString(
+        encode_trace(assess_run(analyze(tmp_path / "r", replace(on_off_run(), launches=launches))))
+    )
+    names = {p.track_descriptor.uuid: p.track_descriptor for p in trace.packet}
+    found: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for packet in trace.packet:
+        if packet.track_event.type == TrackEvent.TYPE_COUNTER:
+            track = names[packet.track_event.track_uuid]
+            key = f"{packet.trusted_packet_sequence_id} {track.name} {track.counter.unit_name}"
+            found[key].append((packet.timestamp, packet.track_event.double_counter_value))
+    block_ns = [sum([891_000, 900_000, 909_000] * 3), sum([891_990, 901_000, 910_010] * 3)]
+    ends = [0, block_ns[0], block_ns[0] + block_ns[1]]
+    assert found["1 fastest core kHz"] == [
+        (ends[0], 2e6), (ends[1], 1.8e6), (ends[1], 1.8e6), (ends[2], 1.5e6),
+    ]  # fmt: skip
+    assert [value for _, value in found["1 hottest sensor °C"]] == [40.0, 45.5, 45.5, 50.0]
+    assert [value for _, value in found["1 load average processes"]] == [0.5]
+    assert {key[2:] for key in found if key.startswith("2")} == {"latency without tracer ns"}
+
+
+def test_chromes_trace_is_the_same(assessment: Assessment) -> None:
+    document = json.loads(json.dumps(chrome_trace(assessment)))
+    trace = Trace.FromString(encode_trace(assessment))
+    for pid in (1, 2):
+        totals: dict[str, float] = defaultdict(float)
+        for event in document["traceEvents"]:
+            if (event["ph"], event["pid"]) == ("X", pid):
+                totals[event["name"]] += event["dur"] * 1000
+        assert totals == totals_by_name(trace, pid)
+    names = [e["args"]["name"] for e in document["traceEvents"] if e["name"] == "process_name"]
+    assert names == ["android_off", "android_sme2"]
+    starts = {e["args"]["start"] for e in document["traceEvents"]
+              if e["ph"] == "X" and e["name"].startswith("Convolution")}  # fmt: skip
+    assert starts == {"synthetic"}
+    counted = [e["args"]["ns"] for e in document["traceEvents"] if e["ph"] == "C"]
+    assert len(counted) == sum(
+        len(block.latency_ns)
+        for experiment in assessment.run.experiments
+        if experiment.metrics
+        for block in experiment.metrics.blocks
+    )
+
+
+def test_emulated_processes_say_so_and_count_nothing(tmp_path: Path) -> None:
+    emulated = replace(on_off_run(), platform="emulator", meaningful=False)
+    processes = trace_processes(assess_run(analyze(tmp_path / "r", emulated)))
+    assert [entry.name for entry in processes] == [
+        "android_off (emulated: lengths mean nothing)",
+        "android_sme2 (emulated: lengths mean nothing)",
+    ]
+    assert [entry.counters for entry in processes] == [(), ()]
 
 
 def test_children_stay_inside_their_parents(assessment: Assessment) -> None:

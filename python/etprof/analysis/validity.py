@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from etprof.analysis.launch_state import fastest_core_khz
 from etprof.analysis.output_check import check_outputs
 from etprof.analysis.warmup import settled_after
 from etprof.errors import EtprofError, InputFileError
@@ -108,20 +109,15 @@ def _check_warmup(sides: Sequence[Side]) -> Check:
     return Check(name, state, f"{settled} of {len(blocks)} blocks were steady from the start")
 
 
-def _states(launches: Sequence[LaunchRecord], field: str) -> list[object]:
-    """Values of one field of the state before and after each launch, where known."""
-    states = [s for launch in launches for s in (launch.state_before, launch.state_after) if s]
-    return [state[field] for state in states if state.get(field)]
+def _states(launches: Sequence[LaunchRecord]) -> list[dict[str, object]]:
+    """The machine's state before and after each launch, where known."""
+    return [s for launch in launches for s in (launch.state_before, launch.state_after) if s]
 
 
 def _check_frequency(launches: Sequence[LaunchRecord]) -> Check:
     """The fastest core's frequency must be the same around all launches."""
     name = "steady frequency"
-    fastest = [
-        max(known)
-        for value in _states(launches, "frequency_khz")
-        if isinstance(value, list | tuple) and (known := [k for k in value if isinstance(k, int)])
-    ]
+    fastest = [khz for state in _states(launches) if (khz := fastest_core_khz(state))]
     if not fastest:
         return Check(name, "unknown", "this target shows no core frequencies")
     spread = (max(fastest) - min(fastest)) / max(fastest)
@@ -131,7 +127,8 @@ def _check_frequency(launches: Sequence[LaunchRecord]) -> Check:
 
 def _check_throttling(launches: Sequence[LaunchRecord]) -> Check:
     name = "no throttling"
-    seen = {str(status).lower() for status in _states(launches, "thermal_status")}
+    states = _states(launches)
+    seen = {str(status).lower() for state in states if (status := state.get("thermal_status"))}
     if not seen:
         return Check(name, "unknown", "this target shows no thermal status")
     hot = sorted(seen - _CALM_THERMAL)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-FORMATS = ("html", "md", "json", "csv", "parquet", "perfetto", "model-explorer", "hud")
+FORMATS = ("html", "md", "json", "csv", "parquet", "perfetto", "chrome", "model-explorer", "hud")
 EXAMPLES = """\
 examples:
   etprof report out_toy_cnn/runs/linux

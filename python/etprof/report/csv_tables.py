@@ -35,18 +35,18 @@ def safe_cell(value: Value) -> Value:
     return value
 
 
-def write_table_csv(path: Path, table: Table) -> None:
-    """Writes one record per line; an empty table is an empty file with no columns."""
+def format_csv(table: Table) -> str:
+    """Returns one record per line; an empty table is an empty text with no columns."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fieldnames=list(table[0]) if table else [])
     writer.writeheader()
     writer.writerows({name: safe_cell(value) for name, value in row.items()} for row in table)
-    write_text(path, stream.getvalue() if table else "")
+    return stream.getvalue() if table else ""
 
 
 def write_operator_csv(path: Path, split: OperatorSplit) -> None:
     """Writes one row per operator; times in ns."""
-    write_table_csv(path, [operator_fields(row) for row in split.rows])
+    write_text(path, format_csv([operator_fields(row) for row in split.rows]))
 
 
 def write_timeline_csv(path: Path, dump: ETDump) -> None:

@@ -1,11 +1,11 @@
-"""Which files a report can be written as, and how each is written."""
+"""Which files a report can be written as, and what stands in each."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from etprof.atomic import write_bytes, write_json, write_text
-from etprof.report.csv_tables import write_table_csv
+from etprof.report.csv_tables import format_csv
 from etprof.report.html import render_html
 from etprof.report.markdown import render_markdown
 from etprof.report.records import report_tables
@@ -13,17 +13,43 @@ from etprof.report.summary_json import assessment_document
 from etprof.run_directory import safe_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from etprof.analysis.assessment import Assessment
+
+    Files = dict[str, bytes | str | dict[str, Any] | list[Any]]
+    """Content by file name: bytes and text as they are, JSON data to be encoded."""
 
 
 def write_documents(
     assessments: Sequence[Assessment], folder: Path, formats: Sequence[str]
 ) -> list[Path]:
     """Writes the report in every format of `formats` into `folder`; returns the files."""
-    return [path for name in formats for path in WRITERS[name](assessments, folder)]
+    written = []
+    for name in formats:
+        for path, content in _files(name, assessments, folder):
+            if isinstance(content, bytes):
+                write_bytes(path, content)
+            elif isinstance(content, str):
+                write_text(path, content)
+            else:
+                write_json(path, content)
+            written.append(path)
+    return written
+
+
+def _files(
+    format_name: str, assessments: Sequence[Assessment], folder: Path
+) -> Iterator[tuple[Path, bytes | str | dict[str, Any] | list[Any]]]:
+    """Yields the files of one format: of all runs together, or of each run apart."""
+    if format_name in _TOGETHER:
+        name, render = _TOGETHER[format_name]
+        yield folder / name, render(assessments)
+        return
+    for assessment, place in _places(assessments, folder):
+        for name, content in _APART[format_name](assessment).items():
+            yield place / name, content
 
 
 def run_name(assessment: Assessment) -> str:
@@ -35,7 +61,7 @@ def run_name(assessment: Assessment) -> str:
     return safe_name("_".join(word for word in words if word))
 
 
-def _each(assessments: Sequence[Assessment], folder: Path) -> list[tuple[Assessment, Path]]:
+def _places(assessments: Sequence[Assessment], folder: Path) -> list[tuple[Assessment, Path]]:
     """Gives every run a folder of its own when there are several."""
     if len(assessments) == 1:
         return [(assessments[0], folder)]
@@ -46,89 +72,60 @@ def _each(assessments: Sequence[Assessment], folder: Path) -> list[tuple[Assessm
     ]
 
 
-def _write_html(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
-    path = folder / "report.html"
-    write_text(path, render_html(assessments))
-    return [path]
+def _json_files(assessment: Assessment) -> Files:
+    return {"report.json": assessment_document(assessment)}
 
 
-def _write_markdown(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
-    path = folder / "report.md"
-    write_text(path, render_markdown(assessments))
-    return [path]
+def _csv_files(assessment: Assessment) -> Files:
+    tables = report_tables(assessment)
+    return {f"report_{name}.csv": format_csv(table) for name, table in tables.items()}
 
 
-def _write_json(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
-    paths = []
-    for assessment, place in _each(assessments, folder):
-        write_json(place / "report.json", assessment_document(assessment))
-        paths.append(place / "report.json")
-    return paths
+def _parquet_files(assessment: Assessment) -> Files:
+    from etprof.report.parquet import encode_parquet  # pyarrow is optional
+
+    tables = report_tables(assessment)
+    return {f"report_{name}.parquet": encode_parquet(name, table) for name, table in tables.items()}
 
 
-def _write_csv(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
-    paths = []
-    for assessment, place in _each(assessments, folder):
-        for name, table in report_tables(assessment).items():
-            path = place / f"report_{name}.csv"
-            write_table_csv(path, table)
-            paths.append(path)
-    return paths
-
-
-def _write_parquet(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
-    from etprof.report.parquet import write_table_parquet  # pyarrow is optional
-
-    paths = []
-    for assessment, place in _each(assessments, folder):
-        for name, table in report_tables(assessment).items():
-            path = place / f"report_{name}.parquet"
-            write_table_parquet(path, name, table)
-            paths.append(path)
-    return paths
-
-
-def _write_trace(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
+def _perfetto_files(assessment: Assessment) -> Files:
     from etprof.report.perfetto import encode_trace
 
-    paths = []
-    for assessment, place in _each(assessments, folder):
-        path = place / "report.perfetto-trace"
-        write_bytes(path, encode_trace(assessment))
-        paths.append(path)
-    return paths
+    return {"report.perfetto-trace": encode_trace(assessment)}
 
 
-def _write_node_data(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
+def _chrome_files(assessment: Assessment) -> Files:
+    from etprof.report.chrome_trace import chrome_trace
+
+    return {"report_chrome_trace.json": chrome_trace(assessment)}
+
+
+def _node_data_files(assessment: Assessment) -> Files:
     from etprof.report.model_explorer import node_data
 
-    paths = []
-    for assessment, place in _each(assessments, folder):
-        for name, document in node_data(assessment).items():
-            path = place / f"report_model_explorer_{safe_name(name)}.json"
-            write_json(path, document)
-            paths.append(path)
-    return paths
+    return {
+        f"report_model_explorer_{safe_name(name)}.json": document
+        for name, document in node_data(assessment).items()
+    }
 
 
-def _write_hud(assessments: Sequence[Assessment], folder: Path) -> list[Path]:
+def _hud_files(assessment: Assessment) -> Files:
     from etprof.report.hud_records import hud_records
 
-    paths = []
-    for assessment, place in _each(assessments, folder):
-        write_json(place / "report_hud_v3.json", hud_records(assessment.run))
-        paths.append(place / "report_hud_v3.json")
-    return paths
+    return {"report_hud_v3.json": hud_records(assessment.run)}
 
 
-WRITERS: Final[dict[str, Callable[[Sequence[Assessment], Path], list[Path]]]] = {
-    "html": _write_html,
-    "md": _write_markdown,
-    "json": _write_json,
-    "csv": _write_csv,
-    "parquet": _write_parquet,
-    "perfetto": _write_trace,
-    "model-explorer": _write_node_data,
-    "hud": _write_hud,
+_TOGETHER: Final[dict[str, tuple[str, Callable[[Sequence[Assessment]], str]]]] = {
+    "html": ("report.html", render_html),
+    "md": ("report.md", render_markdown),
 }
-FORMATS: Final = tuple(WRITERS)
+_APART: Final[dict[str, Callable[[Assessment], Files]]] = {
+    "json": _json_files,
+    "csv": _csv_files,
+    "parquet": _parquet_files,
+    "perfetto": _perfetto_files,
+    "chrome": _chrome_files,
+    "model-explorer": _node_data_files,
+    "hud": _hud_files,
+}
+FORMATS: Final = (*_TOGETHER, *_APART)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from etprof.atomic import write_bytes
 from etprof.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from etprof.report.records import Table
 
 
-def write_table_parquet(path: Path, name: str, table: Table) -> None:
-    """Writes one table; raises UsageError when pyarrow is not installed."""
+def encode_parquet(name: str, table: Table) -> bytes:
+    """Returns one table as a Parquet file; raises UsageError when pyarrow is not installed."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -26,4 +23,4 @@ def write_table_parquet(path: Path, name: str, table: Table) -> None:
     columns = columns.replace_schema_metadata({"etprof_table": name, "time_unit": "ns"})
     stream = io.BytesIO()
     parquet.write_table(columns, stream)
-    write_bytes(path, stream.getvalue())
+    return stream.getvalue()

@@ -10,39 +10,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from etprof.report.protobuf import double, integer, message, text
-from etprof.report.slices import Slice, experiment_slices
+from etprof.report.trace import TRACK, trace_processes
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
-    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.report.slices import Slice
+    from etprof.report.trace import Process
 
 _PACKET: Final = 1
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _TRACK_DESCRIPTOR, _SEQUENCE_FLAGS = 8, 10, 11, 60, 13
 _SEQUENCE_CLEARED: Final = 1
 _SLICE_BEGIN, _SLICE_END, _COUNTER = 1, 2, 4
+_TRACKS_A_PROCESS: Final = 100
 
 
 def encode_trace(assessment: Assessment) -> bytes:
-    """Returns the trace of every steady execution of every experiment."""
+    """Returns the trace of the steady executions of every experiment, with its counters."""
     packets = []
-    for number, experiment in enumerate(assessment.run.experiments, start=1):
-        packets += _experiment_packets(experiment, number)
+    for process in trace_processes(assessment):
+        packets += _process_packets(process)
     return b"".join(message(_PACKET, packet) for packet in packets)
 
 
-def _experiment_packets(experiment: ExperimentAnalysis, number: int) -> list[bytes]:
-    """One process with a track of events, and a counter of raw latencies where timed."""
-    process, track, counter = number * 10, number * 10 + 1, number * 10 + 2
+def _process_packets(process: Process) -> list[bytes]:
+    """One process with a track of events and a track for each counter."""
+    number = process.number
+    uuid = number * _TRACKS_A_PROCESS
     flags = integer(_SEQUENCE_FLAGS, _SEQUENCE_CLEARED) + integer(_SEQUENCE, number)
     packets = [
-        _descriptor(process, experiment.name, pid=number) + flags,
-        _descriptor(track, "steady executions", pid=number, parent=process),
+        _descriptor(uuid, process.name, pid=number) + flags,
+        _descriptor(uuid + 1, TRACK, pid=number, parent=uuid),
     ]
-    for entry in experiment_slices(experiment):
-        packets += _slice_packets(entry, track, number)
-    if experiment.metrics is not None:
-        packets.append(_descriptor(counter, "latency without tracer", parent=process, unit="ns"))
-        packets += _counter_packets(experiment, counter, number)
+    for entry in process.slices:
+        packets += _slice_packets(entry, uuid + 1, number)
+    for track, counter in enumerate(process.counters, start=uuid + 2):
+        packets.append(_descriptor(track, counter.name, parent=uuid, unit=counter.unit))
+        packets += [
+            _event_packet(
+                time_ns,
+                integer(9, _COUNTER) + integer(11, track) + double(44, value),
+                number,
+            )
+            for time_ns, value in counter.points
+        ]
     return packets
 
 
@@ -87,14 +97,3 @@ def _event_packet(time_ns: int, event: bytes, sequence: int) -> bytes:
     return (
         integer(_TIMESTAMP, time_ns) + integer(_SEQUENCE, sequence) + message(_TRACK_EVENT, event)
     )
-
-
-def _counter_packets(experiment: ExperimentAnalysis, track: int, sequence: int) -> list[bytes]:
-    """Raw latencies end to end, in their order of measuring."""
-    packets, now = [], 0
-    for block in experiment.metrics.blocks if experiment.metrics else ():
-        for latency in block.latency_ns:
-            event = integer(9, _COUNTER) + integer(11, track) + double(44, float(latency))
-            packets.append(_event_packet(now, event, sequence))
-            now += latency
-    return packets

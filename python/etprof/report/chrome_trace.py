@@ -1,0 +1,65 @@
+"""The run in Chrome's trace event format, for chrome://tracing, Perfetto and other viewers.
+
+Format: "Trace Event Format", https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
+Same content as the Perfetto trace; times are µs there, so they have decimals here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from etprof.report.trace import TRACK, trace_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.report.slices import Slice
+    from etprof.report.trace import Counter, Process
+
+_US = 1000
+
+
+def chrome_trace(assessment: Assessment) -> dict[str, Any]:
+    """Returns the trace as JSON data: one process per experiment, aligned at zero."""
+    events = [e for process in trace_processes(assessment) for e in _process_events(process)]
+    return {"displayTimeUnit": "ns", "traceEvents": events}
+
+
+def _process_events(process: Process) -> Iterator[dict[str, Any]]:
+    pid = process.number
+    yield _metadata(pid, "process_name", {"name": process.name})
+    yield _metadata(pid, "process_sort_index", {"sort_index": pid})
+    yield _metadata(pid, "thread_name", {"name": TRACK})
+    yield from (_complete_event(entry, pid) for entry in process.slices)
+    for counter in process.counters:
+        yield from _counter_events(counter, pid)
+
+
+def _metadata(pid: int, name: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {"ph": "M", "pid": pid, "tid": pid, "name": name, "args": content}
+
+
+def _complete_event(entry: Slice, pid: int) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "pid": pid,
+        "tid": pid,
+        "name": entry.name,
+        "cat": entry.category or "container",
+        "ts": entry.start_ns / _US,
+        "dur": (entry.end_ns - entry.start_ns) / _US,
+        "args": {"start": "synthetic" if entry.is_synthetic else "measured"},
+    }
+
+
+def _counter_events(counter: Counter, pid: int) -> Iterator[dict[str, Any]]:
+    name = f"{counter.name} ({counter.unit})"
+    for time_ns, value in counter.points:
+        yield {
+            "ph": "C",
+            "pid": pid,
+            "name": name,
+            "ts": time_ns / _US,
+            "args": {counter.unit: value},
+        }
