@@ -156,3 +156,14 @@ class DecoderModel(EagerModelBase):
             "prefill": ExportMethod(Step(decoder), self.get_example_inputs()),
             "decode": ExportMethod(Step(decoder), one),
         }
+
+    def get_constants(self) -> Mapping[str, int]:
+        """Returns what runners of language models ask for, under the names ExecuTorch uses."""
+        return {
+            "get_max_seq_len": _CACHE,
+            "get_max_context_len": _CACHE,
+            "get_vocab_size": _VOCABULARY,
+            "get_n_layers": _DEPTH,
+            "use_kv_cache": True,
+            "enable_dynamic_shape": False,
+        }

@@ -62,12 +62,21 @@ class EagerModelBase(ABC):
         """Returns the program's methods by name; override it for more than `forward`."""
         return {"forward": _forward_method(self)}
 
+    def get_constants(self) -> Mapping[str, int]:
+        """Returns what the program tells at run time, by method name, such as `get_max_seq_len`."""
+        return {}
+
 
 def collect_methods(model: EagerModelBase) -> Mapping[str, ExportMethod]:
     """Returns the methods of `model`, whose class may offer only the two required functions."""
     if hasattr(model, "get_methods"):
         return model.get_methods()
     return {"forward": _forward_method(model)}
+
+
+def collect_constants(model: EagerModelBase) -> Mapping[str, int]:
+    """Returns the constants of `model`, whose class may have none to offer."""
+    return _optional(model, "get_constants") or {}
 
 
 def _forward_method(model: EagerModelBase) -> ExportMethod:

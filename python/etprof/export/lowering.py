@@ -131,12 +131,18 @@ class Lowered:
 
 
 def lower(
-    programs: Mapping[str, torch.export.ExportedProgram], backend: str, options: ExportOptions
+    programs: Mapping[str, torch.export.ExportedProgram],
+    backend: str,
+    options: ExportOptions,
+    constants: Mapping[str, int] | None = None,
 ) -> Lowered:
-    """Lowers traced methods to the edge dialect and gives `backend` what it can take."""
+    """Lowers traced methods to the edge dialect and gives `backend` what it can take.
+
+    Each of `constants` becomes a method without inputs that tells it.
+    """
     partitioners = partitioning.make_partitioners(backend, options)
     with partition_reasons.collected_reasons() as reasons:
-        edge = _lower(programs, partitioners, backend)
+        edge = _lower(programs, partitioners, backend, constants or {})
     known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
     rules = operators.PartitionRules(reasons, known)
     methods = {
@@ -147,12 +153,16 @@ def lower(
 
 
 def _lower(
-    programs: Mapping[str, torch.export.ExportedProgram], partitioners: list[Any], backend: str
+    programs: Mapping[str, torch.export.ExportedProgram],
+    partitioners: list[Any],
+    backend: str,
+    constants: Mapping[str, int],
 ) -> upstream.EdgeProgramManager:
     try:
         return upstream.to_edge_transform_and_lower(
             dict(programs),
             partitioner=partitioners,
+            constant_methods=dict(constants),
             compile_config=upstream.EdgeCompileConfig(_check_ir_validity=False),
             generate_etrecord=True,
         )
@@ -162,17 +172,31 @@ def _lower(
         raise ExportError(msg) from error
 
 
+def find_shared_buffers(methods: Mapping[str, ExportMethod]) -> set[str]:
+    """Returns the names of buffers that are one and the same tensor in several methods."""
+    places: dict[str, list[int]] = {}
+    for method in methods.values():
+        for name, buffer in method.module.named_buffers():
+            places.setdefault(name, []).append(buffer.data_ptr())
+    return {name for name, found in places.items() if len(found) > 1 and len(set(found)) == 1}
+
+
 def make_program(
-    edge: upstream.EdgeProgramManager, options: ExportOptions
+    edge: upstream.EdgeProgramManager, options: ExportOptions, shared: Collection[str] = ()
 ) -> upstream.ExecutorchProgramManager:
-    """Plans memory and serialises; raises ExportError when an operator has no kernel form."""
+    """Plans memory and serialises; raises ExportError when an operator has no kernel form.
+
+    When the methods change buffers of `shared`, all find them in the same memory, provided the
+    runtime's Module is told to share its arenas, as etprof-runner does to generate tokens.
+    """
     buffers = sorted({name for method in edge.methods for name in _mutable_buffers(edge, method)})
     planner = getattr(upstream, options.memory_planning)
     config = upstream.ExecutorchBackendConfig(
         # Without it a buffer that the model changes, such as a cache, starts as whatever is there.
         passes=[upstream.InitializedMutableBufferPass(buffers)] if buffers else [],
         memory_planning_pass=upstream.MemoryPlanningPass(
-            upstream.MemoryPlanningAlgorithmSuite([planner])
+            upstream.MemoryPlanningAlgorithmSuite([planner]),
+            share_mutable_buffers=_changes_shared_state(edge, shared),
         ),
         external_constants=(lambda _: EXTERNAL_TAG) if options.external_constants else False,
     )
@@ -189,6 +213,20 @@ def _mutable_buffers(edge: upstream.EdgeProgramManager, method: str) -> list[str
     signature = edge.exported_program(method).graph_signature
     changed = set(signature.buffers_to_mutate.values())
     return [name for name, buffer in signature.inputs_to_buffers.items() if buffer in changed]
+
+
+def _changes_shared_state(edge: upstream.EdgeProgramManager, shared: Collection[str]) -> bool:
+    """Whether all buffers that several methods change are shared, and there are any.
+
+    ExecuTorch shares by name alone, so two buffers that only have the same name forbid it.
+    """
+    changed = [
+        name
+        for method in edge.methods
+        for name in set(edge.exported_program(method).graph_signature.buffers_to_mutate.values())
+    ]
+    several = {name for name in changed if changed.count(name) > 1}
+    return bool(several) and several <= set(shared)
 
 
 def root_cause(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from etprof import registry
 from etprof.errors import EtprofError, ExportError, InputFileError
-from etprof.export.eager_model import collect_methods
+from etprof.export.eager_model import collect_constants, collect_methods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,11 @@ def load_methods(model_name: str, weights: Path | None = None) -> dict[str, Expo
     except Exception as error:
         msg = f"model {model_name!r} cannot be created: {type(error).__name__}: {error}"
         raise ExportError(msg) from error
+
+
+def load_constants(model_name: str) -> dict[str, int]:
+    """Returns what the model's program tells of itself at run time."""
+    return dict(collect_constants(registry.load_model(model_name)))
 
 
 def _use_checkpoint(model: EagerModelBase, weights: Path) -> None:

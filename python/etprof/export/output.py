@@ -21,7 +21,7 @@ from etprof.export import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     import torch
@@ -41,6 +41,8 @@ class Prepared:
     references: Mapping[str, list[Any]]
     """Outputs of the eager model in float32, for inputs as precise as the program's."""
     quantization: Mapping[str, QuantizationReport]
+    shared_buffers: Collection[str] = ()
+    """Buffers that are one tensor in several methods, such as a key-value cache."""
 
 
 @dataclass

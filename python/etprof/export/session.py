@@ -50,9 +50,10 @@ class ExportSession:
                     for name, method in prepared.methods.items()
                 }
             with self.clock.stage("lower"):
-                lowered = lowering.lower(traced, self.request.backend, options)
+                constants = model_loading.load_constants(self.request.model)
+                lowered = lowering.lower(traced, self.request.backend, options, constants)
             with self.clock.stage("make program"):
-                program = lowering.make_program(lowered.edge, options)
+                program = lowering.make_program(lowered.edge, options, prepared.shared_buffers)
             last = self.files.manifest.name
             with artifacts.staged_folder(self.files.pte.parent, last=last) as folder:
                 output.ExportOutput(folder, self.files, self.request, self.clock, log).write(
@@ -68,6 +69,8 @@ class ExportSession:
             references = {name: run_reference(each, dtype) for name, each in methods.items()}
         with self.clock.stage("convert"):
             methods = {name: lowering.cast_method(each, dtype) for name, each in methods.items()}
+            # Quantisation copies the modules, and with them what they share.
+            shared = lowering.find_shared_buffers(methods)
             reports = {}
             if precision.quantization is not None:
                 for name, each in methods.items():
@@ -76,7 +79,7 @@ class ExportSession:
                     )
         if self.request.options.channels_last:
             methods = {name: tensors.with_channels_last(each) for name, each in methods.items()}
-        return output.Prepared(methods, references, reports)
+        return output.Prepared(methods, references, reports, shared)
 
 
 def run_reference(method: ExportMethod, dtype: torch.dtype) -> list[Any]:
