@@ -10,7 +10,7 @@ memory laid out otherwise, its neighbours busier. So the interval of candidate Ã
 
 The spread is the device's noise floor where A/A data gives one (`noise`). Where not, a run is taken
 to vary as much as single process launches do, at least by 1 %, which is cautious: a run's value is
-the median of many launches.
+the median of many launches. With three baseline runs or more, it is at least their own spread.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ LEAST_SPREAD: Final = 0.01
 """Spread of a run that is assumed at least, where no A/A data says better."""
 LEAST_FREEDOM: Final = 4
 """Degrees of freedom below which a spread is not known well enough to be used."""
+_RUNS_WITH_SPREAD: Final = 3
 _MAD_TO_DEVIATION: Final = 1.4826
 
 
@@ -98,13 +99,11 @@ def _interval(
 ) -> tuple[float, float] | None:
     """The interval of the log ratio: the wider of blocks and runs on either side."""
     sides = [np.log(value.samples) for value in (*baselines, candidate) if value.samples]
-    spread = noise.of_run if noise and noise.freedom >= LEAST_FREEDOM else None
-    freedom = noise.freedom if noise else 0
-    if spread is None:
-        freedom = sum(side.size - 1 for side in sides)
-        if freedom < LEAST_FREEDOM:
-            return None
-        spread = max(_block_spread(sides), LEAST_SPREAD, noise.of_run if noise else 0.0)
+    spread, freedom = _spread_of_runs(sides, noise)
+    if freedom < LEAST_FREEDOM:
+        return None
+    if len(baselines) >= _RUNS_WITH_SPREAD:
+        spread = max(spread, float(np.std(np.log([b.value for b in baselines]), ddof=1)))
     reach = t_quantile(freedom) * spread * math.sqrt(1 + 1 / len(baselines))
     low, high = centre - reach, centre + reach
     if len(sides) == len(baselines) + 1:
@@ -112,6 +111,18 @@ def _interval(
         if blocks is not None:
             low, high = min(low, blocks.low), max(high, blocks.high)
     return low, high
+
+
+def _spread_of_runs(
+    sides: Sequence[NDArray[np.float64]], noise: NoiseFloor | None
+) -> tuple[float, int]:
+    """Standard deviation of a run's log value, and how many degrees of freedom it rests on."""
+    if noise is not None and noise.freedom >= LEAST_FREEDOM:
+        return noise.of_run, noise.freedom
+    freedom = sum(side.size - 1 for side in sides)
+    if freedom < LEAST_FREEDOM:
+        return 0.0, freedom
+    return max(_block_spread(sides), LEAST_SPREAD, noise.of_run if noise else 0.0), freedom
 
 
 def _block_spread(sides: Sequence[NDArray[np.float64]]) -> float:

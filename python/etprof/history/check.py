@@ -1,0 +1,200 @@
+"""The regression gate over a history: newest runs against a baseline, metric by metric."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Final, Literal
+
+from etprof.history.gate import DEFAULT_THRESHOLD, Judgement, judge_against
+from etprof.history.noise import NoiseFloor, noise_floor
+from etprof.history.schema import FAILED, Metric, Run
+from etprof.history.selection import (
+    Filters,
+    baseline_runs,
+    check_baseline,
+    find_runs,
+    newest_of_each_series,
+)
+from etprof.history.values import metric_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy.orm import Session
+
+Outcome = Literal["failed", "regression", "improvement", "unchanged", "inconclusive"]
+
+OUTCOMES: Final[tuple[Outcome, ...]] = (
+    "failed",
+    "regression",
+    "improvement",
+    "inconclusive",
+    "unchanged",
+)
+"""In order of urgency."""
+CHECKED: Final = (
+    "latency_ns",
+    "load_ns",
+    "first_inference_ns",
+    "peak_rss_bytes",
+    "time_to_first_token_ns",
+    "prefill_tokens_per_second",
+    "decode_tokens_per_second",
+)
+"""Metrics that are judged unless others are asked for; the rest say the same once more."""
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """What to compare with what, and how strictly."""
+
+    baseline: str
+    """NAME, branch:NAME or window:N."""
+    runs: tuple[str, ...] = ()
+    """Candidates; none: the newest run of each series."""
+    filters: Filters = field(default_factory=Filters)
+    metrics: tuple[str, ...] = CHECKED
+    threshold: float = DEFAULT_THRESHOLD
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    """By metric, where not the common one."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a run measured, in words, and where it stands."""
+
+    run_id: int
+    title: str
+    device: str
+    measured_at: str
+    git_commit: str | None
+    git_branch: str | None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One metric of one candidate, or a candidate that failed (without metric)."""
+
+    outcome: Outcome
+    subject: Subject
+    baseline: tuple[Subject, ...]
+    reason: str
+    metric: str | None = None
+    unit: str | None = None
+    before: float | None = None
+    """The baseline's value: the median of its runs."""
+    after: float | None = None
+    judgement: Judgement | None = None
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """All that was compared, most urgent first."""
+
+    request: CheckRequest
+    entries: tuple[Checked, ...]
+    without_baseline: tuple[Subject, ...]
+    """Candidates that there is nothing to compare with."""
+
+    @property
+    def counts(self) -> dict[Outcome, int]:
+        """How often each outcome came up."""
+        found = Counter(entry.outcome for entry in self.entries)
+        return {outcome: found[outcome] for outcome in OUTCOMES}
+
+    @property
+    def exit_code(self) -> int:
+        """1 when anything became worse or failed; what is inconclusive does not fail a build."""
+        return int(self.counts["failed"] > 0 or self.counts["regression"] > 0)
+
+
+def check_history(session: Session, request: CheckRequest) -> CheckResult:
+    """Judges every candidate; raises UsageError for a baseline or run that is not there."""
+    check_baseline(session, request.baseline)
+    candidates: Sequence[Run] = (
+        [run for text in request.runs for run in find_runs(session, text)]
+        if request.runs
+        else newest_of_each_series(session, request.filters)
+    )
+    entries: list[Checked] = []
+    alone: list[Subject] = []
+    for candidate in candidates:
+        baselines = baseline_runs(session, request.baseline, candidate)
+        if candidate.status == FAILED:
+            entries.append(_failed(candidate, baselines))
+        elif not baselines:
+            alone.append(subject_of(candidate))
+        else:
+            entries += _judge_metrics(session, request, candidate, baselines)
+    entries.sort(key=lambda entry: OUTCOMES.index(entry.outcome))
+    return CheckResult(request, tuple(entries), tuple(alone))
+
+
+def subject_of(run: Run) -> Subject:
+    """Describes a run."""
+    threads = None if run.threads is None else f"{run.threads} thread{'s'[: run.threads > 1]}"
+    facts = (run.model, run.precision, run.backend, _method(run), f"SME {run.sme_mode}", threads)
+    return Subject(
+        run_id=run.id,
+        title=", ".join(fact for fact in facts if fact),
+        device=run.device,
+        measured_at=run.measured_at.isoformat(timespec="seconds"),
+        git_commit=run.git_commit,
+        git_branch=run.git_branch,
+    )
+
+
+def _method(run: Run) -> str | None:
+    return None if run.method in (None, "forward") else run.method
+
+
+def _failed(candidate: Run, baselines: Sequence[Run]) -> Checked:
+    before = tuple(subject_of(run) for run in baselines)
+    return Checked("failed", subject_of(candidate), before, candidate.failure or "it failed")
+
+
+def _judge_metrics(
+    session: Session, request: CheckRequest, candidate: Run, baselines: Sequence[Run]
+) -> list[Checked]:
+    """Judges the metrics that both sides have."""
+    after = {metric.name: metric for metric in candidate.metrics}
+    before = [{metric.name: metric for metric in run.metrics} for run in baselines]
+    return [
+        _judge_metric(session, request, (candidate, after[name]), _pairs(name, baselines, before))
+        for name in request.metrics
+        if name in after and any(name in metrics for metrics in before)
+    ]
+
+
+def _pairs(
+    name: str, runs: Sequence[Run], metrics: Sequence[Mapping[str, Metric]]
+) -> list[tuple[Run, Metric]]:
+    pairs = zip(runs, metrics, strict=True)
+    return [(run, known[name]) for run, known in pairs if name in known]
+
+
+def _judge_metric(
+    session: Session,
+    request: CheckRequest,
+    candidate: tuple[Run, Metric],
+    baselines: Sequence[tuple[Run, Metric]],
+) -> Checked:
+    run, metric = candidate
+    noise: NoiseFloor | None = noise_floor(session, run.device, metric.name, before=run)
+    after = metric_value(metric, representative=run.representative)
+    before = [metric_value(m, representative=r.representative) for r, m in baselines]
+    threshold = request.thresholds.get(metric.name, request.threshold)
+    judgement = judge_against(before, after, threshold, noise=noise)
+    return Checked(
+        outcome=judgement.verdict,
+        subject=subject_of(run),
+        baseline=tuple(subject_of(entry) for entry, _ in baselines),
+        reason=judgement.reason,
+        metric=metric.name,
+        unit=metric.unit,
+        before=median(value.value for value in before),
+        after=after.value,
+        judgement=judgement,
+    )

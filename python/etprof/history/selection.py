@@ -1,0 +1,173 @@
+"""Finds runs by what a user writes: a number, a name, a folder, filters, a baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Select, delete, func, select
+
+from etprof.errors import UsageError
+from etprof.history.documents import clean_text
+from etprof.history.schema import OK, Baseline, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from sqlalchemy.orm import Session
+
+_BRANCH: Final = "branch:"
+_WINDOW: Final = "window:"
+_MOST_RUNS: Final = 100
+_NEWEST_FIRST: Final = (Run.measured_at.desc(), Run.id.desc())
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which runs are meant; None is any."""
+
+    model: str | None = None
+    precision: str | None = None
+    backend: str | None = None
+    device: str | None = None
+    git_branch: str | None = None
+    git_commit: str | None = None
+    """May be the first digits."""
+    status: str | None = None
+
+    def apply(self, query: Select[Run]) -> Select[tuple[Run]]:
+        """Narrows a query of runs."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None:
+                continue
+            column = getattr(Run, field.name)
+            same = column.startswith(value, autoescape=True)
+            query = query.where(same if field.name == "git_commit" else column == value)
+        return query
+
+
+def newest_runs(session: Session, filters: Filters, limit: int) -> Sequence[Run]:
+    """Returns up to `limit` runs, newest first."""
+    query = filters.apply(select(Run)).order_by(*_NEWEST_FIRST).limit(limit)
+    return session.scalars(query).all()
+
+
+def newest_of_each_series(session: Session, filters: Filters) -> Sequence[Run]:
+    """Returns the newest run of every series that has one under `filters`."""
+    rank = func.row_number().over(partition_by=Run.series, order_by=_NEWEST_FIRST)
+    ranked = filters.apply(select(Run)).add_columns(rank.label("rank")).subquery()
+    newest = select(ranked.c.id).where(ranked.c.rank == 1)
+    query = select(Run).where(Run.id.in_(newest))
+    return session.scalars(query.order_by(Run.model, Run.precision, Run.series)).all()
+
+
+def find_runs(session: Session, text: str) -> Sequence[Run]:
+    """Returns the runs that `text` names: by number, run directory, or name of one.
+
+    A run directory has one run per experiment. Raises UsageError when there is none.
+    """
+    if text.isdecimal():
+        found: Sequence[Run] = session.scalars(select(Run).where(Run.id == int(text))).all()
+    elif Path(text).is_dir():
+        from etprof.history.ingest import read_run_directory
+
+        keys = [document.key for document in read_run_directory(Path(text))]
+        found = session.scalars(select(Run).where(Run.key.in_(keys)).order_by(Run.id)).all()
+    else:
+        named = select(Run).where(Run.run_name == text)
+        newest = session.scalar(named.with_only_columns(func.max(Run.measured_at)))
+        found = session.scalars(named.where(Run.measured_at == newest).order_by(Run.id)).all()
+    if not found:
+        msg = f"no run {text} in the history; `etprof history list` shows them, `add` adds one"
+        raise UsageError(msg)
+    return found
+
+
+def pin_runs(session: Session, name: str, runs: Sequence[Run], moment: datetime) -> None:
+    """Makes `runs` the baseline `name` of their series; what it was before is replaced."""
+    if not name or name != clean_text(name) or name.startswith((_BRANCH, _WINDOW)):
+        msg = f"a baseline cannot be called {name!r}; choose a plain name, such as release-1.2"
+        raise UsageError(msg)
+    unfit = [run for run in runs if run.status != OK]
+    if unfit:
+        msg = f"run {unfit[0].id} failed ({unfit[0].failure}); pin one that was measured"
+        raise UsageError(msg)
+    for run in runs:
+        session.merge(Baseline(name=name, series=run.series, run_id=run.id, pinned_at=moment))
+
+
+def unpin(session: Session, name: str) -> int:
+    """Removes the baseline `name`; returns of how many series. Raises UsageError for none."""
+    known = session.scalars(select(Baseline.series).where(Baseline.name == name)).all()
+    if not known:
+        raise UsageError(_unknown_baseline(session, name))
+    session.execute(delete(Baseline).where(Baseline.name == name))
+    return len(known)
+
+
+def check_baseline(session: Session, baseline: str) -> None:
+    """Raises UsageError, naming what there is, when `baseline` cannot be one."""
+    if baseline.startswith(_WINDOW):
+        _window_size(baseline)
+    elif baseline.startswith(_BRANCH):
+        branch = baseline.removeprefix(_BRANCH)
+        if session.scalar(select(Run.id).where(Run.git_branch == branch).limit(1)) is None:
+            names = session.scalars(select(Run.git_branch).distinct().limit(20)).all()
+            known = ", ".join(sorted(name for name in names if name)) or "none"
+            msg = f"--baseline {baseline}: no run of that branch; branches with runs: {known}"
+            raise UsageError(msg)
+    elif session.scalar(select(Baseline.name).where(Baseline.name == baseline).limit(1)) is None:
+        raise UsageError(_unknown_baseline(session, baseline))
+
+
+def baseline_runs(session: Session, baseline: str, candidate: Run) -> Sequence[Run]:
+    """Returns what `candidate` is compared with in its series, oldest last; may be nothing.
+
+    NAME is the run pinned under that name; branch:NAME the runs of the newest commit on that
+    branch, before the candidate if that is on the same; window:N the N runs before the candidate
+    on its own branch.
+    """
+    same_series = (
+        select(Run)
+        .where(Run.series == candidate.series, Run.status == OK, Run.id != candidate.id)
+        .order_by(*_NEWEST_FIRST)
+    )
+    earlier = same_series.where(Run.measured_at <= candidate.measured_at)
+    if baseline.startswith(_WINDOW):
+        own = earlier.where(Run.git_branch.is_not_distinct_from(candidate.git_branch))
+        return session.scalars(own.limit(_window_size(baseline))).all()
+    if baseline.startswith(_BRANCH):
+        branch = baseline.removeprefix(_BRANCH)
+        query = earlier if candidate.git_branch == branch else same_series
+        return _newest_commit(session, query.where(Run.git_branch == branch))
+    pinned = select(Baseline.run_id).where(Baseline.name == baseline)
+    return session.scalars(same_series.where(Run.id.in_(pinned))).all()
+
+
+def _newest_commit(session: Session, query: Select[Run]) -> Sequence[Run]:
+    newest = session.scalar(query.limit(1))
+    if newest is None:
+        return []
+    return session.scalars(
+        query.where(Run.git_commit.is_not_distinct_from(newest.git_commit)).limit(_MOST_RUNS)
+    ).all()
+
+
+def _window_size(baseline: str) -> int:
+    text = baseline.removeprefix(_WINDOW)
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_RUNS:
+        msg = f"--baseline {baseline}: write window:N with N from 1 to {_MOST_RUNS}"
+        raise UsageError(msg)
+    return int(text)
+
+
+def _unknown_baseline(session: Session, name: str) -> str:
+    names = session.scalars(select(Baseline.name).distinct().order_by(Baseline.name)).all()
+    known = ", ".join(names) or "none"
+    return (
+        f"no baseline {name} is pinned (pinned: {known}); `etprof history pin {name} RUN` pins "
+        "one, branch:NAME and window:N need none"
+    )
