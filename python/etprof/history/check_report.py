@@ -98,13 +98,12 @@ def render_markdown(result: CheckResult) -> str:
         lines += [f"<details><summary>{summary}</summary>", "", *_markdown_table(calm)]
         lines += ["</details>", ""]
     lines += [f"- Nothing to compare with: {escape(_name(s))}" for s in result.without_baseline]
-    threshold = f"{result.request.threshold * 100:g} %"
-    lines += [
-        "",
-        f"A change counts beyond {threshold} (or its metric's own threshold) and only where its "
-        "whole 95 % interval lies there; inconclusive is neither good nor bad.",
-    ]
-    return "\n".join(lines).strip() + "\n"
+    rule = (
+        f"A change counts beyond {result.request.threshold * 100:g} % (or its metric's own "
+        "threshold) and only where its whole 95 % interval lies there; inconclusive is neither "
+        "good nor bad."
+    )
+    return "\n".join([*lines, "", rule]).strip() + "\n"
 
 
 def check_document(result: CheckResult) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Filters:
     """May be the first digits."""
     status: str | None = None
 
-    def apply(self, query: Select[Run]) -> Select[tuple[Run]]:
+    def apply(self, query: Select[Run]) -> Select[Run]:
         """Narrows a query of runs."""
         for field in fields(self):
             value = getattr(self, field.name)
