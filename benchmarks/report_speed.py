@@ -1,0 +1,168 @@
+"""`etprof analyze` and `etprof report` as whole processes, on real runs of every size.
+
+usage: python benchmarks/report_speed.py [--run RUN_DIR] [--inferences N] [--json]
+
+Without --run, exports MobileNetV2 (random weights) and measures it here with one and with two
+threads, N inferences (default 1000) in each ETDump. Then runs both commands in fresh interpreters:
+elapsed and CPU time, peak memory, and whether torch was imported. Last, the same on 10 and 100
+times the inferences, made by repeating the event blocks of the one-thread ETDump. Budgets: under
+2 s each, no torch; time in proportion to inferences. Exit code 1 when one is not kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from reader_vs_inspector import Row, repeat_blocks, run_child
+
+from etprof.errors import EtprofError
+from etprof.run_directory import find_etdumps
+
+BUDGET_S = 2.0
+REPEATS = 3
+COPIES = (1, 10, 100)
+GROWTH_SLACK = 1.5
+"""Ten times the events may cost this much more than ten times the CPU time."""
+_COMMANDS = {
+    "analyze": "etprof analyze",
+    "report": "etprof report (HTML, Markdown)",
+    "all_formats": "etprof report (six formats)",
+}
+
+# Elapsed time starts in the parent: interpreter start and imports are part of the command.
+COMMAND = """
+import contextlib, io, json, sys, time
+from etprof.cli import main
+with contextlib.redirect_stdout(io.StringIO()):
+    code = main(sys.argv[1:])
+heavy = sorted({"torch", "executorch", "pandas"} & set(sys.modules))
+print(json.dumps({"cpu_s": time.process_time(), "peak_mb": peak_mb(), "exit_code": code,
+                  "heavy": heavy}))
+"""
+
+
+def record(folder: Path, inferences: int) -> Path:
+    """Exports and measures MobileNetV2; returns the run directory."""
+    from etprof.export.exporter import export_model
+    from etprof.export.request import ExportRequest
+    from etprof.pipeline import measure
+    from etprof.plan import Experiment, Settings
+    from etprof.program_files import describe_program
+    from etprof.targets.local import LocalTarget
+
+    exported = export_model(ExportRequest("mobilenet_v2", "fp32", outdir=folder / "artifacts"))
+    run = folder / "run"
+    measure(
+        program=describe_program(exported.pte),
+        target=LocalTarget(),
+        run=run,
+        experiments=[Experiment(name=f"linux_t{n}", threads=n) for n in (1, 2)],
+        settings=Settings(blocks=4, etdump_iterations=inferences),
+        progress=lambda *_: None,
+    )
+    return run
+
+
+def run_command(*words: str | Path) -> Row:
+    """Runs one command several times; returns the quickest, for only the machine slows it down."""
+    rows = [run_child(COMMAND, *words) for _ in range(REPEATS)]
+    return min(rows, key=lambda row: float(row["whole_s"]))
+
+
+def measure_growth(source: Path, folder: Path) -> list[Row]:
+    """Analyses and reports ETDumps of 1, 10 and 100 times the events."""
+    rows = []
+    for copies in COPIES:
+        run = folder / f"times_{copies}"
+        run.mkdir()
+        repeat_blocks(source.read_bytes(), copies, run / "a.etdump")
+        analyze = run_child(COMMAND, "analyze", run, "--quiet")
+        report = run_child(COMMAND, "report", run)
+        rows.append({"copies": copies, "analyze": analyze, "report": report})
+        shutil.rmtree(run)
+    return rows
+
+
+def measure_all(run: Path, folder: Path) -> Row:
+    """Measures everything on one run directory."""
+    return {
+        "analyze": run_command("analyze", run),
+        "report": run_command("report", run),
+        "all_formats": run_command(
+            "report", run, "--format", "html,md,json,csv,perfetto,chrome", "--out", folder / "out"
+        ),
+        "html_bytes": (run / "report.html").stat().st_size,
+        "growth": measure_growth(find_etdumps(run)[0], folder),
+    }
+
+
+def broken_budgets(results: Row) -> list[str]:
+    """Says which budgets were not kept."""
+    problems = [
+        f"{name} took {results[name]['whole_s']:.2f} s"
+        for name in ("analyze", "report")
+        if results[name]["whole_s"] >= BUDGET_S
+    ]
+    problems += [
+        f"{label} imported {', '.join(results[name]['heavy'])}"
+        for name, label in _COMMANDS.items()
+        if results[name]["heavy"]
+    ]
+    *_, middle, large = results["growth"]
+    for name in ("analyze", "report"):
+        tenfold = large[name]["cpu_s"] / middle[name]["cpu_s"]
+        if tenfold > 10 * GROWTH_SLACK:
+            problems.append(f"{name} took {tenfold:.1f} times as long for 10 times the events")
+    return problems
+
+
+def show(results: Row, inferences: int) -> None:
+    """Prints the results as plain tables."""
+    print(f"{'command, whole process':34}{'elapsed':>10}{'CPU':>10}{'peak':>10}")
+    for name, label in _COMMANDS.items():
+        row = results[name]
+        print(f"{label:34}{row['whole_s']:>8.2f} s{row['cpu_s']:>8.2f} s{row['peak_mb']:>7.0f} MB")
+    heavy = {module for name in _COMMANDS for module in results[name]["heavy"]}
+    print(f"of torch, executorch and pandas imported: {', '.join(sorted(heavy)) or 'none'}")
+    print(f"report.html: {results['html_bytes'] / 1e3:.0f} kB")
+    print(f"\n{'inferences':>12}{'analyze':>12}{'peak':>10}{'report':>12}{'peak':>10}")
+    for row in results["growth"]:
+        analyze, report = row["analyze"], row["report"]
+        print(
+            f"{row['copies'] * inferences:>12,}{analyze['cpu_s']:>10.2f} s"
+            f"{analyze['peak_mb']:>7.0f} MB{report['cpu_s']:>10.2f} s{report['peak_mb']:>7.0f} MB"
+        )
+
+
+def main() -> int:
+    """Measures and prints; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", type=Path, metavar="RUN_DIR", help="measure on this run")
+    parser.add_argument("--inferences", type=int, default=1000, help="how many to record")
+    parser.add_argument("--json", action="store_true", help="print the raw results instead")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            run = arguments.run or record(folder, arguments.inferences)
+        except EtprofError as error:
+            sys.exit(str(error))
+        results = measure_all(run, folder)
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+    else:
+        show(results, arguments.inferences)
+    problems = broken_budgets(results)
+    print("\n".join(problems) or "all budgets kept", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
