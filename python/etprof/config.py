@@ -117,6 +117,19 @@ class PairConfig(StrictModel):
         return {"experiment": value} if isinstance(value, str) else value
 
 
+class GenerationConfig(StrictModel):
+    """Tokens that each iteration generates, greedily: for programs that are language models."""
+
+    new_tokens: Annotated[int, Field(ge=2, description="tokens to generate after the prompt")]
+    prompt_tokens: tuple[NonNegativeInt, ...] | Path | None = Field(
+        None, description="token ids, or a file of them"
+    )
+    prompt: str | None = Field(None, description="text, for which the tokenizer is needed")
+    tokenizer: Path | None = Field(None, description="the model's tokenizer file")
+    prefill_method: str | None = Field(None, description="reads the prompt; default: prefill")
+    decode_method: str | None = Field(None, description="adds one token; default: decode, forward")
+
+
 class AnalysisConfig(StrictModel):
     """What to compare, and how small a difference does not matter."""
 
@@ -152,6 +165,7 @@ class Config(StrictModel):
     data: Path | None = None
     method: str | None = None
     target: TargetConfig = TargetConfig()
+    generation: GenerationConfig | None = None
     experiments: Annotated[tuple[ExperimentConfig, ...], Field(min_length=1)]
     measurement: MeasurementConfig = MeasurementConfig()
     analysis: AnalysisConfig = AnalysisConfig()
@@ -164,6 +178,9 @@ class Config(StrictModel):
     @model_validator(mode="after")
     def _check_names(self) -> Config:
         names = [experiment.name for experiment in self.experiments]
+        if self.generation is not None and (self.method is not None or self.inputs):
+            msg = "generation: names its own methods and inputs, so leave out method and inputs"
+            raise ValueError(msg)
         problems = [f"experiments: two are called {n!r}" for n in {*names} if names.count(n) > 1]
         for index, pair in enumerate(self.analysis.compare_pairs):
             for side in ("baseline", "candidate"):

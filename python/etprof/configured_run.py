@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.errors import UsageError
+from etprof.generation import plan_generation
 from etprof.plan import Experiment, Settings
-from etprof.program_files import Program, describe_program
+from etprof.program_files import Program, describe_program, find_decode_method
 from etprof.targets.android.target import REMOTE_ROOT, AndroidTarget
 from etprof.targets.emulator import EmulatorTarget
 from etprof.targets.local import LocalTarget
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.config import Config, ExperimentConfig
+    from etprof.generation import Generation
     from etprof.targets import Target
 
 
 def configured_program(config: Config) -> Program:
     """Returns the program with its inputs: the config's, or the examples beside it."""
-    return describe_program(
-        config.model, inputs=config.inputs, data=config.data, method=config.method
-    )
+    method = config.method
+    if config.generation is not None:
+        method = find_decode_method(config.model, config.generation.decode_method)
+    return describe_program(config.model, inputs=config.inputs, data=config.data, method=method)
 
 
 def configured_target(config: Config) -> Target:
@@ -84,7 +87,14 @@ def configured_settings(config: Config) -> Settings:
         max_wait_s=given.max_wait_s,
         target_half_width=given.target_half_width,
         budget_s=given.budget_s,
+        generation=configured_generation(config),
     )
+
+
+def configured_generation(config: Config) -> Generation | None:
+    """Returns what each iteration generates; None when it is one execution of the method."""
+    given = config.generation
+    return None if given is None else plan_generation(**dict(given))
 
 
 def configured_experiments(config: Config, only: Sequence[str] = ()) -> list[Experiment]:

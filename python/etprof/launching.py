@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from etprof.targets.request import RunnerRequest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from etprof.generation import Generation
     from etprof.plan import Experiment, Launch, Settings
     from etprof.program_files import Program
     from etprof.runner_result import RunnerResult
@@ -37,6 +39,11 @@ class Launcher:
     def __init__(self, program: Program, target: Target, run: Path, settings: Settings) -> None:
         self._program, self._target, self._run, self._settings = program, target, run, settings
         self._launched = 0
+
+    @property
+    def generation(self) -> Generation | None:
+        """What each iteration generates."""
+        return self._settings.generation
 
     def files(self, experiment: Experiment) -> ExperimentFiles:
         """Names the experiment's files."""
@@ -64,16 +71,20 @@ class Launcher:
             extra_arguments=experiment.extra_arguments,
             result=result_file(files, launch),
         )
-        if launch.purpose == "etdump":
-            return replace(
-                request,
-                iterations=self._settings.etdump_iterations,
-                etdump=files.etdump,
-                outputs=files.file("_outputs"),
-            )
         if launch.purpose == "kernel_trace":
             return replace(request, kernel_trace=files.file("_kernels.json"))
-        return replace(request, min_seconds=self._settings.min_seconds)
+        generation = self._settings.generation
+        if launch.purpose == "timing":
+            seconds = self._settings.min_seconds
+            return replace(request, min_seconds=seconds, generation=generation)
+        executions = generation.new_tokens if generation else 1
+        return replace(
+            request,
+            iterations=math.ceil(self._settings.etdump_iterations / executions),
+            generation=generation,
+            etdump=files.etdump,
+            outputs=files.file("_outputs"),
+        )
 
     def launch(self, launch: Launch) -> Outcome:
         """Runs one launch; never raises for what the target or the runner did."""

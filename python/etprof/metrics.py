@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from etprof.run_directory import BlockMetrics, ExperimentMetrics, Metrics
+from etprof.run_directory import (
+    BlockMetrics,
+    ExperimentMetrics,
+    GeneratedTokens,
+    GenerationMetrics,
+    Metrics,
+)
+from etprof.tokenizer import decode_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from etprof.generation import Generation
     from etprof.launching import Launcher
     from etprof.plan import Experiment
-    from etprof.runner_result import RunnerResult
+    from etprof.runner_result import GenerationResult, RunnerResult
+
+_NS_PER_S: Final = 1e9
 
 
 def gather_metrics(
@@ -31,24 +42,73 @@ def gather_metrics(
         if own:
             files = launcher.files(experiment)
             etdump = f"{files.folder.name}/{files.etdump.name}"
-            found[experiment.name] = _experiment_metrics(own, etdump)
+            found[experiment.name] = _experiment_metrics(own, etdump, launcher.generation)
     return Metrics(times_are_meaningful=times_are_meaningful, experiments=found)
 
 
 def _experiment_metrics(
-    results: Mapping[tuple[str, int | None], RunnerResult], etdump: str
+    results: Mapping[tuple[str, int | None], RunnerResult],
+    etdump: str,
+    generation: Generation | None,
 ) -> ExperimentMetrics:
     """Timing blocks of one experiment; mode and threads are the same in all its launches."""
     first = next(iter(results.values()))
     timing = {block: result for (purpose, block), result in results.items() if purpose == "timing"}
-    fields = set(BlockMetrics.model_fields)
     return ExperimentMetrics(
         sme=str((first.sme or {}).get("in_force", "off")),
         threads=first.threads.in_force,
         etdump=etdump,
+        generated=_generated_tokens(results, generation),
         blocks=[
-            BlockMetrics(block=block, **result.model_dump(include=fields))
+            _block_metrics(block, result)
             for block, result in sorted(timing.items(), key=lambda item: item[0] or 0)
             if block is not None
         ],
+    )
+
+
+def _block_metrics(block: int, result: RunnerResult) -> BlockMetrics:
+    """Keeps what a block is compared by."""
+    fields = set(BlockMetrics.model_fields) - {"generation"}
+    return BlockMetrics(
+        block=block,
+        generation=_generation_metrics(result.generation) if result.generation else None,
+        **result.model_dump(include=fields),
+    )
+
+
+def _generation_metrics(result: GenerationResult) -> GenerationMetrics:
+    """Turns each repetition's times into rates."""
+    repetitions = result.repetitions
+    decoding = [sum(repetition.token_latency_ns) for repetition in repetitions]
+    return GenerationMetrics(
+        time_to_first_token_ns=[each.time_to_first_token_ns for each in repetitions],
+        prefill_tokens_per_second=[
+            len(result.prompt_tokens) * _NS_PER_S / each.prefill_ns for each in repetitions
+        ],
+        decode_tokens_per_second=[
+            (len(result.tokens) - 1) * _NS_PER_S / total for total in decoding if total
+        ],
+        token_latency_ns=[latency for each in repetitions for latency in each.token_latency_ns],
+    )
+
+
+def _generated_tokens(
+    results: Mapping[tuple[str, int | None], RunnerResult], generation: Generation | None
+) -> GeneratedTokens | None:
+    """Returns what all launches of an experiment generated, by the first of them."""
+    found = {key: each.generation for key, each in results.items() if each.generation}
+    if not found or generation is None:
+        return None
+    first = next(iter(found.values()))
+    text = None
+    if generation.tokenizer is not None:
+        text = decode_tokens(Path(generation.tokenizer), first.tokens)
+    return GeneratedTokens(
+        **first.model_dump(exclude={"cache_tokens", "repetitions"}),
+        prompt=generation.prompt,
+        text=text,
+        differing_blocks=sorted(
+            block or 0 for (_, block), each in found.items() if each.tokens != first.tokens
+        ),
     )

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from etprof.generation import Generation
+
 Purpose = Literal["timing", "etdump", "kernel_trace"]
 
 
@@ -74,6 +76,8 @@ class Settings:
     """Stop early once every experiment's median is known within ± this fraction."""
     budget_s: float | None = None
     """Start no timing launch after this time."""
+    generation: Generation | None = None
+    """What each iteration generates; None: an iteration is one execution of the method."""
     kernel_trace: bool = False
     """Add an evidence pass to every timing experiment; needs trace runners."""
 

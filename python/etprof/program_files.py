@@ -110,6 +110,14 @@ def describe_program(
     )
 
 
+def find_decode_method(model: Path, chosen: str | None) -> str | None:
+    """Returns the method that adds one token: the chosen one, or `decode` where there is one."""
+    manifest = load_export_manifest(model)
+    if chosen is None and manifest is not None and "decode" in manifest.methods:
+        return "decode"
+    return chosen
+
+
 def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:
     if method not in manifest.methods:
         known = ", ".join(sorted(manifest.methods))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,8 @@ def _differences(
     found = []
     if manifest.model.sha256 != hash_file(program.model):
         found.append(f"model: {program.model} has changed since")
-    for name, now in dataclasses.asdict(settings).items():
+    # As the manifest has them: JSON knows no tuples.
+    for name, now in json.loads(json.dumps(dataclasses.asdict(settings))).items():
         before = manifest.settings.get(name)
         if name not in _FREE_TO_CHANGE and before != now:
             found.append(f"{name}: was {before}, is {now}")

@@ -26,6 +26,33 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 ETDUMP_SUFFIXES = (".etdump", ".etdp")
 
 
+class GenerationMetrics(Record):
+    """Speeds of the generations in one process launch; one value each, but for token latencies."""
+
+    time_to_first_token_ns: Annotated[list[Count], Field(min_length=1)]
+    prefill_tokens_per_second: list[float]
+    """Tokens of the prompt ÷ time until the prompt was read."""
+    decode_tokens_per_second: list[float]
+    """New tokens after the first ÷ time from the first to the last; none for one new token."""
+    token_latency_ns: list[Count]
+    """From each new token to the next, all generations one after another."""
+
+
+class GeneratedTokens(Record):
+    """What an experiment generated."""
+
+    prompt_tokens: list[Count]
+    tokens: list[Count]
+    prefill_method: str
+    decode_method: str
+    prefilled_tokens: Count
+    prompt: str | None = None
+    text: str | None = None
+    """The new tokens as text, where a tokenizer was given."""
+    differing_blocks: list[Count] = Field(default_factory=list)
+    """Launches that generated other tokens, although the experiment is the same."""
+
+
 class BlockMetrics(Record):
     """What one process launch measured; times in ns."""
 
@@ -34,7 +61,9 @@ class BlockMetrics(Record):
     first_inference_ns: Count
     warmup_latency_ns: list[Count]
     latency_ns: Annotated[list[Count], Field(min_length=1)]
+    """One inference each, or where tokens were generated, one whole generation each."""
     memory: Memory
+    generation: GenerationMetrics | None = None
 
 
 class ExperimentMetrics(Record):
@@ -44,6 +73,7 @@ class ExperimentMetrics(Record):
     threads: Count
     etdump: str | None = None
     """The operator split's ETDump, relative to the run directory."""
+    generated: GeneratedTokens | None = None
     blocks: list[BlockMetrics]
 
 

@@ -68,6 +68,29 @@ class Tensor(Record):
     nonfinite_count: Count = 0
 
 
+class Repetition(Record):
+    """One generation; times in ns from its start, `token_latency_ns` from token to token."""
+
+    prefill_ns: Count
+    time_to_first_token_ns: Count
+    token_latency_ns: list[Count]
+    sampling_ns: Count
+    total_ns: Count
+
+
+class GenerationResult(Record):
+    """Tokens that were generated, and the timed repetitions of it."""
+
+    prompt_tokens: list[Count]
+    tokens: list[Count]
+    prefill_method: str
+    decode_method: str
+    prefilled_tokens: Count
+    """Tokens of the prompt that were read at once; decode steps read the others."""
+    cache_tokens: Count | None = None
+    repetitions: list[Repetition]
+
+
 class RunnerResult(Record):
     """What one launch of the runner measured; times in ns."""
 
@@ -84,6 +107,7 @@ class RunnerResult(Record):
     inputs: list[Tensor]
     outputs: list[Tensor]
     sme: dict[str, object] | None = None
+    generation: GenerationResult | None = None
 
 
 def read_result(path: Path) -> RunnerResult:

@@ -23,7 +23,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each part may import the parts named, and itself; parts are modules or folders of the package.
 LEAVES = {"errors", "units", "process", "atomic", "records"}
-MEASURING = LEAVES | {"plan", "program_files", "run_directory", "runner_result", "targets"}
+MEASURING = LEAVES | {"generation", "plan", "program_files", "run_directory", "runner_result", "targets"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
@@ -35,22 +35,39 @@ ALLOWED: dict[str, set[str]] = {
     "program_files": {"errors", "records", "run_directory"},
     "etdump": {"errors", "_etdump"},
     "order_statistics": set(),
-    "plan": set(),
+    "tokenizer": {"errors"},
+    "generation": {"errors", "tokenizer"},
+    "plan": {"generation"},
     "cpu_list": set(),
     "config_problems": set(),
     "config_templates": {"errors", "configs"},
     "validation": LEAVES | {"etdump", "resume", "run_directory"},
     "config": {"config_problems", "cpu_list", "errors"},
-    "targets": LEAVES | {"runner_result", "emulator"},
+    "targets": LEAVES | {"emulator", "generation", "runner_result"},
     "emulator": LEAVES,
     "conditions": {"plan", "targets"},
     "launching": MEASURING | {"conditions"},
-    "metrics": {"launching", "plan", "run_directory", "runner_result"},
+    "metrics": {"generation", "launching", "plan", "run_directory", "runner_result", "tokenizer"},
     "stopping": {"order_statistics", "runner_result"},
     "journal": MEASURING | {"git_state"},
     "pipeline": MEASURING | {"journal", "launching", "metrics", "stopping"},
     "resume": MEASURING | {"launching", "pipeline"},
     "configured_run": MEASURING | {"config"},
+    "bench": MEASURING
+    | {
+        "analysis",
+        "config",
+        "config_problems",
+        "configured_run",
+        "cpu_list",
+        "export",
+        "git_state",
+        "history",
+        "pipeline",
+        "registry",
+        "report",
+        "resume",
+    },
     "evidence_pipeline": MEASURING | {"analysis"},
     "analysis": LEAVES
     | {"etdump", "order_statistics", "program_files", "run_directory", "runner_result"},

@@ -24,6 +24,7 @@ from etprof.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from etprof.generation import Generation
     from etprof.pipeline import Measured
     from etprof.plan import Settings
     from etprof.program_files import Program
@@ -38,6 +39,8 @@ examples:
   etprof profile toy_cnn --dtype fp32 --threads 1
   etprof profile toy_cnn --dtype fp16 --target emulator
   etprof profile my_model.pte --inputs image.bin --blocks 20
+  etprof profile decoder --dtype fp32 --generate 64 --prompt-tokens 1,2,3
+  etprof profile llm.pte --generate 64 --tokenizer tokenizer.json --prompt "Once upon a time"
 """
 
 
@@ -69,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR", help="run directory instead of out_<model>/runs/…"
     )
     _add_measurement_arguments(parser)
+    _add_generation_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the same data as JSON")
 
 
@@ -98,6 +102,25 @@ def _add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_generation_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what to generate, for language models."""
+    group = parser.add_argument_group("language models: an iteration generates tokens, greedily")
+    group.add_argument("--generate", type=_several, metavar="N", help="new tokens, at least 2")
+    group.add_argument(
+        "--prompt-tokens", metavar="1,2,3|FILE", help="token ids of the prompt, or a file of them"
+    )
+    group.add_argument("--prompt", metavar="TEXT", help="the prompt as text; needs --tokenizer")
+    group.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="the model's own, to show what it says"
+    )
+    group.add_argument(
+        "--prefill-method", metavar="NAME", help="reads the prompt (default prefill)"
+    )
+    group.add_argument(
+        "--decode-method", metavar="NAME", help="adds one token (default decode, else forward)"
+    )
+
+
 def _paths(text: str) -> tuple[Path, ...]:
     return tuple(Path(part) for part in text.split(",") if part)
 
@@ -106,6 +129,14 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         msg = f"must be at least 1, not {value}"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def _several(text: str) -> int:
+    value = int(text)
+    if value < 2:
+        msg = f"must be at least 2, so that there is a token after the first, not {value}"
         raise argparse.ArgumentTypeError(msg)
     return value
 
@@ -123,6 +154,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.cli.progress import say
     from etprof.run_directory import runs_folder, set_aside
 
+    _find_generation(arguments)
     target = _find_target(arguments)
     modes = target.sme_modes()
     program = _find_program(arguments)
@@ -242,18 +274,42 @@ def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
         etdump_iterations=1 if emulated else ETDUMP_ITERATIONS,
         seed=arguments.seed,
         timeout_s=arguments.timeout,
+        generation=_find_generation(arguments),
     )
+
+
+def _find_generation(arguments: argparse.Namespace) -> Generation | None:
+    """Returns what to generate; raises UsageError for flags that do not belong together."""
+    from etprof.errors import UsageError
+    from etprof.generation import parse_ids, plan_generation
+
+    beside = ("prompt_tokens", "prompt", "tokenizer", "prefill_method", "decode_method")
+    given = {name: getattr(arguments, name) for name in beside}
+    if arguments.generate is None:
+        for name, value in given.items():
+            if value is not None:
+                msg = f"--{name.replace('_', '-')} is given without --generate N"
+                raise UsageError(msg)
+        return None
+    if arguments.method is not None or arguments.inputs:
+        msg = "--generate takes its methods from --prefill-method and --decode-method, its inputs "
+        raise UsageError(msg + "from the prompt; leave out --method and --inputs")
+    tokens = given["prompt_tokens"]
+    if tokens is not None:
+        given["prompt_tokens"] = parse_ids(tokens) or Path(tokens)
+    return plan_generation(new_tokens=arguments.generate, **given)
 
 
 def _find_program(arguments: argparse.Namespace) -> Program:
     """Returns the given program, or the named model's, exported if it is not up to date."""
-    from etprof.program_files import describe_program
+    from etprof.program_files import describe_program, find_decode_method
 
     model = arguments.model
     path = Path(model) if model.endswith(".pte") else _export(arguments)
-    return describe_program(
-        path, inputs=arguments.inputs, data=arguments.data, method=arguments.method
-    )
+    method = arguments.method
+    if arguments.generate is not None:
+        method = find_decode_method(path, arguments.decode_method)
+    return describe_program(path, inputs=arguments.inputs, data=arguments.data, method=method)
 
 
 def _export(arguments: argparse.Namespace) -> Path:

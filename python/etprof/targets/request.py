@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from etprof.generation import Generation
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerRequest:
@@ -34,6 +36,8 @@ class RunnerRequest:
     """Words before the runner, such as an emulator's."""
     cpus: tuple[int, ...] = ()
     """CPUs to run on; empty: all."""
+    generation: Generation | None = None
+    """Generate tokens; then `method`, `inputs` and `outputs` play no part."""
     extra_arguments: tuple[str, ...] = ()
     """Further flags for the runner, as they are."""
 
@@ -43,8 +47,7 @@ def runner_arguments(request: RunnerRequest) -> list[str]:
     flags: list[tuple[str, object | None]] = [
         ("model", request.model),
         ("data", request.data),
-        *(("input", path) for path in request.inputs),
-        ("method", request.method),
+        *_input_flags(request),
         ("iterations", request.iterations),
         ("min-seconds", request.min_seconds),
         ("warmup", request.warmup),
@@ -53,11 +56,24 @@ def runner_arguments(request: RunnerRequest) -> list[str]:
         ("sme", None if request.sme == "auto" else request.sme),
         ("etdump", request.etdump),
         ("kernel-trace", request.kernel_trace),
-        ("outputs", request.outputs),
+        ("outputs", None if request.generation else request.outputs),
         ("result", request.result),
     ]
     words = [f"--{name}={value}" for name, value in flags if value is not None]
     return [*words, *request.extra_arguments]
+
+
+def _input_flags(request: RunnerRequest) -> list[tuple[str, object | None]]:
+    """What the program is given: tensors for one method, or a prompt."""
+    generation = request.generation
+    if generation is None:
+        return [*(("input", path) for path in request.inputs), ("method", request.method)]
+    return [
+        ("generate", generation.new_tokens),
+        ("prompt-tokens", ",".join(map(str, generation.prompt_tokens))),
+        ("prefill-method", generation.prefill_method),
+        ("decode-method", generation.decode_method),
+    ]
 
 
 def taskset_words(cpus: tuple[int, ...]) -> list[str]:

@@ -1,0 +1,67 @@
+"""Text to token ids and back, with the tokenizer that belongs to a model.
+
+The libraries come with ExecuTorch: pytorch-tokenizers, which reads Hugging Face's tokenizer.json,
+SentencePiece's models and tiktoken's tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from etprof.errors import InputFileError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+class Tokenizer(Protocol):
+    """What all tokenizers offer."""
+
+    def encode(self, s: str, *, bos: bool, eos: bool) -> list[int]:
+        """Returns the ids of a text, after the token that begins a text where one is known."""
+
+    def decode(self, t: list[int]) -> str:
+        """Returns the text of ids."""
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Reads a tokenizer; raises InputFileError that names the file when it is none."""
+    if not path.is_file():
+        msg = f"tokenizer {path} does not exist; give the file that came with the model"
+        raise InputFileError(msg)
+    from pytorch_tokenizers import HuggingFaceTokenizer, Llama2cTokenizer, TiktokenTokenizer
+
+    if path.suffix == ".json":
+        return _open(HuggingFaceTokenizer, path)
+    try:
+        return _open(Llama2cTokenizer, path)
+    except InputFileError:
+        return _open(TiktokenTokenizer, path)
+
+
+def _open(kind: Callable[[str], Tokenizer], path: Path) -> Tokenizer:
+    try:
+        return kind(str(path))
+    # The libraries raise anything, down to bare Exception.
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        msg = (
+            f"{path} is no tokenizer that is known ({reason}); give a tokenizer.json, a "
+            "SentencePiece model or a tiktoken table"
+        )
+        raise InputFileError(msg) from error
+
+
+def encode_prompt(path: Path, text: str) -> tuple[int, ...]:
+    """Returns the ids of a prompt; raises UsageError when it has none."""
+    ids = tuple(load_tokenizer(path).encode(text, bos=True, eos=False))
+    if not ids:
+        msg = f"the prompt {text!r} has no token; give a text with at least one word"
+        raise UsageError(msg)
+    return ids
+
+
+def decode_tokens(path: Path, ids: Sequence[int]) -> str:
+    """Returns the text of token ids."""
+    return load_tokenizer(path).decode(list(ids))
