@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import insert, select
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.orm import selectinload
 
 from etprof.history.documents import MetricDocument, RunDocument
 from etprof.history.schema import CategoryTime, Metric, RawSamples, Run
 from etprof.history.values import pack_samples, unpack_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from sqlalchemy import Select
     from sqlalchemy.orm import Session
 
 _ELSEWHERE: Final = {"metrics", "categories", "raw"}
@@ -24,6 +26,7 @@ _INSERTS: Final[dict[str, Callable[[type[Run]], sqlite.Insert | postgresql.Inser
     "sqlite": sqlite.insert,
     "postgresql": postgresql.insert,
 }
+_BATCH: Final = 200
 _COLUMNS: Final = sorted(set(RunDocument.model_fields) - _ELSEWHERE)
 
 
@@ -67,9 +70,28 @@ def _insert_parts(session: Session, run_id: int, document: RunDocument) -> None:
             session.execute(insert(table), rows)
 
 
-def read_run(session: Session, run: Run) -> RunDocument:
-    """Returns a row with all that belongs to it, as it was added."""
-    raw = session.scalar(select(RawSamples.document).where(RawSamples.run_id == run.id))
+def iterate_runs(session: Session, query: Select[Run]) -> Iterator[RunDocument]:
+    """Yields the runs of `query` as they were added, in order of their numbers, batch by batch."""
+    last = -1
+    while True:
+        batch = session.scalars(
+            query.where(Run.id > last)
+            .order_by(Run.id)
+            .limit(_BATCH)
+            .options(selectinload(Run.metrics), selectinload(Run.categories))
+        ).all()
+        if not batch:
+            return
+        last = batch[-1].id
+        numbers = [run.id for run in batch]
+        kept = select(RawSamples.run_id, RawSamples.document).where(RawSamples.run_id.in_(numbers))
+        raw = dict(session.execute(kept).tuples().all())
+        for run in batch:
+            yield _run_document(run, raw.get(run.id))
+        session.expunge_all()
+
+
+def _run_document(run: Run, raw: bytes | None) -> RunDocument:
     return RunDocument.model_validate(
         {
             **{name: getattr(run, name) for name in _COLUMNS},

@@ -6,12 +6,15 @@ ExecuTorch's benchmark apps. Raw samples go along: `benchmark_values` is a list.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.provenance import Provenance, load_provenance
 from etprof.analysis.statistics import trimmed_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.run_directory import ExperimentMetrics
 
@@ -21,20 +24,38 @@ _TRIM: Final = 0.1
 """Cut from each end: what is left is the middle 80 %, as in ExecuTorch's apps."""
 
 
+@dataclass(frozen=True)
+class HudSubject:
+    """What was measured, in the words of the dashboard's table; None is not known."""
+
+    experiment: str
+    model: str | None
+    precision: str | None
+    backend: str | None
+    program_sha256: str | None
+    sme: str | None
+    threads: int | None
+    device: str | None
+    platform: str | None
+    cpu: str | None
+    cores: int | None
+    pins: Mapping[str, str | None]
+
+
 def hud_records(analysis: RunAnalysis) -> list[dict[str, object]]:
     """Returns one record per metric and experiment; none for emulated runs."""
     if not analysis.times_are_meaningful or not analysis.source.is_dir():
         return []
     provenance = load_provenance(analysis.source) or Provenance()
     return [
-        _record(experiment, provenance, name, values)
+        hud_record(_subject(experiment, provenance), name, values)
         for experiment in analysis.experiments
         if experiment.metrics is not None
-        for name, values in _metrics(experiment.metrics).items()
+        for name, values in hud_metrics(experiment.metrics).items()
     ]
 
 
-def _metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
+def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     """Raw values by metric name, one per block or per inference."""
     blocks = metrics.blocks
     samples = [latency / _NS_PER_MS for block in blocks for latency in block.latency_ns]
@@ -42,7 +63,6 @@ def _metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     loaded = [
         b.memory.rss_after_load_bytes for b in blocks if b.memory.rss_after_load_bytes is not None
     ]
-    shared = [b.memory.pss_bytes for b in blocks if b.memory.pss_bytes is not None]
     found = {
         "model_load_time(ms)": [
             (block.load.program_ns + block.load.method_ns) / _NS_PER_MS for block in blocks
@@ -53,48 +73,63 @@ def _metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
         "load_status": [1.0],
         "peak_load_mem_usage(mb)": [value / _BYTES_PER_MB for value in loaded],
         "peak_inference_mem_usage(mb)": [value / _BYTES_PER_MB for value in peaks],
-        "ram_pss_usage(mb)": [value / _BYTES_PER_MB for value in shared],
     }
     return {name: values for name, values in found.items() if values}
 
 
-def _record(
-    experiment: ExperimentAnalysis, provenance: Provenance, metric: str, values: list[float]
-) -> dict[str, object]:
-    """Builds one record; `extra_info` takes texts only."""
+def _subject(experiment: ExperimentAnalysis, provenance: Provenance) -> HudSubject:
     model, cpu = provenance.model, provenance.cpu
-    settings = {"sme": str(experiment.sme), "threads": str(experiment.threads)}
+    device = provenance.target.get("model") or provenance.platform
+    return HudSubject(
+        experiment=experiment.name,
+        model=model.name if model else None,
+        precision=model.precision if model else None,
+        backend=model.backend if model else None,
+        program_sha256=model.sha256 if model else None,
+        sme=experiment.sme,
+        threads=experiment.threads,
+        device=str(device) if device else None,
+        platform=provenance.platform,
+        cpu=cpu.model_name if cpu else None,
+        cores=cpu.logical_cores if cpu else None,
+        pins=provenance.pins,
+    )
+
+
+def hud_record(subject: HudSubject, metric: str, values: Sequence[float]) -> dict[str, object]:
+    """Builds one record; `extra_info` takes texts only."""
+    settings = {"sme": str(subject.sme), "threads": str(subject.threads)}
     return {
         "benchmark": {
             "name": "etprof",
             "mode": "inference",
-            "dtype": (model.precision if model else None) or "unknown",
-            "extra_info": {"experiment": experiment.name, **settings},
+            "dtype": subject.precision or "unknown",
+            "extra_info": {"experiment": subject.experiment, **settings},
         },
         "model": {
-            "name": model.name if model else "unknown",
+            "name": subject.model or "unknown",
             "type": "OSS model",
-            "backend": (model.backend if model else None) or "unknown",
+            "backend": subject.backend or "unknown",
             "origins": ["pytorch"],
-            "extra_info": {"sha256": (model.sha256 if model else None) or "unknown"},
+            "extra_info": {"sha256": subject.program_sha256 or "unknown"},
         },
         "metric": {
             "name": metric,
-            "benchmark_values": values,
+            "benchmark_values": list(values),
             "target_value": 0.0,
             "extra_info": {},
         },
         "runners": [
             {
-                "name": str(provenance.target.get("model") or provenance.platform or "unknown"),
-                "type": provenance.platform or "unknown",
-                "cpu_info": (cpu.model_name if cpu else None) or "unknown",
-                "cpu_count": cpu.logical_cores if cpu else 0,
+                "name": subject.device or "unknown",
+                "type": subject.platform or "unknown",
+                "cpu_info": subject.cpu or "unknown",
+                "cpu_count": subject.cores or 0,
                 "extra_info": {},
             }
         ],
         "dependencies": {
             name: {"version": version or "unknown", "extra_info": {}}
-            for name, version in provenance.pins.items()
+            for name, version in subject.pins.items()
         },
     }
