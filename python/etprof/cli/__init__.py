@@ -23,6 +23,7 @@ COMMANDS: tuple[str, ...] = (
     "report",
     "validate",
     "calibrate",
+    "history",
     "config",
     "models",
     "device",
