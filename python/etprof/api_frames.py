@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from etprof.analysis.categories import delegate_label
 from etprof.analysis.vocabulary import CONTAINERS
 
 if TYPE_CHECKING:
@@ -178,14 +179,14 @@ def _events(dump: ETDump, rows: NDArray[np.intp], names: Sequence[str]) -> tuple
 def _event(dump: ETDump, rows: NDArray[np.intp], names: Sequence[str]) -> Event:
     profile, row = dump.profile, rows[0]
     label, number = profile.delegate_debug_id_str_id[row], profile.delegate_debug_id_int[row]
-    name = names[profile.name_id[row]]
-    if label >= 0 or number >= 0:
-        name = names[label] if label >= 0 else f"delegate operator {number}"
+    is_delegated = bool(label >= 0 or number >= 0)
+    own = names[profile.name_id[row]]
+    name = delegate_label(names, int(label), int(number)) if is_delegated else own
     instruction = int(profile.instruction_id[row])
     durations = profile.end_time[rows].astype(np.int64) - profile.start_time[rows].astype(np.int64)
     return Event(
         name,
-        bool(label >= 0 or number >= 0),
+        is_delegated,
         name in CONTAINERS,
         instruction if instruction >= 0 else None,
         durations,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.vocabulary import (
     ATEN_CLASSES,
@@ -13,6 +13,9 @@ from etprof.analysis.vocabulary import (
     XNNPACK_CLASSES,
     OperatorClass,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _XNNPACK_LABEL: Final = re.compile(
     r"(?P<base>[A-Za-z0-9][A-Za-z0-9 ]*) \((?P<detail>[^()]*)\)"
@@ -38,6 +41,11 @@ class OperatorName:
     def is_known(self) -> bool:
         """Whether the project's table has this operator."""
         return self.operator_class != UNKNOWN
+
+
+def delegate_label(names: Sequence[str], label_id: int, number: int) -> str:
+    """Names a delegate's operator: by its label, or by number where the delegate only counts."""
+    return names[label_id] if label_id >= 0 else f"delegate operator {number}"
 
 
 def parse_delegated_name(label: str) -> OperatorName:

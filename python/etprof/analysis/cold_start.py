@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from etprof.analysis.effect import Effect, estimate_effect
+from etprof.analysis.generation import block_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from etprof.run_directory import BlockMetrics, ExperimentMetrics
 
-Unit = Literal["ns", "bytes"]
+Unit = Literal["ns", "bytes", "1/s"]
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One cost on both sides: medians over blocks, and their effect for times."""
+    """One quantity on both sides: medians over blocks, and their effect for times and rates."""
 
     label: str
     unit: Unit
@@ -42,14 +43,31 @@ _ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] =
     ("Proportional memory (PSS)", "bytes", lambda block: block.memory.pss_bytes),
 )  # fmt: skip
 
+_GENERATION: tuple[tuple[str, Unit, str], ...] = (
+    ("Time to first token", "ns", "time_to_first_token_ns"),
+    ("Prefill, tokens", "1/s", "prefill_tokens_per_second"),
+    ("Decode, tokens", "1/s", "decode_tokens_per_second"),
+    ("Latency of a token", "ns", "token_latency_ns"),
+)
+
 
 def build_ledger(
     baseline: ExperimentMetrics, candidate: ExperimentMetrics, *, margin: float
 ) -> tuple[LedgerEntry, ...]:
-    """Compares every cost block by block."""
-    return tuple(
+    """Compares every cost block by block, and the speed of generation where both have it."""
+    costs = [
         _entry(label, unit, baseline, candidate, value, margin) for label, unit, value in _ENTRIES
-    )
+    ]
+    speeds = [
+        _entry(label, unit, baseline, candidate, _reader(name), margin)
+        for label, unit, name in _GENERATION
+    ]
+    return (*costs, *(entry for entry in speeds if None not in {entry.baseline, entry.candidate}))
+
+
+def _reader(name: str) -> Callable[[BlockMetrics], float | None]:
+    """Returns what reads a metric of generation from a block."""
+    return lambda block: block_values(block).get(name)
 
 
 def pair_blocks(
@@ -75,9 +93,10 @@ def _entry(  # noqa: PLR0913, PLR0917 - one line of a table
     pairs = [(value(one), value(other)) for one, other in pair_blocks(baseline, candidate)]
     positive = [(one, other) for one, other in pairs if one and other and min(one, other) > 0]
     effect = None
-    if unit == "ns" and positive and len(positive) == len(pairs):
-        effect = estimate_effect(
-            [one for one, _ in positive], [other for _, other in positive], margin=margin
-        )
+    if unit != "bytes" and positive and len(positive) == len(pairs):
+        sides_of_pairs = [one for one, _ in positive], [other for _, other in positive]
+        # Of times the smaller is faster, of rates the larger.
+        slow, fast = sides_of_pairs if unit == "ns" else reversed(sides_of_pairs)
+        effect = estimate_effect(slow, fast, margin=margin)
     before, after = (float(np.median(side)) if side else None for side in sides)
     return LedgerEntry(label, unit, before, after, effect)

@@ -10,6 +10,7 @@ from etprof.analysis.amdahl import AmdahlPanel, build_amdahl_panel
 from etprof.analysis.cold_start import LedgerEntry, build_ledger, pair_blocks
 from etprof.analysis.comparability import Difference, Side, find_differences, find_unknowns
 from etprof.analysis.effect import DEFAULT_MARGIN, Effect
+from etprof.analysis.generation import TokenComparison, compare_tokens
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
 from etprof.analysis.output_check import OutputCheck, check_outputs
 from etprof.analysis.validity import Validity, check_validity
@@ -17,6 +18,7 @@ from etprof.analysis.waterfall import Waterfall, build_waterfall
 
 if TYPE_CHECKING:
     from etprof.analysis.operators import OperatorSplit
+    from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.vocabulary import OperatorClass
 
 STEADY_ENTRY = "Steady inference"
@@ -73,6 +75,8 @@ class Comparison:
     amdahl: AmdahlPanel
     outputs: tuple[OutputCheck, ...]
     """What both sides computed; empty when it was not kept, or the programs differ."""
+    tokens: TokenComparison | None
+    """What language models generated on both sides; None when there are no tokens."""
     notes: tuple[str, ...]
 
     @property
@@ -110,8 +114,10 @@ def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MA
         waterfall=build_waterfall(before.split, after.split, aligned),
         amdahl=build_amdahl_panel(before.split, after.split, aligned),
         outputs=(outputs := check_outputs(baseline, candidate)),
+        tokens=(tokens := _compare_tokens(before, after)),
         notes=(
             *_output_notes(outputs),
+            *_token_notes(tokens),
             *_notes(baseline, candidate, meaningful=meaningful),
         ),
         validity=check_validity(baseline, candidate),
@@ -168,6 +174,21 @@ def _output_notes(outputs: tuple[OutputCheck, ...]) -> list[str]:
     if not wrong:
         return []
     return [f"the sides computed different results, so no speed-up counts: {'; '.join(wrong)}"]
+
+
+def _compare_tokens(
+    before: ExperimentAnalysis, after: ExperimentAnalysis
+) -> TokenComparison | None:
+    sides = [experiment.metrics.generated if experiment.metrics else None
+             for experiment in (before, after)]  # fmt: skip
+    return compare_tokens(*sides)
+
+
+def _token_notes(tokens: TokenComparison | None) -> list[str]:
+    """Says so when the sides said different things: kernels round differently, and so may choose."""
+    if tokens is None or tokens.first_difference is None:
+        return []
+    return [f"the sides generated different tokens: {tokens}"]
 
 
 def _notes(baseline: Side, candidate: Side, *, meaningful: bool) -> list[str]:

@@ -26,9 +26,11 @@ SUPPORTED_VERSION: Final = 0
 STEADY_BLOCK: Final = "Execute"
 FIRST_BLOCK: Final = "First"
 WARMUP_BLOCK: Final = "Warmup"
+PREFILL_BLOCK: Final = "Prefill"
+"""A language model reads its prompt, often with another method: no inference of the others' kind."""
 _ROLE_OTHER, _ROLE_EXECUTE, _ROLE_DELEGATE_CALL, _ROLE_OPERATOR_CALL = range(4)
 _ROLE_DELEGATED, _ROLE_KERNEL = 4, 5
-_FIRST, _WARMUP, _STEADY = range(3)
+_FIRST, _WARMUP, _STEADY, _PREFILL = range(4)
 _CONTAINER_ROLES: Final = dict(
     zip(CONTAINERS, (_ROLE_EXECUTE, _ROLE_DELEGATE_CALL, _ROLE_OPERATOR_CALL), strict=True)
 )
@@ -124,7 +126,8 @@ def _phases(dump: ETDump, roles: NDArray[np.int8]) -> NDArray[np.int8]:
 def _phase(dump: ETDump, name_id: int) -> int:
     """Reads the phase from an event block's name."""
     name = dump.names[name_id] if name_id >= 0 else ""
-    return {FIRST_BLOCK: _FIRST, WARMUP_BLOCK: _WARMUP}.get(name, _STEADY)
+    known = {FIRST_BLOCK: _FIRST, WARMUP_BLOCK: _WARMUP, PREFILL_BLOCK: _PREFILL}
+    return known.get(name, _STEADY)
 
 
 def _collect(dump: ETDump, events: _Classified, phases: NDArray[np.int8]) -> Executions:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from etprof.analysis.categories import parse_delegated_name, parse_kernel_name
+from etprof.analysis.categories import delegate_label, parse_delegated_name, parse_kernel_name
 from etprof.analysis.vocabulary import (
     CATEGORIES,
     DELEGATE_OVERHEAD,
@@ -195,11 +195,10 @@ def _median_interval(durations: NDArray[np.float64]) -> tuple[float, float] | No
 
 
 def _label(executions: Executions, names: Sequence[str], event: int) -> str:
-    """Returns the operator's label; delegates that only number their operators get one."""
     name_id = int(executions.name_id[event])
     number = int(executions.delegate_int_id[event])
-    if name_id < 0 and number >= 0:
-        return f"delegate operator {number}"
+    if executions.is_delegated[event]:
+        return delegate_label(names, name_id, number)
     return _name(names, name_id)
 
 

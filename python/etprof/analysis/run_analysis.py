@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etprof.analysis.executions import split_executions
+from etprof.analysis.generation import GenerationSpeed, summarise_generation
 from etprof.analysis.operators import OperatorSplit, split_operators
 from etprof.analysis.statistics import BlockedMedian, SampleSummary, summarise, summarise_blocks
 from etprof.errors import InputFileError
@@ -56,6 +57,8 @@ class ExperimentAnalysis:
     sme: str | None
     threads: int | None
     latency: Latency | None
+    generation: GenerationSpeed | None
+    """Speed of a language model; None when no tokens were generated, or not timed."""
     metrics: ExperimentMetrics | None
     """Raw samples by block; None without metrics.json."""
 
@@ -135,6 +138,7 @@ def _analyze_experiment(
         sme=metrics.sme if metrics else None,
         threads=metrics.threads if metrics else None,
         latency=_latency(metrics) if metrics and metrics.blocks else None,
+        generation=summarise_generation(metrics) if metrics else None,
         metrics=metrics,
     )
 

@@ -31,6 +31,11 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
             "checks": [dataclasses.asdict(check) for check in comparison.validity.checks],
         },
     }
+    if comparison.tokens is not None:
+        document["tokens"] = {
+            "first_difference": comparison.tokens.first_difference,
+            "text": str(comparison.tokens),
+        }
     if not comparison.times_are_meaningful:
         return {**document, "operators": [_structure(entry) for entry in comparison.operators]}
     return {

@@ -15,7 +15,7 @@ from etprof.units import (
     format_duration,
     format_ratio,
     format_share,
-    format_size,
+    format_value,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
         parts.append(Text(_amdahl_sentence(comparison)))
     else:
         parts.append(_structure_table(comparison))
+    if comparison.tokens is not None:
+        parts.append(Text(f"Generated: {comparison.tokens}."))
     parts += [Text(f"Note: {note}", style="yellow") for note in comparison.notes]
     return Group(*parts)
 
@@ -58,8 +60,7 @@ def _ledger_table(comparison: Comparison) -> Table:
 
 def ledger_texts(entry: LedgerEntry) -> tuple[str, str]:
     """Formats both sides of a ledger entry in its unit."""
-    show = format_duration if entry.unit == "ns" else format_size
-    return show(entry.baseline), show(entry.candidate)
+    return format_value(entry.baseline, entry.unit), format_value(entry.candidate, entry.unit)
 
 
 def _class_table(comparison: Comparison) -> Table:

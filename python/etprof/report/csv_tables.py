@@ -10,21 +10,23 @@ import csv
 import io
 from typing import TYPE_CHECKING, Final
 
+from etprof.analysis.categories import delegate_label
 from etprof.atomic import replacing, write_text
 from etprof.report.records import operator_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from etprof.analysis.operators import OperatorSplit
-    from etprof.etdump import ETDump
+    from etprof.etdump import ETDump, ProfileColumns
     from etprof.report.records import Table, Value
 
 TIMELINE_COLUMNS = (
     "event", "event_block", "name", "delegated", "instruction_id", "start_ns", "end_ns",
     "duration_ns", "start_is_synthetic",
 )  # fmt: skip
+_ROWS_AT_ONCE: Final = 50_000
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -66,23 +68,34 @@ def write_timeline_csv(path: Path, dump: ETDump) -> None:
         stream.detach()
 
 
-def _timeline_rows(dump: ETDump) -> Iterable[Sequence[object]]:
-    """Builds the timeline column by column: rows are many, columns few."""
-    profile = dump.profile
+def _timeline_rows(dump: ETDump) -> Iterator[Sequence[object]]:
+    """Yields the timeline, some thousand events at a time: rows are many, columns few."""
     names = [str(safe_cell(name)) for name in (*dump.names, "")]
-    delegated = (profile.delegate_debug_id_str_id >= 0) | (profile.delegate_debug_id_int >= 0)
-    labels = [names[i] for i in profile.name_id.tolist()]
-    for position in delegated.nonzero()[0].tolist():
-        labels[position] = names[profile.delegate_debug_id_str_id[position]]
     blocks = [names[i] for i in dump.blocks.name_id.tolist()]
-    flags = delegated.astype(int).tolist()
-    start, end = profile.start_time.tolist(), profile.end_time.tolist()
+    for start in range(0, len(dump.profile.name_id), _ROWS_AT_ONCE):
+        yield from _some_rows(dump.profile, slice(start, start + _ROWS_AT_ONCE), names, blocks)
+
+
+def _some_rows(
+    profile: ProfileColumns, rows: slice, names: Sequence[str], blocks: Sequence[str]
+) -> Iterator[Sequence[object]]:
+    label_ids = profile.delegate_debug_id_str_id[rows].tolist()
+    numbers = profile.delegate_debug_id_int[rows].tolist()
+    name_ids = profile.name_id[rows].tolist()
+    flags = [
+        int(label >= 0 or number >= 0) for label, number in zip(label_ids, numbers, strict=True)
+    ]
+    labels = [
+        delegate_label(names, label, number) if flag else names[name]
+        for flag, label, number, name in zip(flags, label_ids, numbers, name_ids, strict=True)
+    ]
+    start, end = profile.start_time[rows].tolist(), profile.end_time[rows].tolist()
     return zip(
-        profile.event_index.tolist(),
-        [blocks[i] for i in profile.block_index.tolist()],
+        profile.event_index[rows].tolist(),
+        [blocks[i] for i in profile.block_index[rows].tolist()],
         labels,
         flags,
-        profile.instruction_id.tolist(),
+        profile.instruction_id[rows].tolist(),
         start,
         end,
         [last - first for first, last in zip(start, end, strict=True)],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.report.charts import category_stacks, latency_chart, timeline, waterfall_bars
 from etprof.report.operator_table import operator_table
+from etprof.report.generation import generation_views
 from etprof.report.page_parts import (
     amdahl_view,
     comparison_row,
@@ -26,6 +27,7 @@ from etprof.units import (
     format_ratio,
     format_share,
     format_size,
+    format_value,
 )
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ def run_view(assessment: Assessment, key: str) -> View:
         **(_timed_parts(assessment) if meaningful else _TIMELESS),
         "tiles": _tiles(assessment),
         **_findings(assessment, found),
+        "generation": generation_views(
+            assessment.run.experiments, times_are_meaningful=meaningful
+        ),
         "operators": operator_table(assessment),
         "comparisons": [comparison_row(entry) for entry in assessment.comparisons],
         "why_not": [why_not_view(group) for group in found.why_not_sme2],
@@ -161,6 +166,7 @@ def _comparison_headline(assessment: Assessment, comparison: Comparison) -> View
     effect = comparison.latency
     figure = format_ratio(effect.speed_up) if effect else MISSING
     detail = [str(check) for check in comparison.outputs]
+    detail += [f"generated: {comparison.tokens}"] if comparison.tokens else []
     if effect is not None:
         detail.insert(
             0,
@@ -206,11 +212,10 @@ def _tiles(assessment: Assessment) -> list[View]:
 
 
 def _ledger_tile(entry: LedgerEntry) -> View:
-    show = format_duration if entry.unit == "ns" else format_size
     return {
         "label": entry.label,
-        "value": show(entry.candidate),
-        "beside": f"baseline {show(entry.baseline)}",
+        "value": format_value(entry.candidate, entry.unit),
+        "beside": f"baseline {format_value(entry.baseline, entry.unit)}",
     }
 
 

@@ -16,7 +16,7 @@ from etprof.units import (
     format_duration,
     format_ratio,
     format_share,
-    format_size,
+    format_value,
 )
 
 if TYPE_CHECKING:
@@ -136,10 +136,8 @@ def ledger_view(comparison: Comparison) -> list[View]:
     return [
         {
             "label": entry.label,
-            "baseline": (show := format_duration if entry.unit == "ns" else format_size)(
-                entry.baseline
-            ),
-            "candidate": show(entry.candidate),
+            "baseline": format_value(entry.baseline, entry.unit),
+            "candidate": format_value(entry.candidate, entry.unit),
             "speed_up": format_speed_up(entry.effect) if entry.effect else MISSING,
             "verdict": entry.effect.verdict if entry.effect else "",
         }

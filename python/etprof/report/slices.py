@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from etprof.analysis.categories import is_kernel_name, parse_delegated_name, parse_kernel_name
+from etprof.analysis.categories import (
+    delegate_label,
+    is_kernel_name,
+    parse_delegated_name,
+    parse_kernel_name,
+)
 from etprof.analysis.executions import STEADY_BLOCK
 from etprof.analysis.vocabulary import CONTAINERS, LOAD_EVENTS
 
@@ -81,10 +86,9 @@ def _event(dump: ETDump, row: int, names: Sequence[str]) -> _Event:
         int(profile.delegate_debug_id_int[row]),
     )
     is_delegated = label >= 0 or number >= 0
-    name = names[label] if label >= 0 else f"delegate operator {number}"
     start, end = int(profile.start_time[row]), int(profile.end_time[row])
     return _Event(
-        name if is_delegated else names[profile.name_id[row]],
+        delegate_label(names, label, number) if is_delegated else names[profile.name_id[row]],
         is_delegated,
         int(profile.instruction_id[row]),
         start,

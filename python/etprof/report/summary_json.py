@@ -9,6 +9,7 @@ from etprof.analysis.assessment import assess_run
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
 from etprof.analysis.thread_map import build_thread_map
 from etprof.report.comparison_json import comparison_document
+from etprof.report.generation import generation_document
 from etprof.report.records import operator_record
 from etprof.report.thread_table import thread_map_document
 
@@ -39,7 +40,10 @@ def assessment_document(assessment: Assessment) -> dict[str, object]:
         "platform": analysis.manifest.platform if analysis.manifest else None,
         "times_are_meaningful": analysis.times_are_meaningful,
         "category_totals_ms": {e.name: _categories_ms(e.split) for e in analysis.experiments},
-        "experiments": {e.experiment.name: _experiment(e) for e in assessment.insight.experiments},
+        "experiments": {
+            e.experiment.name: _experiment(e, meaningful=analysis.times_are_meaningful)
+            for e in assessment.insight.experiments
+        },
         "comparisons": [comparison_document(entry) for entry in assessment.comparisons],
         "thread_map": thread_map_document(thread_map) if thread_map else None,
         "findings": [_findings(entry) for entry in assessment.findings],
@@ -71,7 +75,7 @@ def _categories_ms(split: OperatorSplit) -> dict[str, float]:
     return {name: total / _NS_PER_MS for name, total in category_totals_ns(split).items()}
 
 
-def _experiment(insight: ExperimentInsight) -> dict[str, object]:
+def _experiment(insight: ExperimentInsight, *, meaningful: bool) -> dict[str, object]:
     experiment = insight.experiment
     split = experiment.split
     return {
@@ -79,6 +83,7 @@ def _experiment(insight: ExperimentInsight) -> dict[str, object]:
         "sme": experiment.sme,
         "threads": experiment.threads,
         "latency": _latency(experiment.latency) if experiment.latency else None,
+        "generation": generation_document(experiment, times_are_meaningful=meaningful),
         "executions": split.executions,
         "execute_total_ms": split.execute_total_ns / _NS_PER_MS,
         "execute_median_ns": split.execute_median_ns,

@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from etprof.analysis.operators import OperatorRow, class_totals_ns
+from etprof.report.generation import render_generation
 from etprof.report.tables import bordered_table
 from etprof.units import (
     MISSING,
@@ -38,9 +39,11 @@ def render_analysis(analysis: RunAnalysis, *, top: int = TOP_OPERATORS) -> Rende
         if analysis.times_are_meaningful:
             if experiment.latency:
                 parts.append(_latency_table(experiment.latency))
+            parts += render_generation(experiment, times_are_meaningful=True)
             parts += [_class_table(experiment.split), _operator_table(experiment.split, top)]
         else:
             parts.append(_call_table(experiment.split))
+            parts += render_generation(experiment, times_are_meaningful=False)
         if experiment.split.unknown_names:
             names = ", ".join(experiment.split.unknown_names)
             parts.append(Text(f"Not in the category table: {names}", style="yellow"))
