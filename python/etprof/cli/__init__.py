@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 COMMANDS: tuple[str, ...] = (
     "profile",
     "run",
+    "bench",
     "export",
     "analyze",
     "compare",

@@ -8,7 +8,7 @@ import platform
 import sys
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etprof.errors import UsageError
 from etprof.process import run_command
@@ -49,12 +49,17 @@ class LocalTarget:
             "turbo_disabled": _read_line(_NO_TURBO),
         }
 
+    def describe_cpu(self) -> dict[str, Any]:
+        """What the runner says of the CPU; empty when it does not answer."""
+        completed = run_command([self.runner, "--cpu-info"], timeout_s=60)
+        found: dict[str, Any] = json.loads(completed.stdout) if completed.stdout else {}
+        return found
+
     def sme_modes(self) -> tuple[str, ...]:
         """What this CPU can give; where there is nothing to choose, the runner's own choice."""
         if sys.platform != "linux":
             return ("auto",)
-        completed = run_command([self.runner, "--cpu-info"], timeout_s=60)
-        features = json.loads(completed.stdout).get("features", {}) if completed.stdout else {}
+        features = self.describe_cpu().get("features", {})
         if not features.get("sme"):
             return ("auto",)
         return ("sme2", "sme1", "off") if features.get("sme2") else ("sme1", "off")

@@ -1,0 +1,1 @@
+"""Matrix runs: many models, precisions, backends and devices, each into the history."""

@@ -1,0 +1,168 @@
+"""What a matrix means: the programs to export, and the runs to measure with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etprof.config import Config, ExperimentConfig, MeasurementConfig, TargetConfig
+from etprof.errors import UsageError
+from etprof.export.options import ExportOptions
+from etprof.export.request import ExportRequest
+from etprof.run_directory import safe_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from etprof.bench.matrix import DeviceEntry, Matrix, MatrixMeasurement, ModelEntry
+
+
+@dataclass(frozen=True)
+class ProgramKey:
+    """A program to export: exported once, however many devices and methods run it."""
+
+    model: str
+    weights: Path | None
+    precision: str
+    backend: str
+
+    def request(self, folder: Path | None = None) -> ExportRequest:
+        """Returns what to ask the exporter for."""
+        return ExportRequest(
+            model=self.model,
+            precision=self.precision,
+            backend=self.backend,
+            outdir=folder,
+            options=ExportOptions(weights=self.weights),
+        )
+
+    @property
+    def label(self) -> str:
+        """Name in messages and in file names."""
+        return safe_name(f"{self.request().model_name()}_{self.backend}_{self.precision}")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One run: a program on a device, in all SME modes and thread counts."""
+
+    model: ModelEntry
+    precision: str
+    backend: str
+    device: DeviceEntry
+    sme: tuple[str, ...]
+    """Empty: what the device can give."""
+    threads: tuple[int, ...]
+    measurement: MatrixMeasurement
+
+    @property
+    def program(self) -> ProgramKey:
+        """The program it needs."""
+        return ProgramKey(self.model.model, self.model.weights, self.precision, self.backend)
+
+    @property
+    def label(self) -> str:
+        """Name of its run directory."""
+        return safe_name(f"{self.model.label}_{self.backend}_{self.precision}")
+
+    @property
+    def text(self) -> str:
+        """The unit for people."""
+        return f"{self.model.label} {self.backend} {self.precision} on {self.device.name}"
+
+    def run_directory(self, folder: Path) -> Path:
+        """Returns where its run is kept in the matrix's folder."""
+        return folder / "runs" / self.device.name / self.label
+
+    def identity(self) -> dict[str, object]:
+        """Everything that decides what is measured, as JSON; the same run has the same."""
+        return {
+            "model": self.model.model_dump(mode="json"),
+            "precision": self.precision,
+            "backend": self.backend,
+            "device": self.device.model_dump(mode="json"),
+            "sme": list(self.sme),
+            "threads": list(self.threads),
+            "measurement": self.measurement.model_dump(mode="json"),
+        }
+
+    def config(self, program: Path, run: Path, modes: Sequence[str], platform: str) -> Config:
+        """Returns the config that `etprof run` would need for the same run."""
+        own = {*MeasurementConfig.model_fields}
+        experiments = tuple(
+            ExperimentConfig(
+                name=f"{platform}_{mode}",
+                runner_path=self.device.runner_path,
+                preset=self.device.preset,
+                sme=mode,
+                runs=self.measurement.runs,
+                warmup=self.measurement.warmup,
+                threads=self.threads,
+                cpu_affinity=self.device.cpu_affinity,
+            )
+            for mode in modes
+        )
+        return Config(
+            model=program,
+            output_root=run,
+            method=self.model.method,
+            target=TargetConfig(**self.device.model_dump(include={*TargetConfig.model_fields})),
+            experiments=experiments,
+            measurement=MeasurementConfig(**self.measurement.model_dump(include=own)),
+        )
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A combination that is not measured, and why."""
+
+    text: str
+    reason: str
+
+
+def expand(matrix: Matrix) -> tuple[list[Unit], list[LeftOut]]:
+    """Returns every run of the matrix, and what is left out because it cannot be or is excluded."""
+    units: list[Unit] = []
+    left_out: list[LeftOut] = []
+    for unit in _all_units(matrix):
+        reason = _reason_to_leave_out(unit, matrix)
+        if reason is None:
+            units.append(unit)
+        else:
+            left_out.append(LeftOut(unit.text, reason))
+    return units, left_out
+
+
+def _all_units(matrix: Matrix) -> Iterator[Unit]:
+    for device in matrix.devices:
+        for model in matrix.models:
+            for backend in matrix.backends:
+                for precision in matrix.precisions:
+                    yield Unit(
+                        model=model,
+                        precision=precision,
+                        backend=backend,
+                        device=device,
+                        sme=matrix.sme,
+                        threads=matrix.threads,
+                        measurement=matrix.measurement,
+                    )
+
+
+def _reason_to_leave_out(unit: Unit, matrix: Matrix) -> str | None:
+    values = {
+        "model": unit.model.name,
+        "precision": unit.precision,
+        "backend": unit.backend,
+        "device": unit.device.name,
+    }
+    for exclusion in matrix.exclude:
+        given = exclusion.model_dump(exclude_none=True)
+        if given and all(values[axis] == value for axis, value in given.items()):
+            return "excluded"
+    try:
+        unit.program.request().files()
+    except UsageError as error:
+        return str(error)
+    return None

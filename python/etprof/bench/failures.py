@@ -1,0 +1,123 @@
+"""Writes a run that brought nothing back as a run that failed: a failure, never a gap."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import etprof
+from etprof.atomic import write_json
+from etprof.errors import EtprofError
+from etprof.git_state import read_git_state
+from etprof.run_directory import MANIFEST, hash_file, set_aside
+from etprof.targets.local import LocalTarget
+
+if TYPE_CHECKING:
+    from etprof.bench.combinations import Unit
+    from etprof.targets import Target
+
+
+def write_failure(
+    unit: Unit,
+    run: Path,
+    reason: str,
+    *,
+    program: Path | None = None,
+    target: Target | None = None,
+) -> None:
+    """Writes a manifest that says what was to be measured and why it was not.
+
+    An earlier run in the same place is set aside.
+    """
+    if (run / MANIFEST).exists():
+        set_aside(run)
+    target = target or (LocalTarget() if unit.device.kind == "local" else None)
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    kind = unit.device.kind
+    platform = target.platform if target else kind
+    git = read_git_state(Path())
+    experiments = _experiments(unit, platform)
+    launches = [
+        {
+            "experiment": experiment["name"],
+            "purpose": "timing",
+            "block": 0,
+            "started_at": now,
+            "duration_s": 0.0,
+            "error": reason,
+        }
+        for experiment in experiments
+    ]
+    document = {
+        "schema_version": 1,
+        "status": "failed",
+        "created_at": now,
+        "updated_at": now,
+        "etprof_version": etprof.__version__,
+        "command": sys.argv,
+        "git": dataclasses.asdict(git) if git else None,
+        "platform": platform,
+        "times_are_meaningful": kind != "emulator",
+        "model": _describe_model(unit, program),
+        "cpu": _describe_cpu(target),
+        "target": _describe_target(unit, target),
+        "config": {"path": None, "unit": unit.identity()},
+        "settings": {},
+        "experiments": experiments,
+        "launches": launches,
+        "notes": [reason],
+        "files": {},
+    }
+    write_json(run / MANIFEST, document)
+
+
+def _experiments(unit: Unit, platform: str) -> list[dict[str, object]]:
+    """Lists what would have been measured, named as a run that works names it."""
+    several = len(unit.threads) > 1
+    return [
+        {
+            "name": f"{platform}_{mode}_t{threads}" if several else f"{platform}_{mode}",
+            "group": f"{platform}_{mode}" if several else "",
+            "sme": mode,
+            "threads": threads,
+            "mode": "timing",
+        }
+        for mode in unit.sme or ("auto",)
+        for threads in unit.threads
+    ]
+
+
+def _describe_model(unit: Unit, program: Path | None) -> dict[str, object]:
+    is_there = program is not None and program.is_file()
+    return {
+        "name": unit.model.name,
+        "label": unit.program.label,
+        "method": unit.model.method or "forward",
+        "backend": unit.backend,
+        "precision": unit.precision,
+        "path": str(program) if program else None,
+        "sha256": hash_file(program) if program is not None and is_there else None,
+    }
+
+
+def _describe_target(unit: Unit, target: Target | None) -> dict[str, object]:
+    """Describes the target as far as it answers."""
+    known: dict[str, object] = {"serial": unit.device.serial} if unit.device.serial else {}
+    try:
+        return target.describe() if target else known
+    except EtprofError:
+        return known
+
+
+def _describe_cpu(target: Target | None) -> dict[str, object] | None:
+    """Returns this machine's CPU, by which the history knows it; None for other targets."""
+    if not isinstance(target, LocalTarget):
+        return None
+    try:
+        return target.describe_cpu() or None
+    except EtprofError:
+        # Not even the runner is there: that is the failure itself, most likely.
+        return None

@@ -1,0 +1,95 @@
+"""Runs tasks on the devices of this host: one thread per device."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from etprof.bench.execution import Outcome, Stopped, run_unit
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from etprof.bench.pool import Reporter, Task
+
+_PAUSE_S: Final = 0.2
+
+
+@dataclass
+class _Message:
+    """An outcome on its way to whoever asked; None when a thread has ended."""
+
+    outcome: Outcome | None
+    handled: threading.Event = field(default_factory=threading.Event)
+
+
+def run_here(tasks: Sequence[Task], reporter: Reporter, *, resume: bool) -> Generator[Outcome]:
+    """Yields each task's outcome as it comes; devices work side by side, each alone.
+
+    The next run on this host's CPU waits until the outcome before it has been dealt with, so that
+    dealing with it disturbs no measurement. Closing the iterator stops the runs; they can be
+    resumed.
+    """
+    devices = [_Device(own, reporter, resume=resume) for own in _by_device(tasks)]
+    outbox = queue.SimpleQueue[_Message]()
+    threads = [threading.Thread(target=device.serve, args=(outbox,)) for device in devices]
+    for thread in threads:
+        thread.start()
+    running = len(threads)
+    try:
+        while running:
+            message = outbox.get()
+            if message.outcome is None:
+                running -= 1
+            else:
+                yield message.outcome
+            message.handled.set()
+    finally:
+        for device in devices:
+            device.stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _by_device(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Groups tasks by what must not do two things at once: a phone, or this host's CPU."""
+    groups: dict[str | None, list[Task]] = {}
+    for task in tasks:
+        device = task.unit.device
+        groups.setdefault(None if device.is_on_host else device.name, []).append(task)
+    return list(groups.values())
+
+
+class _Device:
+    """Runs the tasks of one device in turn, in a thread of its own."""
+
+    def __init__(self, tasks: Sequence[Task], reporter: Reporter, *, resume: bool) -> None:
+        self._tasks, self._reporter, self._resume = tasks, reporter, resume
+        self.stop = threading.Event()
+
+    def serve(self, outbox: queue.SimpleQueue[_Message]) -> None:
+        """Puts an outcome per task into `outbox`, then one message without."""
+        try:
+            for task in self._tasks:
+                message = _Message(self._run(task))
+                outbox.put(message)
+                while task.unit.device.is_on_host and not message.handled.wait(_PAUSE_S):
+                    self._check()
+        except Stopped:
+            # Whoever stopped us does not wait for an outcome.
+            return
+        finally:
+            outbox.put(_Message(None))
+
+    def _run(self, task: Task) -> Outcome:
+        def step(text: str, done: int, total: int) -> None:
+            self._check()
+            self._reporter.step(task.unit, text, done, total)
+
+        return run_unit(task.unit, task.program, task.run, step, resume=self._resume)
+
+    def _check(self) -> None:
+        if self.stop.is_set():
+            raise Stopped

@@ -1,0 +1,244 @@
+"""The matrix: which models, precisions, backends, devices, SME modes and threads to measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
+
+from etprof.config import (
+    MeasurementConfig,
+    SmeMode,
+    StrictModel,
+    TargetConfig,
+    parse_strictly,
+    read_config_text,
+)
+from etprof.config_problems import suggest
+from etprof.cpu_list import parse_cpus
+from etprof.errors import UsageError
+from etprof.export.precision import parse_precision
+from etprof.export.request import BACKENDS
+from etprof.registry import find_model
+from etprof.run_directory import safe_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def _accepted_by(check: Callable[[str], object]) -> AfterValidator:
+    """Makes a validator of a function that raises UsageError for what it does not know."""
+
+    def validate(name: str) -> str:
+        try:
+            check(name)
+        except UsageError as error:
+            raise ValueError(str(error)) from error
+        return name
+
+    return AfterValidator(validate)
+
+
+def _check_backend(name: str) -> None:
+    if name not in BACKENDS:
+        msg = f"no such backend{suggest(name, BACKENDS)}; known: {', '.join(BACKENDS)}"
+        raise UsageError(msg)
+
+
+def _wrap(value: object) -> object:
+    """Makes a list of a single value."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+Item = TypeVar("Item")
+Several = Annotated[tuple[Item, ...], BeforeValidator(_wrap), Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+ModelName = Annotated[str, Field(min_length=1), _accepted_by(find_model)]
+PrecisionName = Annotated[str, _accepted_by(parse_precision)]
+BackendName = Annotated[str, _accepted_by(_check_backend)]
+
+
+HOST: Final = "host"
+"""Name of the device when a matrix has none: the machine it is run on."""
+
+
+class ModelEntry(StrictModel):
+    """A model to export and measure."""
+
+    model: ModelName = Field(description="a name of `etprof models`, or file.py:Class")
+    method: str | None = Field(None, description="method to measure; default: the program's own")
+    weights: Path | None = Field(None, description="a checkpoint of the model")
+
+    @property
+    def name(self) -> str:
+        """Name in files and tables: the registered one, or the class's."""
+        return self.model.rpartition(":")[2] if ":" in self.model else self.model
+
+    @property
+    def label(self) -> str:
+        """Tells methods of one model apart."""
+        return self.name if self.method is None else f"{self.name}_{self.method}"
+
+
+class DeviceEntry(TargetConfig):
+    """A device and the runner it gets."""
+
+    name: Name = Field(description="unique; on a cluster, the worker's resource")
+    runner_path: Path | None = Field(None, description="runner binary; default: the target's own")
+    preset: str | None = Field(None, description="CMake preset whose runner is used")
+    cpu_affinity: tuple[NonNegativeInt, ...] = Field((), description='CPUs, as "0-3,6" or a list')
+
+    @field_validator("cpu_affinity", mode="before")
+    @classmethod
+    def _read_cpus(cls, value: object) -> object:
+        return parse_cpus(value) if isinstance(value, str) else value
+
+    @property
+    def history_name(self) -> str | None:
+        """Name in the history; None for the host that nobody named: it is called by its CPU."""
+        return None if self.name == HOST else self.name
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether it computes on the CPU of the host that serves it."""
+        return self.kind != "android"
+
+
+class Exclusion(StrictModel):
+    """Combinations to leave out: those that agree in everything that is given."""
+
+    model: str | None = None
+    precision: str | None = None
+    backend: str | None = None
+    device: str | None = None
+
+
+class MatrixMeasurement(MeasurementConfig):
+    """How to measure; the same everywhere."""
+
+    runs: PositiveInt = Field(20, description="least timed inferences in each process launch")
+    warmup: NonNegativeInt = Field(10, description="inferences before those")
+
+
+class Matrix(StrictModel):
+    """Every combination is measured: one run directory per model, precision, backend, device."""
+
+    name: Name = "bench"
+    output_root: Path | None = Field(None, description="default: out_bench/<name>")
+    models: Several[ModelEntry]
+    precisions: Several[PrecisionName] = ("fp32",)
+    backends: Several[BackendName] = ("xnnpack",)
+    devices: Several[DeviceEntry] = (DeviceEntry(name=HOST),)
+    sme: tuple[SmeMode, ...] = Field((), description='SME modes; empty or "all": the device\'s own')
+    threads: Several[PositiveInt] = (1,)
+    exclude: tuple[Exclusion, ...] = ()
+    measurement: MatrixMeasurement = MatrixMeasurement()
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def _accept_names(cls, value: object) -> object:
+        wrapped = _wrap(value)
+        assert isinstance(wrapped, list | tuple)  # noqa: S101 - narrows the type
+        return [{"model": each} if isinstance(each, str) else each for each in wrapped]
+
+    @field_validator("sme", mode="before")
+    @classmethod
+    def _accept_all_and_switches(cls, value: object) -> object:
+        wrapped = [] if value == "all" else _wrap(value)
+        assert isinstance(wrapped, list | tuple)  # noqa: S101 - narrows the type
+        words = {"on": "sme2", "True": "sme2", "False": "off"}
+        return [words.get(str(each), each) for each in wrapped]
+
+    @model_validator(mode="after")
+    def _check(self) -> Matrix:
+        problems = [
+            *_repeated("models", [safe_name(model.label) for model in self.models]),
+            *_clashing_models(self.models),
+            *_repeated("precisions", self.precisions),
+            *_repeated("backends", self.backends),
+            *_repeated("devices", [device.name for device in self.devices]),
+            *_repeated("threads", self.threads),
+            *_repeated("sme", self.sme),
+            *_ambiguous_devices(self.devices),
+            *_unknown_exclusions(self),
+        ]
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """Where everything goes, unless the command line says otherwise."""
+        return self.output_root or Path("out_bench", self.name)
+
+
+def load_matrix(path: Path) -> Matrix:
+    """Reads and checks a matrix; raises UsageError that lists every problem with its field."""
+    return parse_matrix(read_config_text(path, "etprof bench --init"), str(path))
+
+
+def parse_matrix(text: str, name: str) -> Matrix:
+    """Checks a matrix's text; `name` stands in the messages."""
+    return parse_strictly(text, name, Matrix, _missing_files)
+
+
+def _missing_files(matrix: Matrix) -> list[str]:
+    """Lists files that the matrix names and that are not there."""
+    files = [(f"models.{i}.weights", model.weights) for i, model in enumerate(matrix.models)]
+    files += [(f"devices.{i}.runner_path", d.runner_path) for i, d in enumerate(matrix.devices)]
+    return [f"{at}: {path} does not exist" for at, path in files if path and not path.is_file()]
+
+
+def _repeated(where: str, names: Sequence[object]) -> list[str]:
+    return [f"{where}: {name!r} stands there twice" for name in {*names} if names.count(name) > 1]
+
+
+def _clashing_models(models: Sequence[ModelEntry]) -> list[str]:
+    """Finds two models whose programs would get the same name."""
+    sources = {(safe_name(m.name), m.model, m.weights) for m in models}
+    names = [name for name, *_ in sources]
+    return [
+        f"models: two different models are called {name!r}; measure them in two matrices"
+        for name in sorted({*names})
+        if names.count(name) > 1
+    ]
+
+
+def _ambiguous_devices(devices: tuple[DeviceEntry, ...]) -> list[str]:
+    """Android devices must be told apart by serial or address when there are several."""
+    phones = [(i, device) for i, device in enumerate(devices) if device.kind == "android"]
+    problems = []
+    places = [device.serial or device.connect for _, device in phones]
+    for (i, device), place in zip(phones, places, strict=True):
+        if place is None and len(phones) > 1:
+            problems.append(
+                f"devices.{i}: {device.name!r} needs serial or connect: there are several"
+            )
+        elif place is not None and places.count(place) > 1:
+            problems.append(f"devices.{i}: {place} stands there twice; one entry per device")
+    return problems
+
+
+def _unknown_exclusions(matrix: Matrix) -> list[str]:
+    """Finds exclusions that name what the matrix does not have: most likely a slip."""
+    known = {
+        "model": [model.name for model in matrix.models],
+        "precision": list(matrix.precisions),
+        "backend": list(matrix.backends),
+        "device": [device.name for device in matrix.devices],
+    }
+    return [
+        f"exclude.{i}.{axis}: {value!r} is not in the matrix{suggest(value, known[axis])}"
+        for i, exclusion in enumerate(matrix.exclude)
+        for axis, value in exclusion.model_dump(exclude_none=True).items()
+        if value not in known[axis]
+    ]

@@ -1,0 +1,24 @@
+"""What a Dask worker does with a task: unpack the program, measure, pack the run directory."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.bench.archives import pack_run, unpack_program
+from etprof.bench.execution import run_unit
+
+if TYPE_CHECKING:
+    from etprof.bench.combinations import Unit
+    from etprof.bench.execution import Outcome
+
+
+def run_remotely(unit: Unit, archive: bytes, program: str) -> tuple[Outcome, bytes]:
+    """Measures `unit` in a folder of its own; returns its outcome and its run directory."""
+    with tempfile.TemporaryDirectory(prefix="etprof-") as name:
+        folder = Path(name)
+        unpack_program(archive, folder / "programs")
+        run = folder / "run"
+        outcome = run_unit(unit, folder / "programs" / program, run, lambda *_: None, resume=False)
+        return outcome, pack_run(run)

@@ -1,0 +1,122 @@
+"""One matrix from beginning to end: export, measure, add to the history, summarise."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from etprof.analysis.run_analysis import analyze_source
+from etprof.bench.device_lock import device_lock, host_key
+from etprof.bench.execution import Outcome, is_finished, keep_failure
+from etprof.bench.local_pool import run_here
+from etprof.bench.pool import Task
+from etprof.bench.programs import export_programs
+from etprof.errors import EtprofError
+from etprof.report.files import write_report_files
+from etprof.run_directory import find_etdumps
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
+
+    from etprof.bench.combinations import Unit
+    from etprof.bench.pool import Reporter
+    from etprof.history.documents import RunDocument
+    from etprof.history.store import Store
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for, beside the units."""
+
+    folder: Path
+    resume: bool = False
+    export: bool = False
+    """Export programs again that are up to date."""
+    scheduler: str | None = None
+    """Address of a Dask scheduler; None: this host alone."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How a unit went, and its experiments as the history has them."""
+
+    outcome: Outcome
+    runs: tuple[RunDocument, ...]
+
+
+@dataclass
+class Session:
+    """A matrix on its way."""
+
+    units: Sequence[Unit]
+    request: Request
+    store: Store
+    reporter: Reporter
+    kept: list[Kept] = field(default_factory=list)
+
+    def run(self) -> list[Kept]:
+        """Measures what is not finished yet; returns how each unit went, in their order."""
+        tasks = [task for task in self._export() if not self._is_finished(task)]
+        with closing(self._start(tasks)) as outcomes:
+            for outcome in outcomes:
+                self._keep(outcome)
+        order = {unit: number for number, unit in enumerate(self.units)}
+        return sorted(self.kept, key=lambda entry: order[entry.outcome.unit])
+
+    def _export(self) -> list[Task]:
+        """Exports every program, and keeps the failure of each unit that gets none."""
+        folder = self.request.folder / "programs"
+        with device_lock(host_key(), self._wait):
+            programs = export_programs(
+                (unit.program for unit in self.units),
+                folder,
+                self.reporter.say,
+                anew=self.request.export,
+            )
+        tasks = []
+        for unit in self.units:
+            exported, run = programs[unit.program], unit.run_directory(self.request.folder)
+            if exported.path is not None:
+                tasks.append(Task(unit, exported.path, run))
+            else:
+                self._keep(
+                    Outcome(unit, keep_failure(unit, run, f"not exported: {exported.error}"))
+                )
+        return tasks
+
+    def _is_finished(self, task: Task) -> bool:
+        """Recognises a run that needs no repetition; it goes into the store if it is not there."""
+        if not (self.request.resume and is_finished(task.unit, task.program, task.run)):
+            return False
+        self._keep(Outcome(task.unit))
+        return True
+
+    def _start(self, tasks: Sequence[Task]) -> Generator[Outcome]:
+        if self.request.scheduler is None:
+            return run_here(tasks, self.reporter, resume=self.request.resume)
+        from etprof.bench.cluster import run_on_cluster
+
+        return run_on_cluster(tasks, self.request.scheduler, self.reporter)
+
+    def _keep(self, outcome: Outcome) -> None:
+        """Adds a run to the history and writes its report, while nothing is timed here."""
+        unit, errors = outcome.unit, list(outcome.errors)
+        run = unit.run_directory(self.request.folder)
+        runs: tuple[RunDocument, ...] = ()
+        with device_lock(host_key(), self._wait):
+            try:
+                added = self.store.add_run_directory(run, device=unit.device.history_name)
+                runs = tuple(each.document for each in added)
+                if find_etdumps(run):
+                    write_report_files(analyze_source(run), run)
+            except EtprofError as error:
+                # The run itself is kept, and `--resume` adds it; the other runs go on.
+                errors.append(str(error))
+        kept = Kept(replace(outcome, errors=tuple(errors)), runs)
+        self.kept.append(kept)
+        self.reporter.finished(kept.outcome)
+
+    def _wait(self) -> None:
+        """Waits for another etprof on this host; interrupting it is the only way out."""

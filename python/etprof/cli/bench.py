@@ -1,0 +1,194 @@
+"""Measure a whole matrix: models × precisions × backends × devices × SME modes × threads.
+
+Each program is exported once; each device measures it in one run, with SME modes and threads as
+experiments in balanced order. Every run goes into the history, failed ones too, and a failure
+never stops the others. A device is never used by two runs at once; several work side by side.
+
+  etprof bench --init > matrix.json      a small matrix for this machine, to start from
+  etprof bench matrix.json               everything into out_bench/<name> and the history
+  etprof bench matrix.json --resume      what is finished is not repeated
+  etprof bench --schema                  the JSON Schema, for editors
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from etprof.errors import TargetError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from etprof.bench.combinations import LeftOut, Unit
+    from etprof.bench.execution import Outcome
+    from etprof.bench.matrix import Matrix
+    from etprof.bench.session import Kept
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.add_argument("matrix", nargs="?", type=Path, metavar="MATRIX.json")
+    parser.add_argument(
+        "--store", metavar="FILE|URL", help="history (default: $ETPROF_HISTORY, then a file here)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="instead of the matrix's folder")
+    parser.add_argument("--resume", action="store_true", help="continue a matrix that was cut off")
+    parser.add_argument("--export", action="store_true", help="export again what is up to date")
+    parser.add_argument("--dry-run", action="store_true", help="show the plan, measure nothing")
+    parser.add_argument(
+        "--scheduler", metavar="HOST:PORT", help="Dask scheduler of a pool of several hosts"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--init", action="store_true", help="print a matrix to start from")
+    other.add_argument("--schema", action="store_true", help="print the JSON Schema of matrices")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Does what was asked."""
+    if arguments.init:
+        from etprof.config_templates import read_example
+
+        print(read_example("matrix_host"), end="")
+        return 0
+    from etprof.bench.combinations import expand
+    from etprof.bench.matrix import Matrix, load_matrix
+
+    if arguments.schema:
+        print(json.dumps(Matrix.model_json_schema(), indent=2))
+        return 0
+    if arguments.matrix is None:
+        msg = "give a matrix, as in `etprof bench matrix.json`; `etprof bench --init` prints one"
+        raise UsageError(msg)
+    matrix = load_matrix(arguments.matrix)
+    units, left_out = expand(matrix)
+    if not units:
+        reasons = "; ".join(dict.fromkeys(each.reason for each in left_out))
+        msg = f"{arguments.matrix}: every combination is left out: {reasons}"
+        raise UsageError(msg)
+    if arguments.dry_run:
+        return _show_plan(units, left_out)
+    return _measure(arguments, matrix, units, left_out)
+
+
+def _show_plan(units: list[Unit], left_out: list[LeftOut]) -> int:
+    """Prints what would run, device by device."""
+    from etprof.units import count_of
+
+    for number, unit in enumerate(units, start=1):
+        modes = ", ".join(unit.sme) or "the device's own"
+        threads = ", ".join(map(str, unit.threads))
+        print(f"{number:4}  {unit.text}: SME {modes}; threads {threads}")
+    for each in left_out:
+        print(f"   –  {each.text}: {each.reason}")
+    programs = len({unit.program for unit in units})
+    print(f"{count_of(programs, 'program')} to export, {count_of(len(units), 'run')} to measure")
+    return 0
+
+
+def _measure(
+    arguments: argparse.Namespace, matrix: Matrix, units: list[Unit], left_out: list[LeftOut]
+) -> int:
+    """Runs the matrix and reports; 5 when anything failed."""
+    from etprof.bench.session import Request, Session
+    from etprof.history.store import open_store
+
+    folder = arguments.out or matrix.folder
+    store = open_store(arguments.store)
+    request = Request(
+        folder=folder,
+        resume=arguments.resume,
+        export=arguments.export,
+        scheduler=_scheduler_address(arguments.scheduler),
+    )
+    with BenchReporter(len(units)) as reporter:
+        kept = Session(units, request, store, reporter).run()
+    _report(matrix.name, folder, kept, left_out, as_json=arguments.json)
+    reporter.say(f"The history is {store.name}; runs, programs and summaries are in {folder}")
+    return TargetError.exit_code if any(entry.outcome.errors for entry in kept) else 0
+
+
+def _scheduler_address(text: str | None) -> str | None:
+    """Returns a Dask address; HOST:PORT alone means TCP."""
+    return f"tcp://{text}" if text is not None and "://" not in text else text
+
+
+def _report(
+    name: str, folder: Path, kept: list[Kept], left_out: list[LeftOut], *, as_json: bool
+) -> None:
+    """Writes summary.json and summary.md, and shows the table."""
+    from rich.console import Console
+
+    from etprof.atomic import write_json, write_text
+    from etprof.bench.summary import make_rows, render_markdown, render_table, summary_document
+
+    rows = make_rows(kept)
+    document = summary_document(name, rows, kept, left_out)
+    write_json(folder / "summary.json", document)
+    write_text(folder / "summary.md", render_markdown(name, rows, kept, left_out))
+    if as_json:
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        Console().print(render_table(rows))
+
+
+class BenchReporter:
+    """Shows a line per run on standard error, and a bar per device on a terminal."""
+
+    def __init__(self, total: int) -> None:
+        import sys
+        import threading
+
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._lock = threading.Lock()
+        self._bars: dict[str, int] = {}
+        self._done, self._total = 0, total
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, text: str) -> None:
+        """Prints a line above the bars."""
+        self._progress.console.print(text, markup=False)
+
+    def step(self, unit: Unit, text: str, done: int, total: int) -> None:
+        """Moves the device's bar."""
+        with self._lock:
+            device = unit.device.name
+            if device not in self._bars:
+                self._bars[device] = self._progress.add_task("", total=None)
+            words = f"{unit.text}: {text}"
+            self._progress.update(
+                self._bars[device],  # type: ignore[arg-type]
+                description=words,
+                completed=done,
+                total=total,
+            )
+
+    def finished(self, outcome: Outcome) -> None:
+        """Prints how a run went."""
+        with self._lock:
+            self._done += 1
+            how = (
+                f"failed: {outcome.errors[0]}" if outcome.errors else f"{outcome.duration_s:.1f} s"
+            )
+            if not outcome.errors and not outcome.worker:
+                how = "finished earlier"
+            self.say(f"[{self._done}/{self._total}] {outcome.unit.text}: {how}")
