@@ -24,6 +24,7 @@ from etprof.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from etprof.analysis.run_analysis import RunAnalysis
     from etprof.generation import Generation
     from etprof.pipeline import Measured
     from etprof.plan import Settings
@@ -203,13 +204,33 @@ def _report_evidence(
             timeout_s=arguments.timeout,
             progress=progress,
         )
-    write_report_files(analyze_source(run_directory), run_directory)
+    analysis = analyze_source(run_directory)
+    write_report_files(analysis, run_directory)
     if arguments.json:
         print(json.dumps(evidence_document(evidence), indent=2))
     else:
         Console().print(render_evidence(evidence))
+        _show_generated(analysis)
     say(f"Everything is in {run_directory}")
     return 0
+
+
+def _show_generated(analysis: RunAnalysis) -> None:
+    """Shows what each SME mode generated, where times mean nothing, and whether it is the same."""
+    from rich.console import Console
+
+    from etprof.analysis.assessment import assess_run
+    from etprof.report.generation import render_generation
+
+    if analysis.times_are_meaningful:
+        return
+    console = Console()
+    for experiment in analysis.experiments:
+        for part in render_generation(experiment, times_are_meaningful=False):
+            console.print(f"{experiment.name}: ", part, sep="", style=None)
+    for comparison in assess_run(analysis).comparisons:
+        if comparison.tokens is not None:
+            console.print(f"{comparison.name}: {comparison.tokens}", markup=False)
 
 
 def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -> int:

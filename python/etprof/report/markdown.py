@@ -29,6 +29,18 @@ def escape(text: object) -> str:
     return line.replace("<", "&lt;").replace(">", "&gt;")
 
 
+def _generation(run: View) -> list[str]:
+    """The speed of a language model, and what it said."""
+    lines: list[str] = []
+    for entry in run["generation"]:
+        lines += [f"## Generation: {escape(entry['name'])}", "", f"{escape(entry['what'])}.", ""]
+        lines += (
+            _table(("speed", "median", "95 % interval"), entry["rows"]) if entry["rows"] else []
+        )
+        lines += [f"Generated: {escape(entry['generated'])}", escape(entry["unsteady"]), ""]
+    return lines
+
+
 def _render_run(run: View) -> str:
     head = run["headline"]
     lines = [f"# {escape(run['title'])}", escape(run["subtitle"]), ""]
@@ -46,6 +58,7 @@ def _render_run(run: View) -> str:
         lines += ["## Why not SME2?", ""]
         rows = ((w["reason"], w["count"], w["time"], w["operators"]) for w in run["why_not"])
         lines += _table(("reason", "operators", "time", "which"), rows)
+    lines += _generation(run)
     if run["ledger"]:
         lines += ["## From start to steady state", ""]
         columns = ("label", "baseline", "candidate", "speed_up", "verdict")

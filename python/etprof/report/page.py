@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.report.charts import category_stacks, latency_chart, timeline, waterfall_bars
-from etprof.report.operator_table import operator_table
 from etprof.report.generation import generation_views
+from etprof.report.operator_table import operator_table
 from etprof.report.page_parts import (
     amdahl_view,
     comparison_row,
@@ -56,9 +56,7 @@ def run_view(assessment: Assessment, key: str) -> View:
         **(_timed_parts(assessment) if meaningful else _TIMELESS),
         "tiles": _tiles(assessment),
         **_findings(assessment, found),
-        "generation": generation_views(
-            assessment.run.experiments, times_are_meaningful=meaningful
-        ),
+        "generation": generation_views(assessment.run.experiments, times_are_meaningful=meaningful),
         "operators": operator_table(assessment),
         "comparisons": [comparison_row(entry) for entry in assessment.comparisons],
         "why_not": [why_not_view(group) for group in found.why_not_sme2],
