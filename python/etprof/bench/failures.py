@@ -12,7 +12,8 @@ import etprof
 from etprof.atomic import write_json
 from etprof.errors import EtprofError
 from etprof.git_state import read_git_state
-from etprof.run_directory import MANIFEST, hash_file, set_aside
+from etprof.program_files import load_export_manifest
+from etprof.run_directory import MANIFEST, hash_file, safe_name, set_aside
 from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def write_failure(
     """
     if (run / MANIFEST).exists():
         set_aside(run)
-    target = target or (LocalTarget() if unit.device.kind == "local" else None)
+    target = target or (LocalTarget() if unit.device.history_name is None else None)
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     kind = unit.device.kind
     platform = target.platform if target else kind
@@ -92,10 +93,11 @@ def _experiments(unit: Unit, platform: str) -> list[dict[str, object]]:
 
 def _describe_model(unit: Unit, program: Path | None) -> dict[str, object]:
     is_there = program is not None and program.is_file()
+    exported = load_export_manifest(program) if program is not None and is_there else None
     return {
-        "name": unit.model.name,
+        "name": safe_name(unit.model.name),
         "label": unit.program.label,
-        "method": unit.model.method or "forward",
+        "method": unit.model.method or (exported.method if exported else "forward"),
         "backend": unit.backend,
         "precision": unit.precision,
         "path": str(program) if program else None,

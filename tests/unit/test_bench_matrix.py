@@ -1,0 +1,201 @@
+"""A matrix is checked as a whole, and expands to every combination, once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from etprof.bench.combinations import expand
+from etprof.bench.matrix import Matrix, load_matrix, parse_matrix
+from etprof.config import Config
+from etprof.config_templates import read_example
+from etprof.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
+KNOWN = (
+    "decoder, edgetam, efficient_sam, mobilenet_v2, mobilenet_v3_small, resnet18, toy_cnn, "
+    "transformer_encoder, vit_tiny"
+)
+
+
+def parse(**changes: object) -> Matrix:
+    return parse_matrix(json.dumps({"models": ["toy_cnn"], **changes}), "m.json")
+
+
+def problems(**changes: object) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        parse(**changes)
+    first, *rest = str(caught.value).splitlines()
+    assert first == "m.json is not a valid config:"
+    return [line.removeprefix("  ") for line in rest]
+
+
+def test_the_least_matrix() -> None:
+    matrix = parse()
+    (unit,), left_out = expand(matrix)
+    assert (unit.text, unit.sme, unit.threads) == ("toy_cnn xnnpack fp32 on host", (), (1,))
+    assert (left_out, matrix.folder) == ([], Path("out_bench/bench"))
+
+
+def test_one_value_needs_no_list() -> None:
+    matrix = parse(models="toy_cnn", precisions="int8", threads=2, sme="off")
+    (unit,), _ = expand(matrix)
+    assert (unit.precision, unit.sme, unit.threads) == ("int8", ("off",), (2,))
+
+
+@pytest.mark.parametrize(
+    ("written", "modes"),
+    [("all", ()), ([], ()), (["on", "off"], ("sme2", "off")), ([True, False], ("sme2", "off"))],
+)
+def test_sme_modes_are_written_in_several_ways(written: object, modes: tuple[str, ...]) -> None:
+    assert parse(sme=written).sme == modes
+
+
+def test_every_problem_is_listed_at_once() -> None:
+    found = problems(
+        models=["toy_cn", {"model": "toy_cnn", "methd": "forward"}],
+        precisions=["fp32", "fp33"],
+        backends="xnpack",
+        device=[],
+        sme=["fast"],
+        threads=[0],
+        measurement={"block": 3},
+    )
+    assert found == [
+        (
+            f"models.0.model: no model is called 'toy_cn'; did you mean 'toy_cnn'? known: {KNOWN}; "
+            "or give path/to/file.py:Class (got 'toy_cn')"
+        ),
+        "models.1.methd: unknown field; did you mean 'method'?",
+        (
+            "precisions.1: unknown precision 'fp33'; choose one of fp32, fp16, int8, "
+            "int8_per_tensor, int8_dynamic, 8da4w, 8da4w_b<BLOCK> (got 'fp33')"
+        ),
+        (
+            "backends.0: no such backend; did you mean 'xnnpack'?; known: xnnpack, portable"
+            " (got 'xnpack')"
+        ),
+        "sme.0: Input should be 'sme2', 'sme1', 'off' or 'auto' (got 'fast')",
+        "threads.0: Input should be greater than 0 (got 0)",
+        "measurement.block: unknown field; did you mean 'blocks'?",
+        "device: unknown field; did you mean 'devices'?",
+    ]
+
+
+def test_names_that_would_clash_are_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text("")
+    phones = [
+        {"name": "a", "kind": "android", "serial": "1"},
+        {"name": "b", "kind": "android", "serial": "1"},
+        {"name": "b", "kind": "android"},
+    ]
+    found = problems(
+        models=["toy_cnn", "toy_cnn", f"{own}:toy_cnn"],
+        threads=[1, 2, 1],
+        devices=phones,
+        exclude=[{"model": "toy", "device": "a"}],
+    )
+    assert found == [
+        "models: 'toy_cnn' stands there twice",
+        "models: two different models are called 'toy_cnn'; measure them in two matrices",
+        "devices: 'b' stands there twice",
+        "threads: 1 stands there twice",
+        "devices.0: 1 stands there twice; one entry per device",
+        "devices.1: 1 stands there twice; one entry per device",
+        "devices.2: 'b' needs serial or connect: there are several",
+        "exclude.0.model: 'toy' is not in the matrix; did you mean 'toy_cnn'?",
+    ]
+
+
+def test_files_that_are_missing_are_named() -> None:
+    assert problems(
+        models=[{"model": "toy_cnn", "weights": "none.pt"}],
+        devices=[{"name": "phone", "kind": "android", "runner_path": "none"}],
+    ) == [
+        "models.0.weights: none.pt does not exist",
+        "devices.0.runner_path: none does not exist",
+    ]
+
+
+def test_a_matrix_that_is_not_there_says_how_to_get_one(tmp_path: Path) -> None:
+    path = tmp_path / "none.json"
+    with pytest.raises(UsageError) as caught:
+        load_matrix(path)
+    assert str(caught.value) == (
+        f"cannot read {path}: No such file or directory; `etprof bench --init` writes one"
+    )
+
+
+def test_every_combination_is_there_once() -> None:
+    matrix = parse(
+        models=["toy_cnn", "resnet18"],
+        precisions=["fp32", "fp16", "int8"],
+        backends=["xnnpack", "portable"],
+        devices=[{"name": "a"}, {"name": "b", "kind": "emulator"}],
+    )
+    units, left_out = expand(matrix)
+    assert len({unit.text for unit in units}) == len(units) == 2 * 5 * 2
+    assert len({unit.program for unit in units}) == 2 * 5
+    assert [(each.text, each.reason) for each in left_out][:1] == [
+        (
+            "toy_cnn portable int8 on a",
+            "precision int8 needs backend xnnpack: portable kernels compute in float",
+        )
+    ]
+    assert len(left_out) == 4
+
+
+def test_exclusions_agree_in_all_they_give() -> None:
+    matrix = parse(
+        models=["toy_cnn", "resnet18"],
+        precisions=["fp32", "fp16"],
+        exclude=[{"model": "resnet18", "precision": "fp16"}, {}],
+    )
+    units, left_out = expand(matrix)
+    assert [unit.text for unit in units] == [
+        "toy_cnn xnnpack fp32 on host",
+        "toy_cnn xnnpack fp16 on host",
+        "resnet18 xnnpack fp32 on host",
+    ]
+    assert [(e.text, e.reason) for e in left_out] == [("resnet18 xnnpack fp16 on host", "excluded")]
+
+
+def test_methods_of_one_model_share_its_program() -> None:
+    models = [{"model": "decoder", "method": name} for name in ("prefill", "decode")]
+    units, _ = expand(parse(models=models))
+    assert [unit.label for unit in units] == [
+        "decoder_prefill_xnnpack_fp32",
+        "decoder_decode_xnnpack_fp32",
+    ]
+    assert len({unit.program for unit in units}) == 1
+
+
+def test_a_unit_says_how_to_repeat_it(tmp_path: Path) -> None:
+    (unit,), _ = expand(parse(threads=[1, 2], sme=["sme2", "off"], measurement={"runs": 7}))
+    config = unit.config(tmp_path / "m.pte", tmp_path / "run", unit.sme, "linux")
+    again = Config.model_validate_json(config.model_dump_json(exclude_none=True))
+    assert again == config
+    assert [(e.name, e.sme, e.threads, e.runs) for e in again.experiments] == [
+        ("linux_sme2", "sme2", (1, 2), 7),
+        ("linux_off", "off", (1, 2), 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "configs/examples").glob("matrix_*.json")), ids=lambda path: path.name
+)
+def test_shipped_matrices_are_valid(path: Path) -> None:
+    units, _ = expand(load_matrix(path))
+    assert units
+
+
+def test_the_example_to_start_from_is_what_the_issue_asks_for() -> None:
+    units, _ = expand(parse_matrix(read_example("matrix_host"), "example"))
+    axes = {
+        (unit.model.name, unit.precision, threads) for unit in units for threads in unit.threads
+    }
+    assert [len({each[i] for each in axes}) for i in range(3)] == [3, 2, 2]
+    assert len(axes) == 12

@@ -1,0 +1,241 @@
+"""Devices side by side, each alone; a failure is kept and stops nothing; what is done stays done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.bench.archives import pack_program, pack_run, unpack_program, unpack_run
+from etprof.bench.combinations import expand
+from etprof.bench.device_lock import FOLDER_VARIABLE
+from etprof.bench.execution import is_finished
+from etprof.bench.local_pool import run_here
+from etprof.bench.matrix import parse_matrix
+from etprof.bench.pool import Task
+from etprof.errors import TargetError
+from etprof.history.ingest import read_run_directory
+from etprof.run_directory import Manifest, load_manifest
+from tests.fake_target import FakeTarget
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.bench.execution import Outcome
+    from etprof.runner_result import RunnerResult
+    from etprof.targets.request import RunnerRequest
+
+MEASUREMENT = {"blocks": 2, "min_seconds": 0.01, "etdump_runs": 1}
+
+
+class Silent:
+    """A reporter that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def say(self, text: str) -> None:
+        self.told.append(text)
+
+    def step(self, *what: object) -> None:
+        self.told.append(what)
+
+    def finished(self, outcome: Outcome) -> None:
+        self.told.append(outcome)
+
+
+class Device(FakeTarget):
+    """Knows who is on it; with a barrier, its first launch waits until all devices have one."""
+
+    platform = "android"
+
+    def __init__(self, serial: str, users: Counter[str], barrier: threading.Barrier | None) -> None:
+        super().__init__()
+        self.serial, self.users, self.barrier = serial, users, barrier
+        self.broken = False
+
+    def describe(self) -> dict[str, object]:
+        return {"system": "Fake", "serial": self.serial}
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        if self.broken:
+            msg = "the device is on fire; put it out"
+            raise TargetError(msg)
+        self.users[self.serial] += 1
+        try:
+            time.sleep(0.01)  # long enough for another to come, were there one
+            assert self.users[self.serial] == 1
+            if self.barrier is not None:
+                self.barrier.wait(60)
+                self.barrier = None
+            return super().run(request)
+        finally:
+            self.users[self.serial] -= 1
+
+
+class Bench:
+    """A matrix of fake devices in a folder."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(FOLDER_VARIABLE, str(folder / "locks"))
+        monkeypatch.setattr("etprof.bench.execution.make_target", self._make_target)
+        self.folder = folder
+        self.program = folder / "m.pte"
+        self.program.write_bytes(b"program")
+        exported = {"model": "toy_cnn", "backend": "xnnpack", "precision": "fp32"}
+        methods = {"method": "prefill", "methods": {"prefill": {}, "decode": {}}}
+        (folder / "m.pte.json").write_text(json.dumps({**exported, **methods}))
+        self.users: Counter[str] = Counter()
+        self.devices: dict[str, Device] = {}
+
+    def add_device(self, serial: str, barrier: threading.Barrier | None = None) -> Device:
+        self.devices[serial] = Device(serial, self.users, barrier)
+        return self.devices[serial]
+
+    def _make_target(self, kind: str, *, serial: str | None, **_: object) -> Device:
+        return self.devices[serial or kind]
+
+    def tasks(self, **changes: object) -> list[Task]:
+        document = {"models": ["toy_cnn"], "measurement": MEASUREMENT, **changes}
+        units, _ = expand(parse_matrix(json.dumps(document), "m"))
+        return [Task(unit, self.program, unit.run_directory(self.folder)) for unit in units]
+
+    def run(self, tasks: list[Task], *, resume: bool = False) -> list[Outcome]:
+        return list(run_here(tasks, Silent(), resume=resume))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+def phones(*serials: str) -> list[dict[str, str]]:
+    return [{"name": f"phone{s}", "kind": "android", "serial": s} for s in serials]
+
+
+def manifest_of(task: Task) -> Manifest:
+    manifest = load_manifest(task.run)
+    assert manifest is not None
+    return manifest
+
+
+def test_devices_work_side_by_side_and_each_alone(bench: Bench) -> None:
+    barrier = threading.Barrier(3)
+    for serial in "abc":
+        bench.add_device(serial, barrier)
+    tasks = bench.tasks(devices=phones(*"abc"), precisions=["fp32", "fp16", "int8"])
+    outcomes = bench.run(tasks)
+    assert {outcome.unit.text for outcome in outcomes} == {task.unit.text for task in tasks}
+    assert [outcome.errors for outcome in outcomes] == [()] * 9
+    assert {manifest_of(task).status for task in tasks} == {"finished"}
+
+
+def test_one_phone_by_two_names_is_still_one_device(bench: Bench) -> None:
+    bench.devices = dict.fromkeys("ab", bench.add_device("a"))
+    outcomes = bench.run(bench.tasks(devices=phones("a", "b"), precisions=["fp32", "fp16"]))
+    assert [outcome.errors for outcome in outcomes] == [()] * 4
+
+
+def test_emulator_and_host_share_a_cpu(bench: Bench) -> None:
+    cpu = bench.add_device("cpu")
+    bench.devices = {"local": cpu, "emulator": cpu}
+    devices = [{"name": kind, "kind": kind} for kind in bench.devices]
+    outcomes = bench.run(bench.tasks(devices=devices, precisions=["fp32", "fp16"]))
+    assert [outcome.errors for outcome in outcomes] == [()] * 4
+
+
+def test_a_failure_is_kept_and_the_others_go_on(bench: Bench) -> None:
+    bench.add_device("a").broken = True
+    bench.add_device("b")
+    tasks = bench.tasks(devices=phones("a", "b"), threads=[1, 2], sme=["sme2", "off"])
+    outcomes = {outcome.unit.device.name: outcome for outcome in bench.run(tasks)}
+    assert outcomes["phonea"].errors == ("the device is on fire; put it out",)
+    assert outcomes["phoneb"].errors == ()
+    runs = read_run_directory(tasks[0].run, device="phonea")
+    assert [(r.experiment, r.sme_mode, r.threads, r.status) for r in runs] == [
+        (f"android_{mode}_t{threads}", mode, threads, "failed")
+        for mode in ("sme2", "off")
+        for threads in (1, 2)
+    ]
+    assert {r.failure for r in runs} == {"timing: the device is on fire; put it out"}
+    assert runs[0].model == "toy_cnn"
+
+
+def test_a_failure_belongs_to_the_series_of_the_runs_that_worked(bench: Bench) -> None:
+    phone = bench.add_device("a")
+    (task,) = bench.tasks(devices=phones("a"), sme=["off"])
+    series = set()
+    for broken in (False, True):
+        phone.broken = broken
+        bench.run([task])
+        (run,) = read_run_directory(task.run, device="phonea")
+        series.add((run.series, run.status))
+    assert len(series) == 2
+    assert len({name for name, _ in series}) == 1
+
+
+def test_even_a_defect_of_ours_loses_no_other_run(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.add_device("a")
+    tasks = bench.tasks(devices=phones("a"), precisions=["fp32", "fp16"])
+    monkeypatch.setattr(bench.devices["a"], "read_state", iter([ZeroDivisionError("x")]).__next__)
+    outcomes = bench.run(tasks)
+    assert [len(outcome.errors) for outcome in outcomes] == [1, 1]
+    assert all(manifest_of(task).status == "failed" for task in tasks)
+
+
+def test_what_is_finished_is_recognised_and_nothing_else(bench: Bench) -> None:
+    bench.add_device("a")
+    (task,) = bench.tasks(devices=phones("a"), sme=["off"])
+    assert not is_finished(task.unit, task.program, task.run)
+    bench.run([task])
+    assert is_finished(task.unit, task.program, task.run)
+    (other,) = bench.tasks(devices=phones("a"), sme=["off"], threads=[4])
+    assert not is_finished(other.unit, task.program, task.run)
+    task.program.write_bytes(b"another program")
+    assert not is_finished(task.unit, task.program, task.run)
+
+
+def test_a_stopped_matrix_goes_on_where_it_was(bench: Bench) -> None:
+    phone = bench.add_device("a")
+    first, second = bench.tasks(devices=phones("a"), sme=["off"], precisions=["fp32", "fp16"])
+    with contextlib.closing(run_here([first, second], Silent(), resume=False)) as outcomes:
+        next(outcomes)
+    # Closing waited for the device; the second run may have begun, but was not finished.
+    assert manifest_of(first).status == "finished"
+    done = len(phone.requests)
+    assert done < 6
+    (outcome,) = bench.run([second], resume=True)
+    assert outcome.errors == ()
+    assert len(phone.requests) == 6
+    assert manifest_of(second).status == "finished"
+
+
+def test_without_resume_an_earlier_run_is_set_aside(bench: Bench) -> None:
+    bench.add_device("a")
+    (task,) = bench.tasks(devices=phones("a"))
+    for _ in range(2):
+        bench.run([task])
+    assert len(list(task.run.parent.iterdir())) == 2
+
+
+def test_archives_carry_a_program_and_a_run(bench: Bench, tmp_path: Path) -> None:
+    bench.add_device("a")
+    (task,) = bench.tasks(devices=phones("a"))
+    bench.run([task])
+    (bench.folder / "m.pte.data").mkdir()
+    (bench.folder / "m.pte.data" / "input_0.bin").write_bytes(b"1234")
+    unpack_program(pack_program(task.program), tmp_path / "there")
+    assert (tmp_path / "there/m.pte").read_bytes() == b"program"
+    assert (tmp_path / "there/m.pte.data/input_0.bin").read_bytes() == b"1234"
+    unpack_run(pack_run(task.run), tmp_path / "back/run", tmp_path / "there/m.pte")
+    manifest = load_manifest(tmp_path / "back/run")
+    assert manifest is not None
+    assert manifest.model.path == str(tmp_path / "there/m.pte")
+    assert manifest.files == manifest_of(task).files
