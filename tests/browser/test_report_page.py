@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,27 +10,16 @@ import pytest
 
 from etprof.analysis.assessment import assess_runs
 from etprof.report.html import render_html
+from tests.browser.pages import DESKTOP, PHONE, Opened, find_accessibility_problems
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, on_off_run, write_run
 
-pytest.importorskip("playwright", reason="no playwright; `pip install --group browser` has it")
-import itertools
-
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser, Page
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium; `apt-get install chromium` has it"),
-]
+pytestmark = pytest.mark.browser
 
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 ATTACK = "<img src=x onerror=alert(1)>"
 
 
@@ -59,16 +47,6 @@ RUNS: dict[str, list[Run]] = {
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # Chromium's sandbox does not start for root, as which CI runs.
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield running
-        running.close()
-
-
-@pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     found = {}
@@ -84,39 +62,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-class Opened:
-    """A page and everything that it said or asked for."""
-
-    def __init__(self, browser: Browser, file: Path, size: dict[str, int], scheme: str) -> None:
-        self.complaints: list[str] = []
-        self.page: Page = browser.new_page(viewport=size, color_scheme=scheme)
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-        self.page.on("request", lambda request: self._note_request(request.url))
-        self.page.goto(file.as_uri())
-
-    def _note_request(self, url: str) -> None:
-        if not url.startswith(("file:", "data:")):
-            self.complaints.append(url)
-
-
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize(("size", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 def test_page_is_quiet_offline_and_accessible(
     browser: Browser, pages: dict[str, Path], name: str, size: dict[str, int], scheme: str
 ) -> None:
-    opened = Opened(browser, pages[name], size, scheme)
+    opened = Opened(browser, pages[name].as_uri(), size, scheme)
     assert opened.complaints == []
     # THEN the page itself never scrolls sideways; wide tables scroll in their own boxes
     assert opened.page.evaluate("document.documentElement.scrollWidth") == size["width"]
-    violations = Axe().run(opened.page).response["violations"]
-    serious = [
-        (v["id"], [node["html"] for node in v["nodes"]][:3])
-        for v in violations
-        if v["impact"] in {"serious", "critical"}
-    ]
-    assert serious == []
+    assert find_accessibility_problems(opened.page) == []
     picture = pages[name].with_name(f"{name}_{size['width']}.png")
     opened.page.screenshot(path=picture, full_page=True)
     assert picture.stat().st_size > 10_000
@@ -129,7 +84,7 @@ def column(page: Page, number: int) -> list[str]:
 
 
 def test_sorting_by_mouse_and_keyboard(browser: Browser, pages: dict[str, Path]) -> None:
-    page = Opened(browser, pages["on_off"], DESKTOP, "light").page
+    page = Opened(browser, pages["on_off"].as_uri(), DESKTOP, "light").page
     in_order = column(page, 1)
     # WHEN the first experiment's column is clicked, THEN the slowest operator stands first
     heading = page.locator("table.sortable thead th").nth(2)
@@ -152,7 +107,7 @@ def test_sorting_by_mouse_and_keyboard(browser: Browser, pages: dict[str, Path])
 def test_search_finds_every_word_and_says_how_many(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
-    page = Opened(browser, pages["on_off"], DESKTOP, "light").page
+    page = Opened(browser, pages["on_off"].as_uri(), DESKTOP, "light").page
     search = page.get_by_label("Search operators, modules and microkernels")
     search.fill("convolution IGEMM")
     assert len(column(page, 2)) == 2
@@ -164,7 +119,7 @@ def test_search_finds_every_word_and_says_how_many(
 
 
 def test_hostile_names_are_shown_and_do_nothing(browser: Browser, pages: dict[str, Path]) -> None:
-    opened = Opened(browser, pages["hostile"], DESKTOP, "light")
+    opened = Opened(browser, pages["hostile"].as_uri(), DESKTOP, "light")
     assert opened.page.locator("h1").inner_text() == ATTACK
     assert opened.page.locator("img").count() == 0
     assert ATTACK in column(opened.page, 2)
@@ -173,7 +128,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Browser, pages: dict[st
 
 
 def test_headings_follow_each_other(browser: Browser, pages: dict[str, Path]) -> None:
-    page = Opened(browser, pages["on_off"], DESKTOP, "light").page
+    page = Opened(browser, pages["on_off"].as_uri(), DESKTOP, "light").page
     levels = [int(tag[1]) for tag in page.eval_on_selector_all(
         "h1,h2,h3", "all => all.map(each => each.tagName)")]  # fmt: skip
     assert levels[0] == 1

@@ -73,6 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"etdump", "order_statistics", "program_files", "run_directory", "runner_result"},
     "report": LEAVES | {"analysis", "etdump", "run_directory"},
     "git_state": {"errors", "process"},
+    "dashboard": LEAVES | {"history", "report"},
     "history": LEAVES | {"analysis", "order_statistics", "report", "run_directory"},
     "api": LEAVES | {"analysis", "api_frames", "order_statistics", "report"},
     "api_frames": {"analysis", "etdump", "report"},

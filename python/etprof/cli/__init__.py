@@ -25,6 +25,7 @@ COMMANDS: tuple[str, ...] = (
     "validate",
     "calibrate",
     "history",
+    "dashboard",
     "config",
     "models",
     "device",

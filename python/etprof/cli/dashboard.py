@@ -1,0 +1,84 @@
+"""Show the history in a browser: latest runs, trends, comparisons, failures.
+
+Serves on this machine only. With --export the same pages are written as files, which any web host
+can show and which open from disk; nothing is loaded from anywhere else in either case.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+EXAMPLES = """\
+examples:
+  etprof dashboard
+  etprof dashboard --store nightly.sqlite --port 0
+  etprof dashboard --store postgresql://bench@db/history --export site
+"""
+_HIGHEST_PORT = 65_535
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    parser.epilog = EXAMPLES
+    parser.add_argument(
+        "--store", metavar="FILE_OR_URL",
+        help="the history (default: $ETPROF_HISTORY or ./etprof_history.sqlite)",
+    )  # fmt: skip
+    parser.add_argument("--port", type=_port, default=8050, help="0 takes a free one (8050)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
+    parser.add_argument(
+        "--listen-beyond-loopback", action="store_true",
+        help="let other machines see the dashboard; it has no password",
+    )  # fmt: skip
+    parser.add_argument("--export", type=Path, metavar="DIR", help="write files, serve nothing")
+    parser.add_argument(
+        "--runs", type=_count, metavar="N",
+        help="with --export: how many of the newest runs have a page (500)",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serves until interrupted, or writes the files."""
+    from etprof.errors import UsageError
+    from etprof.history.store import open_store
+
+    if arguments.runs is not None and arguments.export is None:
+        msg = "--runs belongs to --export DIR; a served dashboard has a page for every run"
+        raise UsageError(msg)
+    store = open_store(arguments.store, create=False)
+    if arguments.export is not None:
+        from etprof.dashboard.export import DEFAULT_RUNS, export_site
+        from etprof.units import count_of
+
+        runs = DEFAULT_RUNS if arguments.runs is None else arguments.runs
+        site = export_site(store, arguments.export, newest_runs=runs)
+        print(
+            f"{site.index}: {count_of(site.pages, 'page')}, "
+            f"{site.runs:,} of {count_of(site.total_runs, 'run')} with a page of its own"
+        )
+        return 0
+
+    from etprof.dashboard.server import listen, serve
+
+    beyond = arguments.listen_beyond_loopback
+    listener = listen(arguments.host, arguments.port, beyond_loopback=beyond)
+    host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+    port = listener.getsockname()[1]
+    print(f"{store.name} at http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
+    serve(store, listener, beyond_loopback=beyond)
+    return 0
+
+
+def _port(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) <= _HIGHEST_PORT:
+        return int(text)
+    msg = f"{text} is not a port from 0 to {_HIGHEST_PORT}"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    msg = f"{text} is not a number of runs"
+    raise argparse.ArgumentTypeError(msg)

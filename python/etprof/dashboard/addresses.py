@@ -1,0 +1,152 @@
+"""Every page has an address: its view, what it is about, and its filters. Links come from here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_PLAIN = re.compile(r"[a-z0-9_]{1,48}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+ALL: Final = "all"
+"""Stands for "no choice" in file names."""
+
+
+@dataclass(frozen=True)
+class ViewRule:
+    """Which parameters a view knows, in the order in which links name them."""
+
+    subject: tuple[str, ...] = ()
+    """What the page is about: an exported site has one file for each."""
+    filters: tuple[str, ...] = ()
+    """What narrows the page down: an exported page does that itself."""
+
+
+VIEWS: Final[dict[str, ViewRule]] = {
+    "overview": ViewRule(
+        ("metric", "branch"), ("model", "device", "precision", "backend", "threads")
+    ),
+    "trend": ViewRule(("config", "metric"), ("sme", "branch", "axis")),
+    "sides": ViewRule(
+        ("model", "by", "metric"),
+        ("device", "precision", "backend", "sme", "threads"),
+    ),
+    "models": ViewRule(("metric",), ("model", "device", "precision", "backend", "sme", "threads")),
+    "run": ViewRule(("id",)),
+    "compare": ViewRule(("baseline", "candidate")),
+    "failures": ViewRule((), ("model", "device", "precision", "backend", "branch")),
+    "report": ViewRule(("id",)),
+}
+PAGE: Final = "page"
+"""The one parameter that every list has: which part of it is shown."""
+DEFAULTS: Final = {"metric": "latency_ns", "by": "precision", "axis": "time"}
+
+
+@dataclass(frozen=True)
+class Address:
+    """One page with its filters; values that are defaults or empty are not part of it."""
+
+    view: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> str:
+        return self.values.get(name, DEFAULTS.get(name, ""))
+
+    def without_filters(self) -> Address:
+        """Returns the address of the whole page."""
+        subject = VIEWS[self.view].subject
+        return Address(self.view, {n: v for n, v in self.values.items() if n in subject})
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """The filters in force, without defaults."""
+        return {n: v for n, v in self.values.items() if n in VIEWS[self.view].filters}
+
+    @property
+    def part(self) -> int:
+        """Which part of a list is shown, from 1."""
+        text = self.values.get(PAGE, "")
+        return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
+
+
+def make_address(view: str, values: Mapping[str, str]) -> Address:
+    """Returns the address of a view; unknown parameters are dropped, as of a mistyped link."""
+    rule = VIEWS[view]
+    known = (*rule.subject, *rule.filters, PAGE)
+    chosen = {name: values[name] for name in known if values.get(name)}
+    return Address(view, {n: v for n, v in chosen.items() if v != DEFAULTS.get(n)})
+
+
+class Links(Protocol):
+    """Turns addresses into links: to a server, or to files beside each other."""
+
+    is_exported: bool
+
+    def href(self, address: Address) -> str | None:
+        """Returns a relative link; None where there is no such page."""
+
+    def pattern(self, address: Address) -> str:
+        """Returns where a filter form leads, with {name} for each choice of a subject."""
+
+
+class ServedLinks:
+    """Links to the dashboard's server."""
+
+    is_exported = False
+
+    def href(self, address: Address) -> str | None:
+        """Every address has a page."""
+        query = urlencode(address.values)
+        return f"{address.view}?{query}" if query else address.view
+
+    def pattern(self, address: Address) -> str:
+        """A form sends its fields as the query string."""
+        return address.view
+
+
+class ExportedLinks:
+    """Links among exported files; remembers which pages they need."""
+
+    is_exported = True
+
+    def __init__(self, accepts: Callable[[Address], bool]) -> None:
+        self._accepts = accepts
+        self.pages: dict[str, Address] = {}
+        """The pages that were linked to, by file, in the order in which they came up."""
+
+    def href(self, address: Address) -> str | None:
+        """The file of the address, with the filters as its query string."""
+        name = file_name(address)
+        if name not in self.pages:
+            if not self._accepts(address):
+                return None
+            self.pages[name] = address.without_filters()
+        return f"{name}?{urlencode(address.filters)}" if address.filters else name
+
+    def pattern(self, address: Address) -> str:
+        """The page's script fills in the names."""
+        return (
+            "-".join([address.view, *(f"{{{n}}}" for n in VIEWS[address.view].subject)]) + ".html"
+        )
+
+
+def file_name(address: Address) -> str:
+    """Returns the exported file of a page: safe on every file system, whatever the names are."""
+    parts = (file_word(address[name]) for name in VIEWS[address.view].subject)
+    return "-".join([address.view, *parts]) + ".html"
+
+
+def file_word(value: str) -> str:
+    """Makes part of a file name of any text; different texts never make the same."""
+    if not value:
+        return ALL
+    if _PLAIN.fullmatch(value) and value != ALL:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    # A dot keeps these apart from plain words, which have none.
+    return f"{_UNSAFE.sub('_', value)[:32]}.{digest}"

@@ -1,0 +1,161 @@
+"""Geometry of the trend chart: SVG units, both ways of laying runs out, no pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from etprof.dashboard.addresses import make_address
+from etprof.dashboard.parts import format_commit, format_moment
+from etprof.dashboard.thinning import choose_points
+from etprof.units import format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.dashboard.queries import TrendPoint
+
+View = dict[str, Any]
+WIDTH, HEIGHT = 1000.0, 300.0
+_BAND: Final = 24.0
+"""The lower edge, where failed runs stand."""
+MOST_POINTS: Final = 500
+_LEAST_POINTS: Final = 20
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series of the chart."""
+
+    name: str
+    sme: str
+    points: Sequence[TrendPoint]
+    """The oldest first."""
+    changes: Sequence[int]
+    """Run ids at which a new level begins."""
+
+    @property
+    def measured(self) -> list[TrendPoint]:
+        """The runs that have a value."""
+        return [point for point in self.points if point.value is not None]
+
+    @property
+    def failed(self) -> list[TrendPoint]:
+        """The runs that failed."""
+        return [point for point in self.points if point.value is None]
+
+
+class Scale:
+    """Where moments and values lie."""
+
+    def __init__(self, lines: Sequence[Line], axis: str) -> None:
+        points = [point for line in lines for point in line.points]
+        moments = sorted({point.measured_at for point in points})
+        self.first, self.last = moments[0], moments[-1]
+        self._ranks = {moment: rank for rank, moment in enumerate(moments)}
+        self._by_commit = axis == "commits"
+        ends = [
+            end
+            for point in points
+            if point.value is not None
+            for end in (point.value, point.low, point.high)
+            if end is not None
+        ]
+        reach = (max(ends) - min(ends)) or abs(max(ends)) or 1.0
+        self.low, self.high = min(ends) - 0.05 * reach, max(ends) + 0.05 * reach
+
+    def time(self, point: TrendPoint) -> float:
+        """The place by time."""
+        span = (self.last - self.first).total_seconds() or 1.0
+        return (point.measured_at - self.first).total_seconds() / span * WIDTH
+
+    def order(self, point: TrendPoint) -> float:
+        """The place by order of measuring, evenly spaced."""
+        return self._ranks[point.measured_at] / max(len(self._ranks) - 1, 1) * WIDTH
+
+    def x(self, point: TrendPoint) -> float:
+        """The place on the axis in force."""
+        return self.order(point) if self._by_commit else self.time(point)
+
+    def y(self, value: float) -> float:
+        """The height of a value."""
+        share = (value - self.low) / (self.high - self.low)
+        return (HEIGHT - _BAND) * (1 - share)
+
+
+def trend_chart(lines: Sequence[Line], unit: str, axis: str) -> View | None:
+    """Returns the chart's geometry; None when there is no value."""
+    drawn = [line for line in lines if line.measured]
+    if not drawn:
+        return None
+    scale = Scale(drawn, axis)
+    most = max(MOST_POINTS // len(drawn), _LEAST_POINTS)
+    shown = [_line(line, number, scale, unit, most) for number, line in enumerate(drawn)]
+    return {
+        "width": f"{WIDTH:.0f}",
+        "height": f"{HEIGHT:.0f}",
+        "floor": f"{HEIGHT - _BAND:.0f}",
+        "top": format_value(scale.high, unit),
+        "bottom": format_value(scale.low, unit),
+        "first": format_moment(scale.first),
+        "last": format_moment(scale.last),
+        "lines": shown,
+        "drawn": sum(len(line["points"]) for line in shown),
+        "total": sum(len(line.measured) for line in drawn),
+        "has_failures": any(line["failures"] for line in shown),
+    }
+
+
+def _line(line: Line, number: int, scale: Scale, unit: str, most: int) -> View:
+    measured = line.measured
+    chosen = set(choose_points([point.value or 0.0 for point in measured], most))
+    # A new level is always drawn, else its mark would stand beside nothing.
+    chosen |= {i for i, point in enumerate(measured) if point.run_id in line.changes}
+    points = [_point(measured[i], line.name, scale, unit) for i in sorted(chosen)]
+    return {
+        "name": line.name,
+        "sme": line.sme,
+        "style": f"line{number % 4}",
+        "points": points,
+        "path": "".join(
+            f"{'L' if i else 'M'}{point['x']} {point['y']}" for i, point in enumerate(points)
+        ),
+        "changes": [_mark(p, scale) for p in measured if p.run_id in line.changes],
+        "failures": [_failure(p, line.name, scale) for p in line.failed[-most:]],
+    }
+
+
+def _mark(point: TrendPoint, scale: Scale) -> View:
+    return {
+        "x": f"{scale.x(point):.1f}",
+        "time": f"{scale.time(point):.1f}",
+        "order": f"{scale.order(point):.1f}",
+        "branch": point.branch or "",
+        "run": make_address("run", {"id": str(point.run_id)}),
+    }
+
+
+def _point(point: TrendPoint, name: str, scale: Scale, unit: str) -> View:
+    value = point.value or 0.0
+    y = scale.y(value)
+    ends = [scale.y(value if end is None else end) - y for end in (point.high, point.low)]
+    interval = ""
+    if point.low is not None:
+        interval = f" ({format_value(point.low, unit)} … {format_value(point.high, unit)})"
+    return {
+        **_mark(point, scale),
+        "y": f"{y:.1f}",
+        "whisker": f"M0 {ends[0]:.1f}V{ends[1]:.1f}",
+        "title": f"{_words(point, name)}: {format_value(value, unit)}{interval}",
+    }
+
+
+def _failure(point: TrendPoint, name: str, scale: Scale) -> View:
+    return {**_mark(point, scale), "title": f"{_words(point, name)}: failed, {point.failure}"}
+
+
+def _words(point: TrendPoint, name: str) -> str:
+    words = [name, format_moment(point.measured_at)]
+    words += [f"commit {format_commit(point.commit)}"] if point.commit else []
+    words += [point.branch] if point.branch else []
+    return ", ".join(words)

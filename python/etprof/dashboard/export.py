@@ -1,0 +1,174 @@
+"""Writes the dashboard as files: the same pages, for a web host, a CI artefact or the disk."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import etprof
+from etprof.atomic import write_bytes, write_json, write_text
+from etprof.dashboard.addresses import ExportedLinks, make_address
+from etprof.dashboard.assets import ASSETS, read_asset
+from etprof.dashboard.queries import find_runs_before, list_newest, load_baselines, load_runs
+from etprof.dashboard.render import render_page, render_problem
+from etprof.dashboard.run_report import read_report
+from etprof.dashboard.views.run import find_run
+from etprof.dashboard.views.sides import CHOICES
+from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
+from etprof.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from etprof.dashboard.addresses import Address
+    from etprof.history.store import Store
+
+MARKER: Final = "etprof_dashboard.json"
+"""Tells an exported dashboard from a folder that is not ours to replace."""
+MOST_BRANCHES: Final = 20
+DEFAULT_RUNS: Final = 500
+
+
+@dataclass(frozen=True)
+class ExportedSite:
+    """What was written."""
+
+    index: Path
+    pages: int
+    runs: int
+    """Runs that have a page."""
+    total_runs: int
+
+
+def export_site(
+    store: Store,
+    folder: Path,
+    *,
+    newest_runs: int = DEFAULT_RUNS,
+    progress: Callable[[int], None] = lambda _: None,
+) -> ExportedSite:
+    """Writes the site to `folder`, in place of an earlier one, and only when it is complete.
+
+    The newest `newest_runs` runs have pages, and so have the latest of each series and what they
+    are held against. `progress` is told how many pages are written.
+    """
+    _check_replaceable(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        workplace = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
+    except OSError as error:
+        msg = f"cannot write {folder}: {error.strerror}; choose another folder"
+        raise OutputError(msg) from error
+    try:
+        site = _write_site(store, workplace, newest_runs, progress)
+        _put_in_place(workplace, folder)
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+    return ExportedSite(folder / "index.html", *site)
+
+
+def _check_replaceable(folder: Path) -> None:
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    if not (folder / MARKER).is_file():
+        msg = f"{folder} exists and is not an exported dashboard; choose another folder"
+        raise OutputError(msg)
+
+
+def _put_in_place(workplace: Path, folder: Path) -> None:
+    """Swaps the finished site for the earlier one."""
+    try:
+        workplace.chmod(0o755)
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
+            folder.rename(old / "earlier")
+            workplace.rename(folder)
+            shutil.rmtree(old)
+        else:
+            workplace.rename(folder)
+    except OSError as error:
+        msg = f"cannot replace {folder}: {error.strerror}; choose another folder"
+        raise OutputError(msg) from error
+
+
+def _write_site(
+    store: Store, folder: Path, newest_runs: int, progress: Callable[[int], None]
+) -> tuple[int, int, int]:
+    """Writes every page that is linked to, beginning with the roots; returns three counts."""
+    with store.session() as session:
+        catalogue = Catalogue(session, most_branches=MOST_BRANCHES)
+        kept = _choose_runs(catalogue, newest_runs)
+        links = ExportedLinks(lambda address: _is_exported(address, kept))
+        for root in _roots(catalogue):
+            links.href(root)
+        written = 0
+        while written < len(links.pages):
+            for name, address in list(links.pages.items())[written:]:
+                _write_page(folder / name, Visit(address, links, catalogue))
+                written += 1
+                progress(written)
+            # The catalogue stays; the rows of pages that are written may go.
+            session.expunge_all()
+        for asset in ASSETS:
+            write_text(folder / asset, read_asset(asset))
+        first = next(iter(links.pages))
+        write_bytes(folder / "index.html", (folder / first).read_bytes())
+        counts = (written, len(kept), catalogue.run_count)
+    facts = dict(zip(("pages", "runs_with_page", "runs"), counts, strict=True))
+    write_json(folder / MARKER, {"schema_version": 1, "etprof": etprof.__version__, **facts})
+    return counts
+
+
+def _choose_runs(catalogue: Catalogue, newest: int) -> set[int]:
+    """Which runs have a page."""
+    session, series = catalogue.session, catalogue.series()
+    latest = {entry.latest_id for entry in series if entry.latest_id}
+    failed = {entry.newest_id for entry in series}
+    runs = load_runs(session, latest).values()
+    before = find_runs_before(session, runs).values()
+    pinned = load_baselines(session, [entry.series for entry in series]).values()
+    baselines = {entry.run_id for entries in pinned for entry in entries}
+    return {*latest, *failed, *before, *baselines, *list_newest(session, newest)}
+
+
+def _is_exported(address: Address, kept: set[int]) -> bool:
+    """Whether there is a page: lists always, runs only where they are kept."""
+    numbers = [address[name] for name in ("id", "baseline", "candidate") if address[name]]
+    if address.view == "compare" and len(numbers) < 2:
+        return False
+    return all(int(number) in kept for number in numbers)
+
+
+def _roots(catalogue: Catalogue) -> Iterator[Address]:
+    """The pages that filter forms lead to; the first is the index."""
+    yield make_address("overview", {})
+    yield make_address("failures", {})
+    configs = {entry.config for entry in catalogue.series()}
+    models = {entry.model for entry in catalogue.series()}
+    for metric in catalogue.metrics:
+        for branch in ("", *catalogue.branches):
+            yield make_address("overview", {"metric": metric, "branch": branch})
+        yield make_address("models", {"metric": metric})
+        for config in sorted(configs):
+            yield make_address("trend", {"metric": metric, "config": config})
+        for model in sorted(models):
+            for by in CHOICES:
+                yield make_address("sides", {"metric": metric, "model": model, "by": by})
+
+
+def _write_page(path: Path, visit: Visit) -> None:
+    try:
+        if visit.address.view != "report":
+            write_text(path, render_page(visit))
+            return
+        content = read_report(find_run(visit, visit.address["id"]))
+        if content is not None:
+            write_bytes(path, content)
+            return
+        message = "The report has gone from its run directory."
+    except NoSuchPageError as error:
+        message = str(error)
+    write_text(path, render_problem(visit.address, visit.links, "No such page", message))

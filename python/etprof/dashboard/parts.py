@@ -1,0 +1,185 @@
+"""Parts that several pages have: filter forms, lists in parts, changes, names of metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from etprof.dashboard.addresses import DEFAULTS, PAGE, VIEWS, file_word, make_address
+from etprof.dashboard.visit import NoSuchPageError
+from etprof.history.metric_names import METRICS
+from etprof.units import MISSING, count_of, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from etprof.dashboard.queries import Series
+    from etprof.dashboard.visit import Visit
+    from etprof.history.schema import Run
+    from etprof.history.values import MetricValue
+
+View = dict[str, Any]
+ROWS_A_PAGE: Final = 50
+Entry = TypeVar("Entry")
+
+FIELD_LABELS: Final = {
+    "metric": "Metric",
+    "branch": "Branch",
+    "model": "Model",
+    "device": "Device",
+    "precision": "Precision",
+    "backend": "Backend",
+    "threads": "Threads",
+    "sme": "SME",
+    "axis": "Along",
+    "by": "Side by side",
+}
+_SME_ORDER: Final = ("off", "auto", "sme1", "sme2")
+SME_LABELS: Final = {"off": "SME off", "auto": "SME auto", "sme1": "SME1", "sme2": "SME2"}
+
+
+def metric_label(name: str) -> str:
+    """Returns the metric's name for people."""
+    return METRICS[name].label if name in METRICS else name
+
+
+def sme_label(mode: str) -> str:
+    """Returns the SME mode for people."""
+    return SME_LABELS.get(mode, f"SME {mode}")
+
+
+def sme_key(mode: str) -> tuple[int, str]:
+    """Sorts SME modes from nothing to everything."""
+    return (_SME_ORDER.index(mode) if mode in _SME_ORDER else len(_SME_ORDER), mode)
+
+
+def format_moment(moment: datetime) -> str:
+    """Formats a moment to the minute."""
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def format_commit(commit: str | None) -> str:
+    """Shortens a commit."""
+    return commit[:10] if commit else MISSING
+
+
+def choose_metric(visit: Visit) -> str:
+    """Returns the metric that the page is about."""
+    name = visit.address["metric"]
+    if name != DEFAULTS["metric"] and name not in visit.catalogue.metrics:
+        msg = f"no run in this history has the metric {name}"
+        raise NoSuchPageError(msg)
+    return name
+
+
+def value_view(value: MetricValue | None) -> View | None:
+    """A value with its interval; None where there is none or where it means nothing."""
+    if value is None or not value.representative:
+        return None
+    low, high = (format_value(end, value.unit) for end in (value.low, value.high))
+    return {
+        "text": format_value(value.value, value.unit),
+        "interval": "" if value.low is None else f"{low} … {high}",
+    }
+
+
+def series_facts(entry: Series) -> dict[str, str]:
+    """What filters compare a row with."""
+    return {
+        "model": entry.model,
+        "device": entry.device,
+        "precision": entry.precision,
+        "backend": entry.backend,
+        "threads": entry.threads,
+        "sme": entry.sme,
+    }
+
+
+def how_words(entry: Series, *left_out: str) -> str:
+    """Says how a model ran, in the cell that already says where."""
+    facts = {"precision": entry.precision, "backend": entry.backend, "method": entry.method}
+    threads = count_of(int(entry.threads), "thread") if entry.threads else ""
+    words = [value for name, value in facts.items() if name not in left_out]
+    return " · ".join(word for word in (*words, threads, entry.variant) if word)
+
+
+def passes(facts: Mapping[str, str], filters: Mapping[str, str]) -> bool:
+    """Whether a row shows under the filters; filters that it knows nothing of do not count."""
+    return all(facts.get(name, value) == value for name, value in filters.items())
+
+
+def config_words(entry: Series | Run) -> str:
+    """Says where and how a model ran, its SME mode apart."""
+    threads = "" if entry.threads in (None, "") else count_of(int(entry.threads), "thread")
+    words = (entry.device, entry.precision, entry.backend, entry.method, threads, entry.variant)
+    return " · ".join(word for word in words if word)
+
+
+def filter_form(visit: Visit, entries: Iterable[Mapping[str, str]], **choices: list[str]) -> View:
+    """The form above a list: what it is about, then its filters with every value on offer."""
+    address, rule = visit.address, VIEWS[visit.address.view]
+    rows = list(entries)
+    fields = []
+    for name in (*rule.subject, *rule.filters):
+        if name in choices:
+            fields.append(_field(address[name], name, choices[name], name in rule.subject))
+        elif name in rule.filters:
+            values = sorted({row[name] for row in rows if row.get(name)})
+            fields.append(_field(address[name], name, ["", *values], is_subject=False))
+    kept = {n: address[n] for n in rule.subject if n not in choices and address[n]}
+    return {
+        "action": visit.links.pattern(address),
+        "fields": fields,
+        "hidden": [{"name": n, "value": v, "word": file_word(v)} for n, v in kept.items()],
+        "reset": make_address(address.view, {n: address[n] for n in rule.subject}),
+        "is_filtered": bool(address.filters),
+    }
+
+
+def _field(chosen: str, name: str, values: Sequence[str], is_subject: bool) -> View:
+    known = values if chosen in values else [*values, chosen]
+    return {
+        "name": name,
+        "label": FIELD_LABELS[name],
+        "value": chosen,
+        "is_subject": is_subject,
+        "options": [
+            {"value": value, "label": _option_label(name, value), "word": file_word(value)}
+            for value in known
+        ],
+    }
+
+
+def _option_label(name: str, value: str) -> str:
+    if not value:
+        return "any"
+    labels = {"metric": metric_label, "sme": sme_label}
+    return labels[name](value) if name in labels else value
+
+
+def take_part(
+    visit: Visit, entries: Sequence[Entry], noun: str, *, size: int = ROWS_A_PAGE
+) -> tuple[Sequence[Entry], View]:
+    """Returns the part of a list that the page shows, and the links to the others.
+
+    An exported page filters by itself, so it has the whole list.
+    """
+    size = max(len(entries), 1) if visit.links.is_exported else size
+    count = max(1, -(-len(entries) // size))
+    part = min(visit.address.part, count)
+    first = (part - 1) * size
+    shown = entries[first : first + size]
+    return shown, {
+        "noun": noun,
+        "counted": "tr[data-row]",
+        "shown": len(shown),
+        "first": first + 1,
+        "last": first + len(shown),
+        "total": len(entries),
+        "earlier": _other_part(visit, part - 1) if part > 1 else None,
+        "later": _other_part(visit, part + 1) if part < count else None,
+    }
+
+
+def _other_part(visit: Visit, part: int) -> Any:  # noqa: ANN401 - an address, for a template
+    return make_address(visit.address.view, {**visit.address.values, PAGE: str(part)})

@@ -1,0 +1,315 @@
+"""What the pages ask of the store. Every query follows an index; none reads the whole table.
+
+Lists start from one row per series (some hundreds), never from the runs (some hundred thousands).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import and_, func, or_, select
+from sqlalchemy.orm import aliased, defer
+
+from etprof.history.schema import FAILED, Baseline, CategoryTime, Metric, Run
+from etprof.history.values import MetricValue, metric_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import ScalarSelect, Subquery
+    from sqlalchemy.orm import Session
+
+_BATCH: Final = 500
+RECENT_RUNS: Final = 5_000
+"""Branches on offer, and what is latest on one, are of this many newest runs."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a trend and where it stands; unknown texts are empty."""
+
+    series: str
+    model: str
+    precision: str
+    backend: str
+    method: str
+    device: str
+    device_kind: str
+    sme: str
+    threads: str
+    variant: str
+    representative: bool
+    newest_id: int
+    newest_status: str
+    newest_at: datetime
+    latest_id: int | None
+    """The newest run that did not fail."""
+
+    @property
+    def config(self) -> str:
+        """Identifies what the series is of, its SME mode apart."""
+        return config_key(self)
+
+
+def config_key(entry: Series | Run) -> str:
+    """Identifies what a run is of, its SME mode apart."""
+    what = (entry.model, entry.precision, entry.backend, entry.method)
+    facts = (*what, entry.device, entry.threads, entry.variant)
+    texts = ("" if fact is None else str(fact) for fact in facts)
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """One run in a trend."""
+
+    run_id: int
+    measured_at: datetime
+    commit: str | None
+    branch: str | None
+    value: float | None
+    """None for a failed run."""
+    low: float | None
+    high: float | None
+    failure: str | None = None
+
+
+def list_series(session: Session, *, model: str = "", branch: str = "") -> list[Series]:
+    """Returns every series with its newest run, of one model where it is given.
+
+    With a branch, only series that have a run of that branch among the recent ones.
+    """
+    names = select(Run.series).where(*([Run.model == model] if model else [])).distinct().subquery()
+    place = _on_branch(session, branch)
+    newest = _newest_id(names, place)
+    latest = _newest_id(names, place, succeeded=True)
+    places = select(newest.label("newest"), latest.label("latest")).select_from(names).subquery()
+    statement = select(
+        Run.series, Run.model, Run.precision, Run.backend, Run.method, Run.device,
+        Run.device_kind, Run.sme_mode, Run.threads, Run.variant, Run.representative,
+        Run.id, Run.status, Run.measured_at, places.c.latest,
+    ).join(places, Run.id == places.c.newest)  # fmt: skip
+    rows = [_series(tuple(row)) for row in session.execute(statement)]
+    return sorted(rows, key=_place)
+
+
+def _place(entry: Series) -> tuple[object, ...]:
+    """Where a series stands in lists; thread counts in the order of numbers."""
+    what = (entry.model, entry.device, entry.precision, entry.backend, entry.method)
+    return (*what, len(entry.threads), entry.threads, entry.variant, entry.sme)
+
+
+def _series(row: tuple[object, ...]) -> Series:
+    texts = ["" if value is None else str(value) for value in row[:10]]
+    return Series(*texts, *row[10:])  # type: ignore[arg-type]  # the columns' types, in order
+
+
+Place = tuple[str, datetime]
+"""A branch, and when the oldest of the recent runs was measured."""
+
+
+def _on_branch(session: Session, branch: str) -> Place | None:
+    """Where to look for a branch's runs: without an end, a rare branch would read every run."""
+    if not branch:
+        return None
+    moments = select(Run.measured_at).order_by(Run.measured_at.desc())
+    oldest = session.scalar(moments.offset(RECENT_RUNS - 1).limit(1))
+    return branch, oldest or datetime.min.replace(tzinfo=UTC)
+
+
+def _newest_id(
+    names: Subquery, place: Place | None, *, succeeded: bool = False
+) -> ScalarSelect[int]:
+    """The newest run of each series: a walk down one index."""
+    run = aliased(Run)
+    conditions = [run.series == names.c.series]
+    if place is not None:
+        conditions += [run.git_branch == place[0], run.measured_at >= place[1]]
+    # Written as a difference, so that no database takes the index of the status.
+    conditions += [run.status != FAILED] if succeeded else []
+    newest_first = (run.measured_at.desc(), run.id.desc())
+    chosen = select(run.id).where(*conditions).order_by(*newest_first).limit(1)
+    return chosen.correlate(names).scalar_subquery()
+
+
+def list_metrics(session: Session, series: Iterable[Series]) -> list[str]:
+    """Returns the names of the metrics that the latest runs have."""
+    ids = [entry.latest_id for entry in series if entry.latest_id is not None]
+    found: set[str] = set()
+    for batch in _batches(ids):
+        found |= set(
+            session.scalars(select(Metric.name).where(Metric.run_id.in_(batch)).distinct())
+        )
+    return sorted(found)
+
+
+def list_branches(session: Session, most: int) -> list[str]:
+    """Returns the branches that were measured last, sorted by name."""
+    recent = select(Run.id).order_by(Run.measured_at.desc()).limit(RECENT_RUNS).subquery()
+    statement = (
+        select(Run.git_branch)
+        .join(recent, Run.id == recent.c.id)
+        .where(Run.git_branch.is_not(None), Run.git_branch != "")
+        .group_by(Run.git_branch)
+        .order_by(func.max(Run.measured_at).desc())
+        .limit(most)
+    )
+    return sorted(branch for branch in session.scalars(statement) if branch)
+
+
+def list_newest(session: Session, most: int) -> list[int]:
+    """Returns the newest runs."""
+    statement = select(Run.id).order_by(Run.measured_at.desc(), Run.id.desc()).limit(most)
+    return list(session.scalars(statement))
+
+
+def count_runs(session: Session) -> int:
+    """Returns how many runs the store has."""
+    return session.scalar(select(func.count()).select_from(Run)) or 0
+
+
+def load_runs(session: Session, ids: Iterable[int]) -> dict[int, Run]:
+    """Returns runs by id."""
+    found: dict[int, Run] = {}
+    for batch in _batches(sorted(set(ids))):
+        found |= {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(batch)))}
+    return found
+
+
+def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int, MetricValue]:
+    """Returns one metric of each run that has it, by run."""
+    chosen = {run.id: run for run in runs}
+    found: dict[int, MetricValue] = {}
+    for batch in _batches(sorted(chosen)):
+        rows = session.scalars(
+            select(Metric).where(Metric.run_id.in_(batch), Metric.name == metric)
+        )
+        for row in rows:
+            representative = chosen[row.run_id].representative
+            found[row.run_id] = metric_value(row, representative=representative)
+    return found
+
+
+def load_all_values(session: Session, run: Run) -> dict[str, MetricValue]:
+    """Returns every metric of one run, by name."""
+    rows = session.scalars(select(Metric).where(Metric.run_id == run.id).order_by(Metric.name))
+    return {row.name: metric_value(row, representative=run.representative) for row in rows}
+
+
+def load_categories(session: Session, run_id: int) -> dict[str, float]:
+    """Returns the time of each category of operators in ns; empty where no ETDump was read."""
+    rows = session.scalars(select(CategoryTime).where(CategoryTime.run_id == run_id))
+    return {row.category: row.time_ns for row in rows}
+
+
+def find_runs_before(session: Session, runs: Iterable[Run]) -> dict[int, int]:
+    """Returns, for each run, the one before it in its series and on its branch."""
+    run, earlier = aliased(Run), aliased(Run)
+    before = (
+        select(earlier.id)
+        .where(
+            earlier.series == run.series,
+            earlier.status != FAILED,
+            earlier.git_branch.is_not_distinct_from(run.git_branch),
+            earlier.measured_at <= run.measured_at,
+            or_(earlier.measured_at < run.measured_at, earlier.id < run.id),
+        )
+        .order_by(earlier.measured_at.desc(), earlier.id.desc())
+        .limit(1)
+        .correlate(run)
+        .scalar_subquery()
+    )
+    found: dict[int, int] = {}
+    for batch in _batches([entry.id for entry in runs]):
+        rows = session.execute(select(run.id, before).where(run.id.in_(batch)))
+        found |= {run_id: other for run_id, other in rows if other is not None}
+    return found
+
+
+def find_sme_sides(session: Session, run: Run) -> list[Run]:
+    """Returns the runs of the same run directory that differ from `run` in SME alone."""
+    same = and_(
+        *(
+            getattr(Run, name).is_not_distinct_from(getattr(run, name))
+            for name in (
+                "precision",
+                "backend",
+                "method",
+                "threads",
+                "variant",
+                "run_path",
+                "revision",
+            )
+        )
+    )
+    statement = select(Run).where(
+        Run.device == run.device,
+        Run.measured_at == run.measured_at,
+        Run.model == run.model,
+        Run.run_name == run.run_name,
+        Run.status != FAILED,
+        Run.sme_mode != run.sme_mode,
+        same,
+    )
+    return list(session.scalars(statement.order_by(Run.sme_mode)))
+
+
+def load_baselines(session: Session, series: Iterable[str]) -> dict[str, list[Baseline]]:
+    """Returns the pinned baselines of each series, the newest first."""
+    found: dict[str, list[Baseline]] = {}
+    for batch in _batches(sorted(set(series))):
+        rows = session.scalars(
+            select(Baseline)
+            .where(Baseline.series.in_(batch))
+            .order_by(Baseline.pinned_at.desc(), Baseline.name)
+        )
+        for row in rows:
+            found.setdefault(row.series, []).append(row)
+    return found
+
+
+def load_trend(
+    session: Session, series: str, metric: str, *, branch: str, limit: int
+) -> list[TrendPoint]:
+    """Returns the newest `limit` runs of a series, oldest first; failed ones have no value."""
+    statement = (
+        select(
+            Run.id, Run.measured_at, Run.git_commit, Run.git_branch,
+            Metric.value, Metric.low, Metric.high, Run.failure, Run.status,
+        )
+        .outerjoin(Metric, and_(Metric.run_id == Run.id, Metric.name == metric))
+        .where(Run.series == series, *([Run.git_branch == branch] if branch else []))
+        .order_by(Run.measured_at.desc(), Run.id.desc())
+        .limit(limit)
+    )  # fmt: skip
+    rows = session.execute(statement).all()
+    return [
+        TrendPoint(*row[:7], failure=(row[7] or "failed") if row[8] == FAILED else None)
+        for row in reversed(rows)
+        if row[8] == FAILED or row[4] is not None  # type: ignore[redundant-expr]
+    ]
+
+
+def list_failures(session: Session, filters: Mapping[str, str], *, limit: int) -> list[Run]:
+    """Returns failed runs, the newest first."""
+    columns = {
+        "model": Run.model, "device": Run.device, "precision": Run.precision,
+        "backend": Run.backend, "branch": Run.git_branch,
+    }  # fmt: skip
+    statement = (
+        select(Run)
+        .where(Run.status == FAILED, *(columns[n] == v for n, v in filters.items()))
+        .order_by(Run.measured_at.desc(), Run.id.desc())
+        .limit(limit)
+        .options(defer(Run.pins), defer(Run.artefacts))
+    )
+    return list(session.scalars(statement))
+
+
+def _batches(ids: Sequence[int] | Sequence[str]) -> Iterator[Sequence[int] | Sequence[str]]:
+    """Cuts a list so that no statement has more parameters than a database takes."""
+    for start in range(0, len(ids), _BATCH):
+        yield ids[start : start + _BATCH]

@@ -1,0 +1,44 @@
+"""The HTML report in a run's directory, if both are still there: this one file and no other."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from etprof.history.schema import Run
+
+NAME: Final = "report.html"
+_LARGEST_BYTES: Final = 64 * 2**20
+_HEAD_BYTES: Final = 2_000
+_HEAD: Final = re.compile(
+    rb'<!doctype html>\s*<html lang="en">\s*<head>\s*<meta charset="utf-8">\s*'
+    rb'(<meta name="viewport"[^>]*>\s*)?'
+    rb'<meta http-equiv="Content-Security-Policy" '
+    rb"content=\"default-src 'none'; style-src 'unsafe-inline'; "
+    rb"script-src 'sha256-[A-Za-z0-9+/=]+'; img-src data:; base-uri 'none'; form-action 'none'\">"
+)
+"""How a report by etprof begins: before anything else it forbids itself to load or send."""
+
+
+def read_report(run: Run) -> bytes | None:
+    """Returns the report's content; None when it is gone, or not a report that etprof wrote.
+
+    The store says where the run's directory was. Of whatever that names, only a regular file called
+    report.html is opened, no symbolic link, and given out only if it begins as etprof's do.
+    """
+    if not run.run_path:
+        return None
+    try:
+        descriptor = os.open(Path(run.run_path) / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (OSError, ValueError):
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        state = os.fstat(stream.fileno())
+        if not stat.S_ISREG(state.st_mode) or state.st_size > _LARGEST_BYTES:
+            return None
+        head = stream.read(_HEAD_BYTES)
+        return head + stream.read() if _HEAD.match(head) else None

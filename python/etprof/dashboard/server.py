@@ -1,0 +1,155 @@
+"""Serves the dashboard: to this machine alone, unless the user says otherwise."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from etprof.dashboard.addresses import ServedLinks, make_address
+from etprof.dashboard.assets import ASSETS, read_asset
+from etprof.dashboard.render import PAGES, render_page, render_problem
+from etprof.dashboard.run_report import read_report
+from etprof.dashboard.views.run import find_run
+from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
+from etprof.errors import EtprofError, UsageError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from etprof.history.store import Store
+
+_LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+_COMMON_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+}
+_REPORT_HEADERS: Final = {
+    **_COMMON_HEADERS,
+    # A file from a run directory is a stranger: in a sandbox it has no origin to act for.
+    "Content-Security-Policy": (
+        "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; "
+        "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+}
+
+
+def create_app(store: Store, host_names: tuple[str, ...] | None = _LOOPBACK_NAMES) -> Starlette:
+    """Returns the web application.
+
+    It answers only to `host_names`, so that no web page can reach it through a name of its own that
+    points to this machine (DNS rebinding); None takes any name.
+    """
+
+    def respond(request: Request) -> Response:
+        host = request.headers.get("host", "").lower()
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if host_names is not None and name not in host_names:
+            return PlainTextResponse("this dashboard answers to localhost only", 421)
+        return _respond(store, request.path_params["name"], dict(request.query_params))
+
+    return Starlette(routes=[Route("/{name:path}", respond, methods=["GET"])])
+
+
+def _respond(store: Store, name: str, query: dict[str, str]) -> Response:
+    if not name:
+        return RedirectResponse("overview", headers=_COMMON_HEADERS)
+    if name in ASSETS:
+        return Response(read_asset(name), media_type=ASSETS[name], headers=_COMMON_HEADERS)
+    try:
+        return _respond_with_page(store, name, query)
+    except NoSuchPageError as error:
+        return _problem(404, "No such page", str(error))
+    except EtprofError as error:
+        return _problem(503, "The history cannot be read", str(error))
+
+
+def _respond_with_page(store: Store, name: str, query: dict[str, str]) -> Response:
+    if name not in (*PAGES, "report"):
+        msg = "the dashboard has no page of this name"
+        raise NoSuchPageError(msg)
+    with store.session() as session:
+        visit = Visit(make_address(name, query), ServedLinks(), Catalogue(session))
+        if name != "report":
+            return HTMLResponse(render_page(visit), headers=_COMMON_HEADERS)
+        content = read_report(find_run(visit, visit.address["id"]))
+    if content is None:
+        msg = "the report of this run is no longer in its run directory"
+        raise NoSuchPageError(msg)
+    return Response(content, media_type="text/html; charset=utf-8", headers=_REPORT_HEADERS)
+
+
+def _problem(status: int, title: str, message: str) -> Response:
+    page = render_problem(make_address("overview", {}), ServedLinks(), title, message)
+    return HTMLResponse(page, status, headers=_COMMON_HEADERS)
+
+
+def listen(host: str, port: int, *, beyond_loopback: bool = False) -> socket.socket:
+    """Opens the socket; raises UsageError for an address that may not or cannot be had."""
+    family, address = _resolve(host, port)
+    if not beyond_loopback and not ipaddress.ip_address(address).is_loopback:
+        msg = (
+            f"--host {host} would show the dashboard to other machines, without a password; "
+            "add --listen-beyond-loopback if that is wanted"
+        )
+        raise UsageError(msg)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address, port))
+        listener.listen(64)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            msg = f"port {port} of {host} is in use; choose another with --port, 0 takes a free one"
+        else:
+            msg = f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port"
+        raise UsageError(msg) from error
+    return listener
+
+
+def _resolve(host: str, port: int) -> tuple[int, str]:
+    """Returns the address family and the numeric address, so that both are judged and bound."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        msg = f"--host {host} is not an address of this machine; use 127.0.0.1"
+        raise UsageError(msg) from error
+    family, _, _, _, address = found[0]
+    return family, str(address[0])
+
+
+def serve(store: Store, listener: socket.socket, *, beyond_loopback: bool = False) -> None:
+    """Answers until it is interrupted."""
+    import uvicorn
+
+    app = create_app(store, None if beyond_loopback else _LOOPBACK_NAMES)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="asyncio",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    except KeyboardInterrupt:
+        return

@@ -1,0 +1,130 @@
+"""Two runs side by side: what differs, every metric, and where the time went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from etprof.dashboard.addresses import make_address
+from etprof.dashboard.judging import Judge
+from etprof.dashboard.parts import (
+    View,
+    config_words,
+    format_commit,
+    format_moment,
+    metric_label,
+    sme_label,
+    value_view,
+)
+from etprof.dashboard.queries import load_all_values, load_categories
+from etprof.dashboard.views.run import find_run
+from etprof.units import MISSING, format_delta, format_duration
+
+if TYPE_CHECKING:
+    from etprof.dashboard.visit import Visit
+    from etprof.history.schema import Run
+
+Sides = tuple[dict[str, float], dict[str, float]]
+_BAR_WIDTH: Final = 300.0
+_MUST_AGREE: Final = ("model", "method", "device")
+"""Where runs differ in one of these, a change means nothing."""
+_NAMES: Final = {
+    "model": "model", "precision": "precision", "backend": "backend", "method": "method",
+    "device": "device", "sme_mode": "SME", "threads": "threads", "variant": "variant", "git_commit": "commit",
+    "git_branch": "branch", "executorch_version": "ExecuTorch", "pins": "pins",
+    "artefacts": "artefacts",
+}  # fmt: skip
+
+
+def show(visit: Visit) -> View:
+    """Returns what the template shows; without two runs, the form that asks for them."""
+    numbers = visit.address["baseline"], visit.address["candidate"]
+    if not all(numbers):
+        return {"title": "Two runs", "sides": None, "numbers": numbers}
+    baseline, candidate = (find_run(visit, number) for number in numbers)
+    differences = [name for name in _NAMES if getattr(baseline, name) != getattr(candidate, name)]
+    may_judge = not set(differences) & set(_MUST_AGREE)
+    representative = baseline.representative and candidate.representative
+    return {
+        "title": f"Run {candidate.id} against run {baseline.id}",
+        "numbers": numbers,
+        "sides": [_side("Baseline", baseline), _side("Candidate", candidate)],
+        "differences": ", ".join(_NAMES[name] for name in differences),
+        "may_judge": may_judge,
+        "must_agree": ", ".join(_NAMES[name] for name in differences if name in _MUST_AGREE),
+        "representative": representative,
+        "rows": _rows(visit, baseline, candidate, may_judge=may_judge),
+        "waterfall": _waterfall(visit, baseline, candidate) if representative else None,
+        "swapped": make_address("compare", {"baseline": numbers[1], "candidate": numbers[0]}),
+    }
+
+
+def _side(role: str, run: Run) -> View:
+    return {
+        "role": role,
+        "run": make_address("run", {"id": str(run.id)}),
+        "model": run.model,
+        "words": f"{config_words(run)} · {sme_label(run.sme_mode)}",
+        "when": format_moment(run.measured_at),
+        "commit": format_commit(run.git_commit),
+        "branch": run.git_branch or MISSING,
+        "failure": run.failure,
+    }
+
+
+def _rows(visit: Visit, baseline: Run, candidate: Run, *, may_judge: bool) -> list[View]:
+    """Every metric that one side has."""
+    before, after = (load_all_values(visit.session, run) for run in (baseline, candidate))
+    return [
+        {
+            "name": metric_label(name),
+            "baseline": value_view(before.get(name)),
+            "candidate": value_view(after.get(name)),
+            "change": Judge(visit.session, name, [candidate]).change(
+                candidate.device, before.get(name), after.get(name), "the baseline"
+            )
+            if may_judge
+            else None,
+        }
+        for name in dict.fromkeys([*before, *after])
+    ]
+
+
+def _waterfall(visit: Visit, baseline: Run, candidate: Run) -> View | None:
+    """From one sum of categories to the other, the largest step first; None without ETDumps."""
+    before, after = (load_categories(visit.session, run.id) for run in (baseline, candidate))
+    if not before or not after:
+        return None
+    steps = {name: after.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **after}}
+    first, last = sum(before.values()), sum(after.values())
+    edges, level = {}, first
+    for name in sorted(steps, key=lambda name: (-abs(steps[name]), name)):
+        edges[name] = (level, level + steps[name])
+        level += steps[name]
+    highest = max(first, last, *map(max, edges.values())) or 1.0
+    rows = [_step(name, pair, highest, (before, after)) for name, pair in edges.items()]
+    totals = [_total("Baseline", first, highest), _total("Candidate", last, highest)]
+    return {"rows": [totals[0], *rows, totals[1]], "width": f"{_BAR_WIDTH:.0f}"}
+
+
+def _step(name: str, edges: tuple[float, float], highest: float, sides: Sides) -> View:
+    start, end = edges
+    before, after = (side.get(name) for side in sides)
+    return {
+        "label": name,
+        "kind": "step",
+        "left": f"{min(start, end) / highest * _BAR_WIDTH:.1f}",
+        "width": f"{max(abs(end - start) / highest * _BAR_WIDTH, 1):.1f}",
+        "value": format_delta(end - start),
+        "sides": f"{format_duration(before)} → {format_duration(after)}",
+    }
+
+
+def _total(label: str, total_ns: float, highest: float) -> View:
+    return {
+        "label": label,
+        "kind": "total",
+        "left": "0",
+        "width": f"{total_ns / highest * _BAR_WIDTH:.1f}",
+        "value": format_duration(total_ns),
+        "sides": "all categories",
+    }

@@ -1,0 +1,136 @@
+"""One run: its figures, what it is held against, its report, and where it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from etprof.dashboard.addresses import make_address
+from etprof.dashboard.judging import Judge
+from etprof.dashboard.parts import (
+    View,
+    config_words,
+    format_moment,
+    metric_label,
+    sme_label,
+    value_view,
+)
+from etprof.dashboard.queries import (
+    config_key,
+    find_runs_before,
+    find_sme_sides,
+    load_all_values,
+    load_baselines,
+    load_runs,
+)
+from etprof.dashboard.references import compare_address
+from etprof.dashboard.run_report import read_report
+from etprof.dashboard.visit import NoSuchPageError
+from etprof.history.metric_names import HEADLINE
+from etprof.history.schema import FAILED
+from etprof.units import format_size, format_value
+
+if TYPE_CHECKING:
+    from etprof.dashboard.visit import Visit
+    from etprof.history.schema import Run
+    from etprof.history.values import MetricValue
+
+_STRIP_WIDTH: Final = 1000.0
+_FACTS: Final = (
+    "run_name", "experiment", "model", "precision", "backend", "method", "device", "device_kind",
+    "soc", "sme_mode", "threads", "variant", "git_commit", "git_branch", "git_dirty", "executorch_version",
+    "revision", "run_path", "key",
+)  # fmt: skip
+
+
+def find_run(visit: Visit, text: str) -> Run:
+    """Returns the run with this number; raises NoSuchPageError."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    run = load_runs(visit.session, [number]).get(number)
+    if run is None:
+        msg = f"no run {text[:40]} in this history"
+        raise NoSuchPageError(msg)
+    return run
+
+
+def show(visit: Visit) -> View:
+    """Returns what the template shows."""
+    run = find_run(visit, visit.address["id"])
+    values = load_all_values(visit.session, run)
+    before = find_runs_before(visit.session, [run]).get(run.id)
+    latency = values.get(HEADLINE)
+    return {
+        "title": f"{run.model}, run {run.id}",
+        "model": run.model,
+        "words": config_words(run),
+        "sme": sme_label(run.sme_mode),
+        "when": format_moment(run.measured_at),
+        "representative": run.representative,
+        "failure": (run.failure or "no reason was recorded") if run.status == FAILED else None,
+        "note": run.failure if run.status != FAILED else None,
+        "rows": _rows(visit, run, values, before),
+        "before": bool(before),
+        "strip": _strip(latency) if latency and run.representative else None,
+        "comparisons": _comparisons(visit, run, before),
+        "trend": make_address("trend", {"config": config_key(run)}),
+        "report": make_address("report", {"id": str(run.id)}) if read_report(run) else None,
+        "facts": [(name, str(getattr(run, name))) for name in _FACTS
+                  if getattr(run, name) is not None],
+        "pins": sorted((name, str(value)) for name, value in run.pins.items()),
+        "artefacts": _artefacts(run),
+    }  # fmt: skip
+
+
+def _rows(visit: Visit, run: Run, values: dict[str, MetricValue], before: int | None) -> list[View]:
+    """Every metric with its change against the run before."""
+    other = load_runs(visit.session, [before]).get(before) if before else None
+    earlier = load_all_values(visit.session, other) if other else {}
+    return [
+        {
+            "name": metric_label(name),
+            "value": value_view(value),
+            "blocks": value.count or None,
+            "trend": make_address("trend", {"config": config_key(run), "metric": name}),
+            "change": Judge(visit.session, name, [run]).change(
+                run.device, earlier.get(name), value, "the run before"
+            ),
+        }
+        for name, value in values.items()
+    ]
+
+
+def _strip(value: MetricValue) -> View | None:
+    """The values of the blocks as dots on one line."""
+    if len(value.samples) < 2:
+        return None
+    low, high = min(value.samples), max(value.samples)
+    reach = (high - low) or 1.0
+    return {
+        "dots": [f"{20 + (v - low) / reach * (_STRIP_WIDTH - 40):.1f}" for v in value.samples],
+        "low": format_value(low, value.unit),
+        "high": format_value(high, value.unit),
+        "count": len(value.samples),
+    }
+
+
+def _comparisons(visit: Visit, run: Run, before: int | None) -> list[View]:
+    """What this run may be set beside."""
+    if run.status == FAILED:
+        return []
+    found = [("the run before", before, run.id)] if before else []
+    for side in find_sme_sides(visit.session, run):
+        pair = (run.id, side.id) if run.sme_mode == "off" else (side.id, run.id)
+        found.append((f"{sme_label(side.sme_mode)} of the same run", *pair))
+    pinned = load_baselines(visit.session, [run.series]).get(run.series, [])
+    found += [(f"baseline {b.name}", b.run_id, run.id) for b in pinned if b.run_id != run.id]
+    return [{"label": label, "address": compare_address(*pair)} for label, *pair in found]
+
+
+def _artefacts(run: Run) -> list[tuple[str, str]]:
+    """Names, sizes and hashes of the files the run was made with."""
+    lines = []
+    for name, facts in sorted(run.artefacts.items()):
+        known = facts if isinstance(facts, dict) else {}
+        size = known.get("size_bytes")
+        words = [format_size(size) if isinstance(size, int | float) else "", known.get("sha256")]
+        lines.append((name, " · ".join(str(word) for word in words if word)))
+    return lines

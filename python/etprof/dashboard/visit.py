@@ -1,0 +1,77 @@
+"""What a page is made from: the store, where the visitor is, and how links are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etprof.dashboard.queries import (
+    count_runs,
+    list_branches,
+    list_metrics,
+    list_series,
+)
+from etprof.errors import InputFileError
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from etprof.dashboard.addresses import Address, Links
+    from etprof.dashboard.queries import Series
+
+
+class NoSuchPageError(InputFileError):
+    """An address that no page has."""
+
+
+class Catalogue:
+    """The store's series, metrics and branches, each read once."""
+
+    def __init__(self, session: Session, *, most_branches: int = 100) -> None:
+        self.session = session
+        self._most_branches = most_branches
+        self._series: dict[str, list[Series]] = {}
+        self._metrics: list[str] | None = None
+        self._branches: list[str] | None = None
+        self._count: int | None = None
+
+    def series(self, branch: str = "") -> list[Series]:
+        """All series, or those with recent runs of a branch."""
+        if branch not in self._series:
+            self._series[branch] = list_series(self.session, branch=branch)
+        return self._series[branch]
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metrics on offer."""
+        if self._metrics is None:
+            self._metrics = list_metrics(self.session, self.series())
+        return self._metrics
+
+    @property
+    def branches(self) -> list[str]:
+        """Branches on offer."""
+        if self._branches is None:
+            self._branches = list_branches(self.session, self._most_branches)
+        return self._branches
+
+    @property
+    def run_count(self) -> int:
+        """How many runs the store has."""
+        if self._count is None:
+            self._count = count_runs(self.session)
+        return self._count
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One request for one page."""
+
+    address: Address
+    links: Links
+    catalogue: Catalogue
+
+    @property
+    def session(self) -> Session:
+        """The store, for reading."""
+        return self.catalogue.session

@@ -1,0 +1,48 @@
+"""Opens pages in a real headless Chromium and notes everything they say or ask for."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+
+class Opened:
+    """A page and everything that it said or asked of others than `own`."""
+
+    def __init__(
+        self,
+        browser: Browser,
+        url: str,
+        size: dict[str, int],
+        scheme: str = "light",
+        own: tuple[str, ...] = ("file:", "data:"),
+    ) -> None:
+        self.complaints: list[str] = []
+        self._own = own
+        self.page: Page = browser.new_page(viewport=size, color_scheme=scheme)
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.page.on("request", lambda request: self._note_request(request.url))
+        self.page.goto(url)
+
+    def _note_request(self, url: str) -> None:
+        if not url.startswith(self._own):
+            self.complaints.append(url)
+
+
+def find_accessibility_problems(page: Page) -> list[tuple[str, list[str]]]:
+    """Returns what axe-core calls serious or critical, with the elements in question."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        (violation["id"], [node["html"] for node in violation["nodes"]][:3])
+        for violation in Axe().run(page).response["violations"]
+        if violation["impact"] in {"serious", "critical"}
+    ]
