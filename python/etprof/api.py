@@ -147,6 +147,10 @@ class Run:
         """Every raw latency without tracer: experiment, block, phase, index, latency_ns."""
         return build_frame("samples", records.sample_table(self.assessment))
 
+    def tracer_costs(self) -> pd.DataFrame:
+        """One row per cost of the event tracer: recording events, or having it compiled in."""
+        return build_frame("tracer_costs", records.tracer_table(self.assessment))
+
     def findings(self) -> pd.DataFrame:
         """What the rules say, worst first in each experiment."""
         return build_frame("findings", records.finding_table(self.assessment))

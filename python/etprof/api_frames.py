@@ -52,6 +52,10 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         }
         for name in ("module", "source", "microkernel")
     },
+    "tracer_costs": {
+        "experiment": _TEXT, "kind": _TEXT, "without_ns": _NUMBER, "with_ns": _NUMBER,
+        "ratio": _NUMBER, "ratio_low": _NUMBER, "ratio_high": _NUMBER,
+    },
     "samples": {
         "experiment": _TEXT, "block": _COUNT, "phase": _TEXT, "index": _COUNT,
         "latency_ns": _COUNT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -125,6 +126,46 @@ def test_emulated_runs_have_no_times_in_any_table(tmp_path: Path) -> None:
         if column.endswith(("_ns", "share", "gflops", "_per_s", "speed_up")) and value is not None
     ]
     assert times == []
+
+
+def test_emulated_runs_have_no_times_in_json(tmp_path: Path) -> None:
+    emulated = replace(on_off_run(), platform="emulator", meaningful=False)
+    folder = write_run(tmp_path / "r", emulated)
+    assert report(folder, "--format", "json", "--out", tmp_path / "o") == 0
+
+    def timed(value: object, path: str = "") -> list[str]:
+        """Paths of all figures that a clock had a part in."""
+        if isinstance(value, dict):
+            return [name for key, each in value.items() for name in timed(each, f"{path}.{key}")]
+        if isinstance(value, list):
+            return [name for each in value for name in timed(each, path)]
+        is_time = path.endswith(("_ns", "_ms", "share", "gflops", "_per_s", "speed_up"))
+        return [path] if is_time and value is not None else []
+
+    document = json.loads((tmp_path / "o" / "report.json").read_text())
+    assert document["experiments"]["android_off"]["operators"][0]["label"] == OFF_OPS[0].label
+    assert timed(document) == []
+
+
+def test_emulated_runs_have_no_times_for_people(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN an emulated run in which SME2 did nothing, which F10 has evidence for
+    ops = [Op("Convolution (NHWC, F16) IGEMM #1", 70), *OFF_OPS[2:]]
+    ops += [Op(f"Convolution (NHWC, F16) IGEMM #{i}", 9) for i in range(2, 9)]
+    experiments = [Experiment("off", ops), Experiment("sme2", ops, sme="sme2")]
+    folder = write_run(tmp_path / "r", Run(experiments, platform="emulator", meaningful=False))
+    assert run_command_line(["analyze", str(folder)]) == 0
+    shown = {"terminal": capsys.readouterr().out}
+    for name in ("report.html", "report.md"):
+        shown[name] = (folder / name).read_text()
+    assert all("F10" in text for text in shown.values())
+    found = {
+        (name, figure.group())
+        for name, text in shown.items()
+        for figure in re.finditer(r"[0-9.]+ (ns|µs|ms|s|GFLOP/s)\b|[0-9.]+×(?! [0-9])", text)
+    }
+    assert found == set()
 
 
 def test_several_runs_get_folders_of_their_own(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
@@ -10,6 +11,7 @@ from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
 from etprof.analysis.pairs import compare_within
 from etprof.analysis.provenance import Provenance, load_provenance
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
+from etprof.analysis.tracer_cost import TracerCost, find_tracer_costs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,11 @@ class Assessment:
     def findings_of(self, name: str) -> ExperimentFindings:
         """Returns what the rules say of one experiment."""
         return next(entry for entry in self.findings if entry.experiment == name)
+
+    @cached_property
+    def tracer_costs(self) -> tuple[TracerCost, ...]:
+        """What the event tracer itself costs."""
+        return find_tracer_costs(self.run)
 
     @property
     def notes(self) -> tuple[str, ...]:

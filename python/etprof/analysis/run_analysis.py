@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from etprof.analysis.executions import split_executions
@@ -73,6 +73,8 @@ class RunAnalysis:
     experiments: tuple[ExperimentAnalysis, ...]
     notes: tuple[str, ...]
     """What is missing, and what that costs."""
+    timed: Mapping[str, ExperimentMetrics] = field(default_factory=dict)
+    """Everything in metrics.json, experiments without an ETDump included."""
 
 
 def analyze_source(source: Path) -> RunAnalysis:
@@ -105,6 +107,7 @@ def _analyze_run(run: Path) -> RunAnalysis:
         times_are_meaningful=metrics.times_are_meaningful if metrics else True,
         experiments=tuple(_analyze_experiment(path, name, known.get(name)) for path, name in names),
         notes=tuple(notes),
+        timed=known,
     )
 
 

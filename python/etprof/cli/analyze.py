@@ -58,6 +58,7 @@ def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
     from etprof.report.summary_json import summary_document
     from etprof.report.terminal import render_analysis
     from etprof.report.thread_table import render_thread_map
+    from etprof.report.tracer_table import render_tracer_costs
 
     if as_json:
         print(json.dumps(summary_document(analysis), indent=2))
@@ -67,6 +68,8 @@ def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
     assessment = assess_run(analysis)
     for comparison in assessment.comparisons:
         console.print(render_comparison(comparison, top=top))
+    if assessment.tracer_costs:
+        console.print(render_tracer_costs(assessment.tracer_costs))
     if analysis.times_are_meaningful and (found := build_thread_map(analysis.experiments)):
         console.print(render_thread_map(found))
     primary = assessment.primary.experiment.name

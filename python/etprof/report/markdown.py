@@ -56,8 +56,8 @@ def _render_run(run: View) -> str:
     lines += _operators(run)
     if run["why_not"]:
         lines += ["## Why not SME2?", ""]
-        rows = ((w["reason"], w["count"], w["time"], w["operators"]) for w in run["why_not"])
-        lines += _table(("reason", "operators", "time", "which"), rows)
+        facts = ["reason", "count", *(["time"] if run["stacks"] else []), "operators"]
+        lines += _table(facts, ([row[name] for name in facts] for row in run["why_not"]))
     lines += _generation(run)
     if run["ledger"]:
         lines += ["## From start to steady state", ""]
@@ -102,7 +102,11 @@ def _time(run: View) -> list[str]:
     names = [bar["name"] for bar in run["stacks"]["bars"]]
     rows = [(row["name"], *row["cells"]) for row in run["stacks"]["rows"]]
     rows.append(("Method::execute", *(bar["total"] for bar in run["stacks"]["bars"])))
-    return ["## Where an inference's time goes", "", *_table(("category", *names), rows)]
+    lines = ["## Where an inference's time goes", "", *_table(("category", *names), rows)]
+    if run["tracer"]:
+        lines += ["### What the event tracer costs", ""]
+        lines += _table(run["tracer"]["columns"], run["tracer"]["rows"])
+    return lines
 
 
 def _waterfall(run: View) -> list[str]:

@@ -19,6 +19,7 @@ from etprof.report.page_parts import (
     why_not_view,
 )
 from etprof.report.platforms import platform_warning
+from etprof.report.tracer_table import tracer_view
 from etprof.report.verdicts import badge_of, describe_comparison
 from etprof.units import (
     MISSING,
@@ -82,6 +83,7 @@ def _timed_parts(assessment: Assessment) -> View:
         "latency": latency_chart(assessment.run.experiments),
         "threads": thread_map_view(assessment),
         "ledger": ledger_view(comparison) if comparison else None,
+        "tracer": tracer_view(assessment.tracer_costs),
     }
 
 
@@ -96,6 +98,7 @@ _TIMELESS: Final = dict.fromkeys(
         "latency",
         "threads",
         "ledger",
+        "tracer",
     )
 )
 

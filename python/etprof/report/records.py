@@ -29,7 +29,7 @@ def report_tables(assessment: Assessment) -> dict[str, Table]:
     changes = [record for entry in assessment.comparisons for record in operator_changes(entry)]
     comparisons = [comparison_record(entry) for entry in assessment.comparisons]
     if not assessment.run.times_are_meaningful:
-        changes, comparisons = _without_times(changes), _without_times(comparisons)
+        changes, comparisons = without_times(changes), without_times(comparisons)
     return {
         "operators": operator_table(assessment),
         "categories": category_table(assessment),
@@ -38,6 +38,7 @@ def report_tables(assessment: Assessment) -> dict[str, Table]:
         "microkernels": rollup_table(assessment, "microkernel"),
         "comparisons": comparisons,
         "operator_changes": changes,
+        "tracer_costs": tracer_table(assessment),
         "samples": sample_table(assessment),
         "findings": finding_table(assessment),
     }
@@ -50,10 +51,10 @@ def operator_table(assessment: Assessment) -> Table:
         for entry in assessment.insight.experiments
         for detail in entry.details
     ]
-    return table if assessment.run.times_are_meaningful else _without_times(table)
+    return table if assessment.run.times_are_meaningful else without_times(table)
 
 
-def _without_times(table: Table) -> Table:
+def without_times(table: Table) -> Table:
     """Blanks every column that a clock had a part in."""
     return [
         {name: None if name.endswith(_TIMED_COLUMNS) else value for name, value in record.items()}
@@ -126,7 +127,7 @@ def rollup_table(assessment: Assessment, by: Key) -> Table:
         for entry in assessment.insight.experiments
         for row in roll_up(entry, by)
     ]
-    return table if assessment.run.times_are_meaningful else _without_times(table)
+    return table if assessment.run.times_are_meaningful else without_times(table)
 
 
 def category_table(assessment: Assessment) -> Table:
@@ -214,6 +215,24 @@ def waterfall_table(comparison: Comparison) -> Table:
             "delta_ns": step.delta_ns,
         }
         for step in comparison.waterfall.steps
+    ]
+
+
+def tracer_table(assessment: Assessment) -> Table:
+    """Returns one record per cost of the event tracer; empty where times mean nothing."""
+    return [
+        {
+            "experiment": cost.experiment,
+            "kind": cost.kind,
+            "without_ns": cost.without_ns,
+            "with_ns": cost.with_ns,
+            "ratio": cost.effect.speed_up if cost.effect else cost.ratio,
+            "ratio_low": cost.effect.interval.low if cost.effect and cost.effect.interval else None,
+            "ratio_high": cost.effect.interval.high
+            if cost.effect and cost.effect.interval
+            else None,
+        }
+        for cost in assessment.tracer_costs
     ]
 
 

@@ -10,7 +10,7 @@ from etprof.analysis.operators import category_totals_ns, class_totals_ns
 from etprof.analysis.thread_map import build_thread_map
 from etprof.report.comparison_json import comparison_document
 from etprof.report.generation import generation_document
-from etprof.report.records import operator_record
+from etprof.report.records import operator_record, tracer_table, without_times
 from etprof.report.thread_table import thread_map_document
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.analysis.insight import ExperimentInsight
     from etprof.analysis.operators import OperatorSplit
-    from etprof.analysis.run_analysis import Latency, RunAnalysis
+    from etprof.analysis.run_analysis import ExperimentAnalysis, Latency, RunAnalysis
     from etprof.analysis.statistics import BlockedMedian
 
 SCHEMA_VERSION = 1
@@ -39,19 +39,25 @@ def assessment_document(assessment: Assessment) -> dict[str, object]:
         "model": analysis.manifest.model.name if analysis.manifest else None,
         "platform": analysis.manifest.platform if analysis.manifest else None,
         "times_are_meaningful": analysis.times_are_meaningful,
-        "category_totals_ms": {e.name: _categories_ms(e.split) for e in analysis.experiments},
+        "category_totals_ms": {e.name: _categories_ms(e.split) for e in analysis.experiments}
+        if analysis.times_are_meaningful
+        else {},
         "experiments": {
             e.experiment.name: _experiment(e, meaningful=analysis.times_are_meaningful)
             for e in assessment.insight.experiments
         },
         "comparisons": [comparison_document(entry) for entry in assessment.comparisons],
         "thread_map": thread_map_document(thread_map) if thread_map else None,
-        "findings": [_findings(entry) for entry in assessment.findings],
+        "tracer_costs": tracer_table(assessment),
+        "findings": [
+            _findings(entry, meaningful=analysis.times_are_meaningful)
+            for entry in assessment.findings
+        ],
         "notes": list(assessment.notes),
     }
 
 
-def _findings(found: ExperimentFindings) -> dict[str, object]:
+def _findings(found: ExperimentFindings, *, meaningful: bool) -> dict[str, object]:
     return {
         "experiment": found.experiment,
         "checked": list(found.checked),
@@ -63,8 +69,8 @@ def _findings(found: ExperimentFindings) -> dict[str, object]:
                 "reason": group.reason,
                 "source": group.source,
                 "operators": [detail.row.label for detail in group.operators],
-                "mean_ns": group.mean_ns,
-                "gain_ns": group.gain_ns,
+                "mean_ns": group.mean_ns if meaningful else None,
+                "gain_ns": group.gain_ns if meaningful else None,
             }
             for group in found.why_not_sme2
         ],
@@ -76,15 +82,25 @@ def _categories_ms(split: OperatorSplit) -> dict[str, float]:
 
 
 def _experiment(insight: ExperimentInsight, *, meaningful: bool) -> dict[str, object]:
+    """One experiment; where times mean nothing, without any."""
     experiment = insight.experiment
-    split = experiment.split
+    operators = [operator_record(detail) for detail in insight.details]
     return {
         "etdump": experiment.etdump.name,
         "sme": experiment.sme,
         "threads": experiment.threads,
-        "latency": _latency(experiment.latency) if experiment.latency else None,
         "generation": generation_document(experiment, times_are_meaningful=meaningful),
-        "executions": split.executions,
+        "executions": experiment.split.executions,
+        "operators": operators if meaningful else without_times(operators),
+        "unknown_names": list(experiment.split.unknown_names),
+        **(_times(experiment) if meaningful else {}),
+    }
+
+
+def _times(experiment: ExperimentAnalysis) -> dict[str, object]:
+    split = experiment.split
+    return {
+        "latency": _latency(experiment.latency) if experiment.latency else None,
         "execute_total_ms": split.execute_total_ns / _NS_PER_MS,
         "execute_median_ns": split.execute_median_ns,
         "first_execute_ns": split.first_execute_ns,
@@ -99,13 +115,11 @@ def _experiment(insight: ExperimentInsight, *, meaningful: bool) -> dict[str, ob
             }
             for entry, total in class_totals_ns(split).items()
         ],
-        "operators": [operator_record(detail) for detail in insight.details],
         "overheads": [
             {"label": row.label, "class": row.operator_class.finer, "mean_ns": row.mean_ns,
              "share": row.share}
             for row in split.overheads
         ],
-        "unknown_names": list(split.unknown_names),
     }  # fmt: skip
 
 

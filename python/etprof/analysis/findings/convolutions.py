@@ -10,7 +10,6 @@ from etprof.analysis.findings.finding import (
     Finding,
     Subject,
     describe_reasons,
-    evidence_rows,
     sum_ns,
 )
 from etprof.units import count_of, format_duration, format_ratio, format_share
@@ -45,7 +44,7 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
             f"{format_ratio(first.row.median_ns / median_ns) if median_ns else ''} the median "
             f"convolution{' for its work' if by_throughput else ''}."
         ),
-        evidence=evidence_rows(slow),
+        evidence=subject.show(slow),
         gain_ns=_excess_ns(slow, dense),
         action=_slow_action(first),
         ruled_out=("more work: throughput, not time, is what is low",) if by_throughput else (),
@@ -114,7 +113,7 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
             f"{count_of(len(outside), 'convolution')} on ExecuTorch's portable kernels: "
             f"{subject.weigh(outside)}."
         ),
-        evidence=evidence_rows(outside),
+        evidence=subject.show(outside),
         gain_ns=sum_ns(outside),
         action=f"fix the export: {reasons or 'its delegation report says why they were left out'}",
     )
@@ -136,7 +135,7 @@ def note_depthwise(subject: Subject) -> Finding | None:
             "SME2 microkernel for them, whatever the type in their name."
         ),
         evidence=(
-            *evidence_rows(depthwise, 3),
+            *subject.show(depthwise, 3),
             EvidenceRow("together", format_duration(sum_ns(depthwise))),
         ),
         gain_ns=None,

@@ -9,7 +9,6 @@ from etprof.analysis.findings.finding import (
     Finding,
     Subject,
     describe_reasons,
-    evidence_rows,
     overhead_evidence,
     sum_ns,
 )
@@ -51,7 +50,7 @@ def find_fallback(subject: Subject) -> Finding | None:
                 else "."
             )
         ),
-        evidence=evidence_rows(portable),
+        evidence=subject.show(portable),
         gain_ns=sum_ns(portable),
         action=action,
     )
@@ -87,7 +86,7 @@ def find_high_other(subject: Subject) -> Finding | None:
         summary=(
             f"{count_of(len(other), 'operator')} of category Other: {subject.weigh(other)}{beside}."
         ),
-        evidence=evidence_rows(other),
+        evidence=subject.show(other),
         gain_ns=sum_ns(other),
         action=f"look at {top} first: they take most of it"
         + (f"; not delegated: {reasons}" if (reasons := describe_reasons(other)) else ""),

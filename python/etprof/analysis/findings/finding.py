@@ -81,6 +81,20 @@ class Subject:
         share = format_share(self.share_of(details))
         return f"{format_duration(sum_ns(details))} an inference, {share}"
 
+    def show(
+        self, details: Sequence[OperatorDetail], count: int = SHOWN_ROWS
+    ) -> tuple[EvidenceRow, ...]:
+        """Shows the first `count` operators and how many more; no time where those mean nothing."""
+        timed = self.run.run.times_are_meaningful
+        rows = [
+            EvidenceRow(detail.row.label, _figures(detail, with_times=timed))
+            for detail in details[:count]
+        ]
+        if rest := details[count:]:
+            time = format_duration(sum_ns(rest)) if timed else "not shown"
+            rows.append(EvidenceRow(count_of(len(rest), "other"), time))
+        return tuple(rows)
+
     def share_in_reference(self, category: str) -> float | None:
         """Share of a category's operators in the reference model; None without a reference."""
         if self.reference is None:
@@ -111,20 +125,9 @@ def sum_ns(details: Iterable[OperatorDetail]) -> float:
     return sum(detail.typical_ns for detail in details)
 
 
-def evidence_rows(
-    details: Sequence[OperatorDetail], count: int = SHOWN_ROWS
-) -> tuple[EvidenceRow, ...]:
-    """Shows the first `count` operators and how many more there are."""
-    rows = [EvidenceRow(detail.row.label, _figures(detail)) for detail in details[:count]]
-    rest = details[count:]
-    if rest:
-        rows.append(EvidenceRow(count_of(len(rest), "other"), format_duration(sum_ns(rest))))
-    return tuple(rows)
-
-
-def _figures(detail: OperatorDetail) -> str:
-    words = [format_duration(detail.typical_ns)]
-    if detail.is_interrupted:
+def _figures(detail: OperatorDetail, *, with_times: bool) -> str:
+    words = [format_duration(detail.typical_ns)] if with_times else []
+    if detail.is_interrupted and with_times:
         words.append(f"mean {format_duration(detail.row.mean_ns)} with interruptions")
     words.append("delegated" if detail.row.is_delegated else "not delegated")
     if detail.module_path:

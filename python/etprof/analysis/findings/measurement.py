@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, evidence_rows
+from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
 from etprof.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def find_noise(subject: Subject) -> Finding | None:
         evidence=(
             EvidenceRow("fastest launch", format_duration(min(medians))),
             EvidenceRow("slowest launch", format_duration(max(medians))),
-            *(() if is_split_sound else evidence_rows(interrupted)),
+            *(() if is_split_sound else subject.show(interrupted)),
         ),
         gain_ns=None,
         action=(

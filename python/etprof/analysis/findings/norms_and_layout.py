@@ -8,7 +8,6 @@ from etprof.analysis.findings.finding import (
     Finding,
     Subject,
     describe_reasons,
-    evidence_rows,
     sum_ns,
 )
 from etprof.units import count_of, format_duration
@@ -38,7 +37,7 @@ def find_norm_dominance(subject: Subject) -> Finding | None:
             f"{count_of(len(norms), 'operator')} of norms: {subject.weigh(norms)}{against}; "
             f"{len(outside)} outside the delegate."
         ),
-        evidence=evidence_rows(norms),
+        evidence=subject.show(norms),
         gain_ns=sum_ns(norms),
         action=_norm_action(norms, outside),
         ruled_out=() if outside else ("missing delegation: all of them are delegated",),
@@ -94,7 +93,7 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
             f"{len(small)} transposes and copies of {format_duration(sum_ns(small) / len(small))} "
             f"each take {subject.weigh(small)}."
         ),
-        evidence=evidence_rows(small),
+        evidence=subject.show(small),
         gain_ns=sum_ns(small),
         action=_layout_action(small),
         ruled_out=("one slow copy: none is large by itself",),
@@ -132,7 +131,7 @@ def find_layout_churn(subject: Subject) -> Finding | None:
         summary=(
             f"{count_of(len(movement), 'operator')} that only move data: {subject.weigh(movement)}."
         ),
-        evidence=evidence_rows(movement),
+        evidence=subject.show(movement),
         gain_ns=sum_ns(movement),
         action=_layout_action(movement),
     )

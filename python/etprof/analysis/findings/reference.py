@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from etprof.analysis.findings.finding import Finding, Subject, evidence_rows, sum_ns
+from etprof.analysis.findings.finding import Finding, Subject, sum_ns
 from etprof.analysis.vocabulary import CATEGORIES
 from etprof.units import format_share
 
@@ -83,7 +83,7 @@ def find_movement_above_reference(subject: Subject) -> Finding | None:
             f"Data movement is {format_share(answer.share)} of an inference, in the reference "
             f"({name}) {format_share(answer.reference_share)}."
         ),
-        evidence=evidence_rows(movement),
+        evidence=subject.show(movement),
         gain_ns=min(excess, sum_ns(movement)),
         action="see F2: keep one layout and remove transposes and copies",
     )

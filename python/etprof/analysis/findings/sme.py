@@ -10,7 +10,6 @@ from etprof.analysis.findings.finding import (
     EvidenceRow,
     Finding,
     Subject,
-    evidence_rows,
 )
 from etprof.units import format_duration, format_ratio, format_share
 
@@ -117,7 +116,7 @@ def _no_evidence(subject: Subject, *, claims: int) -> Finding:
         severity="high",
         experiment=subject.name,
         summary=f"{what}none of {len(compute)} convolutions and matrix products ran on SME2.",
-        evidence=evidence_rows(compute),
+        evidence=subject.show(compute),
         gain_ns=None,
         action="; ".join(list(reasons)[:3]) or "check the runner's build: `etprof doctor`",
         ruled_out=("the mode: the runner reports it in force",),
