@@ -186,7 +186,7 @@ void GenerationSession::take_token(std::int64_t token, std::size_t index) {
                           "repetition " + std::to_string(repetitions_) + " has the token " +
                               std::to_string(token) + " at place " + std::to_string(index) +
                               ", where the first had " + std::to_string(report_.tokens[index]),
-                          "export the program so that position 0 starts anew: it keeps more than "
+                          "export the program so that position 0 starts anew; it keeps more than "
                           "its cache");
     }
 }

@@ -305,9 +305,9 @@ void require_whole_generation(const ArgumentReader& reader, const Options& optio
         require_value("--prompt-tokens", options.generation.prompt_tokens, "1,2,3");
         together("--method", "name the methods with --prefill-method and --decode-method");
         together("--kernel-trace", "trace one of the methods by itself, with --method");
-        together("--outputs", "leave it out: the tokens are in the result");
+        together("--outputs", "leave it out, for the tokens are in the result");
         for (const char* flag : {"--inputs", "--input", "--shapes"}) {
-            together(flag, "leave it out: the prompt and the new tokens are the inputs");
+            together(flag, "leave it out, for the prompt and the new tokens are the inputs");
         }
         return;
     }

@@ -74,7 +74,24 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
         "peak_load_mem_usage(mb)": [value / _BYTES_PER_MB for value in loaded],
         "peak_inference_mem_usage(mb)": [value / _BYTES_PER_MB for value in peaks],
     }
-    return {name: values for name, values in found.items() if values}
+    return {name: values for name, values in {**found, **_llm_metrics(metrics)}.items() if values}
+
+
+def _llm_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
+    """The names of ExecuTorch's app for language models; empty when no tokens were generated."""
+    told = [(block, block.generation) for block in metrics.blocks if block.generation is not None]
+    return {
+        "llm_model_load_time(ms)": [
+            (block.load.program_ns + block.load.method_ns) / _NS_PER_MS for block, _ in told
+        ],
+        "generate_time(ms)": [
+            value / _NS_PER_MS for block, _ in told for value in block.latency_ns
+        ],
+        "token_per_sec": [rate for _, speed in told for rate in speed.decode_tokens_per_second],
+        "time_to_first_token(ms)": [
+            value / _NS_PER_MS for _, speed in told for value in speed.time_to_first_token_ns
+        ],
+    }
 
 
 def _subject(experiment: ExperimentAnalysis, provenance: Provenance) -> HudSubject:

@@ -177,6 +177,96 @@ def make_other_programs(folder: Path, modules: dict[str, nn.Module]) -> None:
     external.write_tensor_data_to_file(str(folder))
 
 
+def make_language_models() -> dict[str, nn.Module]:
+    """Models whose next token is the sum of all tokens, times their places from 1, modulo 16."""
+    import torch
+    from torch import nn
+
+    class Summing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(16))
+            self.cache: Tensor
+
+        def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+            self.cache[positions] = tokens[0].float()
+            known = torch.arange(16) <= positions[-1]
+            places = torch.arange(1, 17)
+            target = torch.where(known, self.cache * places, 0.0).sum() % 16
+            return -(torch.arange(16) - target).abs()[None]
+
+    class AllScores(nn.Module):
+        """As ExecuTorch's own: takes the first position, and scores every token it is given."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = Summing()
+
+        def forward(self, tokens: Tensor, start: Tensor) -> Tensor:
+            last: Tensor = self.model(tokens, torch.arange(tokens.shape[1]) + start)
+            is_last = torch.arange(tokens.shape[1]) == tokens.shape[1] - 1
+            return (last * is_last[:, None])[None]
+
+    class Counting(Summing):
+        """Remembers how often it was called, whatever the position."""
+
+        def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+            self.cache += 1
+            return -(torch.arange(16) - self.cache).abs()[None] + tokens.sum() * positions.sum() * 0
+
+    class NotANumber(Summing):
+        def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
+            scores: Tensor = torch.log(super().forward(tokens, positions) - 1)
+            return scores
+
+    return {
+        "summing": Summing(),
+        "all_scores": AllScores(),
+        "counting": Counting(),
+        "not_a_number": NotANumber(),
+    }
+
+
+def lower_language_model(
+    methods: Mapping[str, tuple[nn.Module, int]],
+    *,
+    each: bool = True,
+    share: bool = False,
+    dynamic: bool = False,
+) -> ExecutorchProgramManager:
+    """Exports methods of so many tokens, with a position for `each` or one for the first."""
+    import torch
+    from executorch.exir import ExecutorchBackendConfig, to_edge_transform_and_lower
+    from executorch.exir.passes import MemoryPlanningPass
+
+    def export(module: nn.Module, count: int) -> ExportedProgram:
+        inputs = (torch.ones(1, count, dtype=torch.long), torch.arange(count if each else 1))
+        shapes: Any = ({1: torch.export.Dim("tokens", min=1, max=8)}, {}) if dynamic else None
+        return torch.export.export(module, inputs, dynamic_shapes=shapes)
+
+    edge = to_edge_transform_and_lower(
+        {name: export(*what) for name, what in methods.items()},
+        constant_methods={"get_max_seq_len": 16, "use_kv_cache": True},
+    )
+    planning = MemoryPlanningPass(share_mutable_buffers=share)
+    return edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning))
+
+
+def make_language_programs(folder: Path) -> None:
+    """Two methods with one cache or two, one method of fixed or dynamic length, and odd ones."""
+    models = make_language_models()
+    summing = models["summing"]
+    both = {"prefill": (summing, 4), "decode": (summing, 1)}
+    save(folder, "lm_shared", lower_language_model(both, share=True))
+    save(folder, "lm_unshared", lower_language_model(both))
+    one = lower_language_model({"forward": (models["all_scores"], 5)}, each=False, dynamic=True)
+    save(folder, "lm_dynamic", one)
+    step = lower_language_model({"forward": (models["all_scores"], 1)}, each=False)
+    save(folder, "lm_step", step)
+    for name in ("counting", "not_a_number"):
+        save(folder, f"lm_{name}", lower_language_model({"forward": (models[name], 1)}))
+
+
 def make_unloadable_programs(folder: Path) -> None:
     """Programs that ask for what no runner has, by renaming in place."""
     changes: list[tuple[str, str, Callable[[bytes], bytes]]] = [
@@ -207,6 +297,7 @@ def main(folder: Path) -> None:
     modules = make_modules()
     make_float_programs(folder, modules)
     make_other_programs(folder, modules)
+    make_language_programs(folder)
     make_unloadable_programs(folder)
     stamp_path.write_text(stamp)
 
