@@ -151,8 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Opens the history and does what was asked."""
     from etprof.history.store import open_store
 
-    store = open_store(arguments.store, create=arguments.action in ("add", "import"))
-    return _ACTIONS[arguments.action](store, arguments)
+    creates = arguments.action in ("add", "import")
+    with open_store(arguments.store, create=creates) as store:
+        return _ACTIONS[arguments.action](store, arguments)
 
 
 def _add(store: Store, arguments: argparse.Namespace) -> int:

@@ -135,7 +135,8 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
 def subject_of(run: Run) -> Subject:
     """Describes a run."""
     threads = None if run.threads is None else f"{run.threads} thread{'s'[: run.threads > 1]}"
-    facts = (run.model, run.precision, run.backend, _method(run), f"SME {run.sme_mode}", threads)
+    what = (run.model, run.precision, run.backend, _method(run))
+    facts = (*what, f"SME {run.sme_mode}", threads, run.variant)
     return Subject(
         run_id=run.id,
         title=", ".join(fact for fact in facts if fact),

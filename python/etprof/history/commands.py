@@ -122,7 +122,7 @@ def list_baselines(store: Store) -> int:
     """Prints what is pinned."""
     query = select(Baseline, Run).join(Run, Run.id == Baseline.run_id)
     with store.session() as session:
-        rows = session.execute(query.order_by(Baseline.name, Run.id)).tuples().all()
+        rows = session.execute(query.order_by(Baseline.name, Run.id)).all()
         missing = "No baseline is pinned; `etprof history pin NAME RUN` pins one"
         _show(run_tables.baselines_table(rows) if rows else missing)
     return 0

@@ -71,6 +71,7 @@ class RunDocument(Record):
     soc: Text | None = None
     sme_mode: Text
     threads: Count | None = None
+    variant: Text | None = None
     revision: Text | None = None
     git_commit: Text | None = None
     git_branch: Text | None = None
@@ -89,7 +90,7 @@ class RunDocument(Record):
         """The trend this run belongs to; the same wherever it was added."""
         return short_hash(
             self.model, self.precision, self.backend, self.method,
-            self.device, self.sme_mode, self.threads,
+            self.device, self.sme_mode, self.threads, self.variant,
         )  # fmt: skip
 
 

@@ -174,7 +174,7 @@ def _batches(documents: Iterator[RunDocument]) -> Iterator[list[RunDocument]]:
 
 def _pin(session: Session, header: Header) -> int:
     """Pins the export's baselines; names that the store uses already stay as they are."""
-    taken = set(session.execute(select(Baseline.name, Baseline.series)).tuples())
+    taken = set(session.execute(select(Baseline.name, Baseline.series)))
     count = 0
     for pinned in header.baselines:
         run = session.scalar(select(Run).where(Run.key == pinned.key))

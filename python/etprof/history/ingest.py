@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from etprof.analysis.generation import block_values
 from etprof.analysis.operators import class_totals_ns
 from etprof.analysis.provenance import load_manifest_document, load_provenance
 from etprof.analysis.run_analysis import analyze_source
@@ -130,6 +131,7 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> RunDocu
         soc=source.device.soc,
         sme_mode=measured.sme if measured else _sme_of_failed(source, experiment),
         threads=measured.threads if measured else experiment.threads,
+        variant=_variant(source, experiment),
         revision=_revision(source),
         git_commit=git.commit if git else None,
         git_branch=git.branch if git else None,
@@ -169,6 +171,24 @@ def _sme_of_failed(source: _Source, experiment: ManifestExperiment) -> str:
     return "sme1" if cpu.features.get("sme") else "off"
 
 
+def _variant(source: _Source, experiment: ManifestExperiment) -> str | None:
+    """Says what else was set for the experiment; runs that differ in it are not compared."""
+    known = source.document.get("experiments", [])
+    planned: dict[str, Any] = next((e for e in known if e["name"] == experiment.name), {})
+    told = []
+    if planned.get("cpus"):
+        told.append(f"CPUs {','.join(map(str, planned['cpus']))}")
+    for name in ("runner", "launcher", "extra_arguments"):
+        value = planned.get(name)
+        if value:
+            told.append(f"{name} {value if isinstance(value, str) else ' '.join(value)}")
+    generation = source.manifest.settings.get("generation")
+    if isinstance(generation, dict):
+        prompt = len(generation.get("prompt_tokens") or ())
+        told.append(f"{prompt} + {generation.get('new_tokens')} tokens")
+    return "; ".join(told) or None
+
+
 def _revision(source: _Source) -> str | None:
     """Names what was measured; None where changed files leave that open."""
     provenance, git = source.provenance, source.manifest.git
@@ -177,7 +197,9 @@ def _revision(source: _Source) -> str | None:
         return None
     runner = provenance.runner.model_dump() if provenance.runner else None
     inputs = [entry.sha256 for entry in provenance.inputs or ()]
-    return short_hash(program, inputs, git.commit if git else None, provenance.pins, runner)
+    commit, pins = git.commit if git else None, provenance.pins
+    generation = source.manifest.settings.get("generation")
+    return short_hash(program, inputs, commit, pins, runner, generation)
 
 
 def _is_representative(source: _Source) -> bool:
@@ -233,7 +255,7 @@ def _block_values(block: BlockMetrics) -> dict[str, float]:
     }
     if block.memory.peak_rss_bytes is not None:
         values["peak_rss_bytes"] = block.memory.peak_rss_bytes
-    return values
+    return values | block_values(block)
 
 
 def _read_categories(run: Path) -> tuple[dict[str, dict[str, float]], str | None]:

@@ -83,7 +83,7 @@ def _schema(pa: Any) -> Any:  # noqa: ANN401
     """The columns: one per field of RunDocument."""
     text, maybe = pa.string(), ("run_path", "failure", "precision", "backend", "method", "soc")
     sure = ("key", "run_name", "experiment", "status", "model", "device", "device_kind", "sme_mode")
-    git = ("revision", "git_commit", "git_branch", "executorch_version")
+    git = ("variant", "revision", "git_commit", "git_branch", "executorch_version")
     metric = pa.struct(
         [
             ("name", text), ("unit", text), ("higher_is_better", pa.bool_()),

@@ -85,7 +85,7 @@ def iterate_runs(session: Session, query: Select[Run]) -> Iterator[RunDocument]:
         last = batch[-1].id
         numbers = [run.id for run in batch]
         kept = select(RawSamples.run_id, RawSamples.document).where(RawSamples.run_id.in_(numbers))
-        raw = dict(session.execute(kept).tuples().all())
+        raw = dict(session.execute(kept).all())
         for run in batch:
             yield _run_document(run, raw.get(run.id))
         session.expunge_all()

@@ -99,8 +99,11 @@ class Run(Table):
     soc: Mapped[str | None]
     sme_mode: Mapped[str]
     threads: Mapped[int | None]
+    variant: Mapped[str | None]
+    """What else was set for it, such as CPUs, a launcher, or how many tokens; NULL for nothing."""
     series: Mapped[str]
-    """Short hash of model, precision, backend, method, device, SME mode and threads: one trend."""
+    """Short hash of model, precision, backend, method, device, SME mode, threads and variant: runs
+    with the same are one trend."""
     revision: Mapped[str | None]
     """Short hash of what was measured: commit, program, pins, runner. Runs of one series with the
     same revision repeat each other (A/A); NULL where that cannot be known, as in a dirty tree."""

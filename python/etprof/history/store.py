@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
@@ -60,6 +60,16 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writing = engine.execution_options(**{WRITES: True})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections; the next use opens them again."""
+        self.engine.dispose()
 
     @property
     def name(self) -> str:
@@ -133,6 +143,10 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
         msg = f"{url.database} does not exist; `etprof history add RUN_DIR` makes a history"
         raise InputFileError(msg)
     engine = create_store_engine(url)
-    with explained(url):
-        patiently(lambda: bring_up_to_date(engine))
+    try:
+        with explained(url):
+            patiently(lambda: bring_up_to_date(engine))
+    except BaseException:
+        engine.dispose()
+        raise
     return Store(engine)

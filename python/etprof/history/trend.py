@@ -49,7 +49,7 @@ def find_changes(session: Session, metric: str, filters: Filters) -> list[LevelC
         )
         if filters.git_branch is not None:
             query = query.where(Run.git_branch == filters.git_branch)
-        found += _changes_of_series(session.execute(query).tuples().all())
+        found += _changes_of_series(session.execute(query).all())
     return found
 
 

@@ -44,7 +44,7 @@ def upgrade() -> None:
 def _create_runs() -> None:
     texts = ("key", "run_name", "experiment", "status", "model", "device", "device_kind")
     maybe_texts = ("run_path", "failure", "precision", "backend", "method", "soc", "revision")
-    git_texts = ("git_commit", "git_branch", "executorch_version")
+    git_texts = ("git_commit", "git_branch", "executorch_version", "variant")
     op.create_table(
         "runs",
         sa.Column("id", sa.Integer(), nullable=False),

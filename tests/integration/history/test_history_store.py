@@ -1,0 +1,144 @@
+"""What goes into a store comes out again; the same twice changes nothing. Both databases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import func, select, text
+
+from etprof.errors import InputFileError
+from etprof.history import migrations
+from etprof.history.documents import failed_run
+from etprof.history.ingest import read_run_directory
+from etprof.history.migrate import alembic_config
+from etprof.history.rows import iterate_runs
+from etprof.history.schema import CategoryTime, Metric, RawSamples, Run, Table
+from etprof.history.store import Store, open_store
+from tests.known_runs import on_off_run, write_run
+from tests.measured_runs import MeasuredRun, write_measured
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.history.documents import RunDocument
+
+
+def count(store: Store, table: type[Table]) -> int:
+    with store.session() as session:
+        return session.scalar(select(func.count()).select_from(table)) or 0
+
+
+def contents(store: Store) -> list[RunDocument]:
+    with store.session() as session:
+        return list(iterate_runs(session, select(Run)))
+
+
+def test_a_run_comes_out_as_it_went_in(store: Store, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", on_off_run())
+    added = store.add_run_directory(run)
+    assert [entry.is_new for entry in added] == [True, True]
+    assert contents(store) == read_run_directory(run)
+    off, on = contents(store)
+    assert (off.sme_mode, on.sme_mode) == ("off", "sme2")
+    assert off.categories["Convolution"] == pytest.approx(750_000)
+    assert on.raw is not None
+    assert len(on.raw["blocks"]) == 10
+
+
+def test_adding_twice_changes_nothing(store: Store, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", on_off_run())
+    first = store.add_run_directory(run)
+    before = [count(store, table) for table in (Run, Metric, CategoryTime, RawSamples)]
+    (tmp_path / "elsewhere").mkdir()
+    again = store.add_run_directory(run.rename(tmp_path / "elsewhere" / "moved"))
+    assert [entry.is_new for entry in again] == [False, False]
+    assert [entry.run_id for entry in again] == [entry.run_id for entry in first]
+    assert [count(store, table) for table in (Run, Metric, CategoryTime, RawSamples)] == before
+
+
+def test_a_failed_experiment_is_a_row_beside_the_measured_one(store: Store, tmp_path: Path) -> None:
+    run = MeasuredRun(experiments=("off", "sme2"), failing={"sme2": "the device went away"})
+    store.add_run_directory(write_measured(tmp_path / "run", run))
+    measured, failed = contents(store)
+    assert (measured.status, measured.failure) == ("ok", None)
+    assert (failed.status, failed.failure) == ("failed", "timing: the device went away")
+    assert not failed.metrics
+
+
+def test_a_failure_without_a_directory_is_kept(store: Store) -> None:
+    facts = {"model": "m", "device": "Phone", "device_kind": "android", "sme_mode": "off"}
+    moment = datetime(2026, 11, 21, tzinfo=UTC)
+    failure = failed_run(
+        run_name="nightly", experiment="off", measured_at=moment, failure="export failed", **facts
+    )
+    assert [entry.is_new for entry in store.add([failure, failure])] == [True, False]
+    assert contents(store) == [failure]
+
+
+def test_hostile_names_are_only_names(store: Store, tmp_path: Path) -> None:
+    hostile = "'; DROP TABLE runs; --\x00\x1b[31m\u202e<script>"
+    git = {"commit": "c" * 40, "branch": hostile, "dirty": False}
+    run = write_measured(tmp_path / "run", MeasuredRun(model=hostile, git=git))
+    store.add_run_directory(run)
+    (document,) = contents(store)
+    assert document.model == document.git_branch == "'; DROP TABLE runs; --[31m<script>"
+
+
+def test_nothing_of_a_failed_transaction_stays(store: Store, tmp_path: Path) -> None:
+    documents = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
+    twice = documents[0].metrics[0]
+    broken = documents[0].model_copy(update={"key": "f" * 64, "metrics": (twice, twice)})
+    with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
+        store.add([documents[0], broken])
+    assert count(store, Run) == count(store, Metric) == 0
+
+
+def test_migrations_make_exactly_the_tables_of_the_schema(store: Store) -> None:
+    with store.engine.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, Table.metadata) == []
+        scripts = ScriptDirectory.from_config(alembic_config(connection))
+        assert scripts.get_heads() == [migrations.HEAD]
+        assert context.get_current_revision() == migrations.HEAD
+
+
+def test_migrations_can_be_taken_back(store: Store) -> None:
+    from alembic import command
+
+    with store.engine.begin() as connection:
+        command.downgrade(alembic_config(connection), "base")
+    with store.engine.begin() as connection:
+        command.upgrade(alembic_config(connection), "head")
+    assert count(store, Run) == 0
+
+
+def test_a_store_of_a_newer_etprof_is_refused(store: Store, target: str) -> None:
+    with store.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(InputFileError, match=r"has schema 9999, made by a newer etprof; .* update"):
+        open_store(target)
+
+
+def test_a_database_of_something_else_is_left_alone(store: Store, target: str) -> None:
+    with store.engine.begin() as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+    with pytest.raises(InputFileError, match="belongs to something else"):
+        open_store(target)
+
+
+def test_runs_differ_where_anything_of_them_does(store: Store, tmp_path: Path) -> None:
+    base = MeasuredRun()
+    variants = [base, replace(base, minute=1), replace(base, blocks_us=(1, 2, 3))]
+    for number, run in enumerate(variants[:2]):
+        store.add_run_directory(write_measured(tmp_path / str(number), run))
+    assert count(store, Run) == 2
+    # The manifest is what makes a run: it holds the hash of everything that was measured.
+    store.add_run_directory(write_measured(tmp_path / "same", variants[2]))
+    assert count(store, Run) == 2
