@@ -85,8 +85,10 @@ class ViTTiny(nn.Module):
 
     def __init__(self, width: int = 192, depth: int = 12, heads: int = 3) -> None:
         super().__init__()
-        self.cls_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
-        self.pos_embed = nn.Parameter(0.02 * torch.randn(1, 14 * 14 + 1, width))
+        # As large as a patch's projection, which training makes them: a smaller class token would
+        # get only a few steps of an integer scale that the patches need.
+        self.cls_token = nn.Parameter(0.5 * torch.randn(1, 1, width))
+        self.pos_embed = nn.Parameter(0.5 * torch.randn(1, 14 * 14 + 1, width))
         self.patch_embed = PatchEmbed(width, 16)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
         self.norm = LayerNorm(width, eps=1e-6)

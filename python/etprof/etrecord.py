@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 NOT_RECORDED = "not recorded: an ETRecord has no reasons of the partitioner"
 
 
+def find_etrecord(pte: Path) -> Path | None:
+    """Returns the ETRecord beside a program: `x.pte.etrecord` or `x.etrecord`; None without one."""
+    named = (pte.with_name(f"{pte.name}.etrecord"), pte.with_suffix(".etrecord"))
+    return next((path for path in named if path.is_file()), None)
+
+
 def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
     """Returns the delegation report of a program, in the form that `etprof export` writes.
 
@@ -36,7 +42,8 @@ def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
         methods = {
             plan.name: delegation.describe_method(_match(content, plan, programs, record), None)
             for plan in content.program.execution_plan
-            if _is_recorded(plan.name, programs, pte, etrecord)
+            # A constant that a model gives as a method has no instructions, and is in no graph.
+            if plan.chains[0].instructions and _is_recorded(plan.name, programs, pte, etrecord)
         }
     return {
         "schema_version": delegation.SCHEMA_VERSION,

@@ -10,13 +10,15 @@ import pytest
 from etprof.errors import InputFileError
 from etprof.etrecord import describe_program
 from etprof.export.request import ExportRequest
+from tests.integration.marked_models import marked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.integration.conftest import Exports
 
-CASES = [("toy_cnn", "fp32"), ("toy_cnn", "int8"), ("decoder", "fp32")]
+DECODER = marked("MarkedDecoder")
+CASES = [("toy_cnn", "fp32"), ("toy_cnn", "int8"), (DECODER, "fp32")]
 # Of the decoder's operators outside delegates, equal ones of both layers share their handles.
 ONE_LAYER = "toy_cnn"
 
@@ -45,7 +47,7 @@ def facts(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("model", "precision"), CASES)
+@pytest.mark.parametrize(("model", "precision"), CASES, ids=["toy-fp32", "toy-int8", "decoder"])
 def test_it_equals_the_exports_own_report(exports: Exports, model: str, precision: str) -> None:
     files = exports.get(ExportRequest(model, precision))
     own = json.loads(files.report.read_text(encoding="utf-8"))
@@ -58,7 +60,7 @@ def test_it_equals_the_exports_own_report(exports: Exports, model: str, precisio
 
 def test_files_that_do_not_belong_together_are_refused(exports: Exports) -> None:
     toy = exports.get(ExportRequest("toy_cnn", "fp32"))
-    decoder = exports.get(ExportRequest("decoder", "fp32"))
+    decoder = exports.get(ExportRequest(DECODER, "fp32"))
     with pytest.raises(InputFileError) as caught:
         describe_program(toy.pte, decoder.etrecord)
     assert str(caught.value) == (
