@@ -1,0 +1,200 @@
+"""What a run directory says, as rows of a history: devices, failures, revisions, metrics."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from etprof.errors import InputFileError
+from etprof.history.documents import clean_text
+from etprof.history.ingest import read_run_directory
+from etprof.pipeline import measure
+from etprof.plan import Experiment, Settings
+from etprof.program_files import Program
+from tests.fake_target import FakeTarget
+from tests.measured_runs import MeasuredRun, write_measured
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.history.documents import RunDocument
+
+
+def read_one(folder: Path, run: MeasuredRun, device: str | None = None) -> RunDocument:
+    (document,) = read_run_directory(write_measured(folder, run), device=device)
+    return document
+
+
+def test_metrics_are_medians_over_blocks(tmp_path: Path) -> None:
+    document = read_one(tmp_path / "run", MeasuredRun(blocks_us=(3, 1, 2, 8, 5, 4, 7, 6)))
+    metrics = {metric.name: metric for metric in document.metrics}
+    assert sorted(metrics) == [
+        "first_inference_ns", "latency_mean_ns", "latency_ns", "latency_trimmed_mean_ns",
+        "load_ns", "peak_rss_bytes",
+    ]  # fmt: skip
+    latency = metrics["latency_ns"]
+    assert (latency.value, latency.low, latency.high) == (4500, 1000, 8000)
+    assert latency.samples == (3000, 1000, 2000, 8000, 5000, 4000, 7000, 6000)
+    assert (latency.count, latency.unit, latency.higher_is_better) == (8, "ns", False)
+    assert metrics["load_ns"].value == 91_003.5
+
+
+def test_a_real_run_directory_is_read(tmp_path: Path) -> None:
+    model = tmp_path / "m.pte"
+    model.write_bytes(b"program")
+    measure(
+        program=Program(name="m", label="m", model=model),
+        target=FakeTarget(),
+        run=tmp_path / "run",
+        experiments=[Experiment(name="off", sme="off"), Experiment(name="cpus", cpus=(2, 3))],
+        settings=Settings(blocks=2),
+        progress=lambda *_: None,
+    )
+    off, cpus = read_run_directory(tmp_path / "run")
+    assert (off.status, off.variant, cpus.variant) == ("ok", None, "CPUs 2,3")
+    assert off.series != cpus.series
+    assert off.artefacts["program"].size_bytes == 7
+    assert "off/m_off_t1.etdump" in off.artefacts
+    assert not any("cpus" in name or "_b00_result" in name for name in off.artefacts)
+    assert off.categories
+
+
+@pytest.mark.parametrize(
+    ("platform", "device", "kind", "soc"),
+    [
+        ("linux", "Known CPU, 2 cores, Linux", "local", "Known CPU"),
+        ("android", "Acme Phone 5 (R5CT1234)", "android", "Acme X1"),
+        ("emulator", "qemu-aarch64 10.1 max", "emulator", None),
+    ],
+)
+def test_devices(tmp_path: Path, platform: str, device: str, kind: str, soc: str | None) -> None:
+    document = read_one(tmp_path / "run", MeasuredRun(platform=platform))
+    assert (document.device, document.device_kind, document.soc) == (device, kind, soc)
+    assert document.representative == (platform != "emulator")
+    named = read_one(tmp_path / "named", MeasuredRun(platform=platform), device="rack 3")
+    assert named.device == "rack 3"
+    assert named.series != document.series
+
+
+@pytest.mark.parametrize("serial", ["127.0.0.1:5555", "emulator-5554"])
+def test_a_passing_serial_does_not_name_a_device(tmp_path: Path, serial: str) -> None:
+    target = {"manufacturer": "Acme", "model": "Phone 5", "serial": serial}
+    document = read_one(tmp_path / "run", MeasuredRun(platform="android", extra={"target": target}))
+    assert document.device == "Acme Phone 5"
+
+
+def test_a_run_that_was_cut_off_is_a_failure(tmp_path: Path) -> None:
+    document = read_one(tmp_path / "run", MeasuredRun(status="running"))
+    assert (document.status, document.failure) == ("failed", "not measured: the run is running")
+
+
+def test_a_failed_experiment_stays_in_its_series(tmp_path: Path) -> None:
+    measured = read_one(tmp_path / "good", MeasuredRun())
+    failed = read_one(tmp_path / "bad", MeasuredRun(failing={"off": "lost\nthe device"}))
+    assert failed.failure == "timing: lost the device"
+    assert failed.series == measured.series
+
+
+@pytest.mark.parametrize(
+    ("features", "mode"),
+    [({"sme": True, "sme2": True}, "sme2"), ({"sme": True}, "sme1"), ({"avx2": True}, "off")],
+)
+def test_automatic_sme_of_a_failure_is_what_the_cpu_gives(
+    tmp_path: Path, features: dict[str, bool], mode: str
+) -> None:
+    cpu = {"architecture": "x", "logical_cores": 2, "features": features}
+    run = MeasuredRun(failing={"off": "lost"}, extra={"cpu": cpu})
+    assert read_one(tmp_path / "run", run).sme_mode == mode
+
+
+def test_repetitions_have_the_same_revision(tmp_path: Path) -> None:
+    run = MeasuredRun()
+    other_commit = {"commit": "d" * 40, "branch": "main", "dirty": False}
+    variants = {
+        "first": run,
+        "again": replace(run, minute=5),
+        "program": replace(run, program="e" * 64),
+        "commit": replace(run, git=other_commit),
+        "pins": replace(run, extra={"pins": {"executorch": "1.6.0"}}),
+        "no git": replace(run, git=None),
+    }
+    found = {n: read_one(tmp_path / n, entry).revision for n, entry in variants.items()}
+    assert found["first"] == found["again"]
+    assert len(set(found.values())) == len(found) - 1
+    assert None not in found.values()
+
+
+@pytest.mark.parametrize("dirty", [True, None])
+def test_changed_files_leave_the_revision_open(tmp_path: Path, dirty: bool | None) -> None:
+    git = {"commit": "c" * 40, "branch": "main", "dirty": dirty}
+    document = read_one(tmp_path / "run", MeasuredRun(git=git))
+    assert document.revision is None
+    assert document.git_dirty == dirty
+
+
+def test_generations_of_other_lengths_are_other_series(tmp_path: Path) -> None:
+    settings = {"generation": {"prompt_tokens": [1, 2, 3], "new_tokens": 16}}
+    run = MeasuredRun(extra={"settings": settings})
+    document = read_one(tmp_path / "run", run)
+    assert document.variant == "3 + 16 tokens"
+
+
+def test_token_rates_are_metrics_where_higher_is_better(tmp_path: Path) -> None:
+    run = write_measured(tmp_path / "run", MeasuredRun())
+    path = run / "metrics.json"
+    metrics: dict[str, Any] = json.loads(path.read_text())
+    for block in metrics["experiments"]["off"]["blocks"]:
+        block["generation"] = {
+            "time_to_first_token_ns": [5000, 7000],
+            "prefill_tokens_per_second": [100.0],
+            "decode_tokens_per_second": [20.0, 30.0],
+            "token_latency_ns": [1, 2, 3],
+        }
+    path.write_text(json.dumps(metrics))
+    (document,) = read_run_directory(run)
+    found = {metric.name: metric for metric in document.metrics}
+    decode = found["decode_tokens_per_second"]
+    assert (decode.value, decode.unit, decode.higher_is_better) == (25.0, "1/s", True)
+    assert found["time_to_first_token_ns"].value == 6000
+
+
+def test_a_damaged_split_does_not_lose_the_run(tmp_path: Path) -> None:
+    run = write_measured(tmp_path / "run", MeasuredRun())
+    (run / "off").mkdir()
+    (run / "off" / "toy_off_t1.etdump").write_bytes(b"not an ETDump")
+    (document,) = read_run_directory(run)
+    assert document.status == "ok"
+    assert document.failure is not None
+    assert document.failure.startswith("operator split: ")
+    assert document.metrics
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"created_at": "yesterday"}, r"manifest.json is damaged: created_at: not a time"),
+        ({"platform": None}, r"manifest.json is damaged: platform: "),
+        ({"experiments": []}, r"has no timed experiment"),
+    ],
+)
+def test_a_damaged_manifest_is_named(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    run = MeasuredRun(extra=change, failing={"off": "so that nothing is measured"})
+    with pytest.raises(InputFileError, match=message):
+        read_one(tmp_path / "run", run)
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match=r"is not a run directory: no manifest.json"):
+        read_run_directory(tmp_path)
+    with pytest.raises(InputFileError, match=r"nowhere is not a run directory; `etprof profile"):
+        read_run_directory(tmp_path / "nowhere")
+
+
+def test_texts_become_one_harmless_line() -> None:
+    assert clean_text("a\x1b[0m\tb\n\x00c\ud800") == "a[0m b c?"
+    assert len(clean_text("x" * 5000)) == 2000
