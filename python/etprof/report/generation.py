@@ -84,17 +84,15 @@ def render_generation(
     generated = experiment.metrics.generated if experiment.metrics else None
     if generated is None:
         return []
-    parts: list[RenderableType] = []
+    parts: list[RenderableType] = [Text(f"{prompt_text(generated)}.")]
     speed = experiment.generation
     if speed is not None and times_are_meaningful:
         blocks = len(speed.time_to_first_token_ns.block_medians)
-        title = f"Generation, {prompt_text(generated)}, {blocks} process launches"
+        title = f"Generation, {count_of(blocks, 'process launch', 'process launches')}"
         table = bordered_table(title, "", "median", "95 % interval")
         for row in generation_rows(speed):
             table.add_row(*row)
-        parts += [table, Text(distribution_text(speed))]
-    else:
-        parts.append(Text(f"Generation, {prompt_text(generated)}"))
+        parts += [table, Text(f"{distribution_text(speed)}.")]
     parts.append(Text(f"Generated: {generated_text(generated)}"))
     unsteady = unsteady_text(generated)
     return [*parts, Text(f"Note: {unsteady}", style="yellow")] if unsteady else parts

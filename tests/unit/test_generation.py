@@ -1,0 +1,355 @@
+"""Language models: what is asked of the runner, what its times become, what the reports say."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from etprof.analysis.assessment import assess_run
+from etprof.analysis.cold_start import LedgerEntry, build_ledger
+from etprof.analysis.generation import TokenComparison, compare_tokens, find_observer_stats
+from etprof.analysis.run_analysis import RunAnalysis, analyze_source
+from etprof.cli import run_command_line
+from etprof.config import parse_config
+from etprof.configured_run import configured_generation
+from etprof.errors import InputFileError, UsageError
+from etprof.generation import Generation, parse_ids, plan_generation
+from etprof.pipeline import Measured, measure
+from etprof.plan import Experiment, Settings
+from etprof.program_files import Program
+from etprof.report.hud_records import hud_metrics
+from etprof.report.markdown import render_markdown
+from etprof.report.summary_json import summary_document
+from etprof.report.terminal import render_analysis
+from etprof.resume import load_earlier
+from etprof.run_directory import GeneratedTokens, load_metrics
+from etprof.runner_result import GenerationResult, Repetition
+from etprof.targets.request import RunnerRequest, runner_arguments
+from etprof.tokenizer import load_tokenizer
+from tests.fake_target import FakeTarget
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.runner_result import RunnerResult
+
+MS = 1_000_000
+GENERATION = Generation(new_tokens=4, prompt_tokens=(7, 8, 9))
+SIDES = (Experiment(name="off", sme="off"), Experiment(name="sme2", sme="sme2"))
+
+
+class GeneratingTarget(FakeTarget):
+    """A fake that generates 5 6 7 8: with SME2 in half the time, and another last token."""
+
+    def __init__(self, last: int = 9) -> None:
+        super().__init__()
+        self.last = last
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        result = super().run(request)
+        if request.generation is None:
+            return result
+        with_sme2 = request.sme == "sme2"
+        unit = MS if with_sme2 else 2 * MS
+        repetition = Repetition(
+            prefill_ns=3 * unit,
+            time_to_first_token_ns=4 * unit,
+            token_latency_ns=[unit, unit, 2 * unit],
+            sampling_ns=10,
+            total_ns=8 * unit,
+        )
+        generation = GenerationResult(
+            prompt_tokens=list(request.generation.prompt_tokens),
+            tokens=[5, 6, 7, self.last if with_sme2 else 8],
+            prefill_method="prefill",
+            decode_method="decode",
+            prefilled_tokens=2,
+            repetitions=[repetition] * 2,
+        )
+        sme = {"in_force": request.sme}
+        return result.model_copy(update={"generation": generation, "sme": sme})
+
+
+def run(tmp_path: Path, target: FakeTarget, generation: Generation | None = GENERATION) -> Measured:
+    tmp_path.mkdir(exist_ok=True)
+    model = tmp_path / "m.pte"
+    model.write_bytes(b"program")
+    return measure(
+        program=Program(name="m", label="m_fp32", model=model, method="decode"),
+        target=target,
+        run=tmp_path / "run",
+        experiments=SIDES,
+        settings=Settings(blocks=6, etdump_iterations=10, generation=generation),
+        progress=lambda *_: None,
+    )
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory: pytest.TempPathFactory) -> RunAnalysis:
+    folder = tmp_path_factory.mktemp("generation")
+    run(folder, GeneratingTarget())
+    return analyze_source(folder / "run")
+
+
+def test_timing_and_split_generate_and_evidence_does_not(tmp_path: Path) -> None:
+    # GIVEN a run that generates four tokens in each iteration
+    target = GeneratingTarget()
+    run(tmp_path, target)
+    # THEN the split has ten executions at least, in three generations, and nothing has outputs
+    timing, split = target.requests[:12], target.requests[12:]
+    assert {request.generation for request in target.requests} == {GENERATION}
+    assert [request.iterations for request in split] == [3, 3]
+    assert {request.iterations for request in timing} == {20}
+    assert not [word for r in split for word in runner_arguments(r) if "--outputs" in word]
+
+
+def test_the_runner_is_given_ids_and_no_method(tmp_path: Path) -> None:
+    plain = RunnerRequest(model=tmp_path / "m.pte", result=tmp_path / "r", method="decode")
+    words = runner_arguments(replace(plain, generation=GENERATION))
+    assert "--generate=4" in words
+    assert "--prompt-tokens=7,8,9" in words
+    assert not [word for word in words if "method" in word]
+    named = replace(GENERATION, prefill_method="read", decode_method="add")
+    words = runner_arguments(replace(plain, generation=named))
+    assert {"--prefill-method=read", "--decode-method=add"} <= {*words}
+    assert "--method=decode" in runner_arguments(plain)
+
+
+def test_metrics_hold_rates_and_every_token_latency(tmp_path: Path) -> None:
+    run(tmp_path, GeneratingTarget())
+    metrics = load_metrics(tmp_path / "run")
+    assert metrics is not None
+    side = metrics.experiments["off"]
+    speed = side.blocks[0].generation
+    assert speed is not None
+    assert speed.time_to_first_token_ns == [8 * MS] * 2
+    # Three prompt tokens in 6 ms; three tokens after the first in 8 ms.
+    assert speed.prefill_tokens_per_second == pytest.approx([500.0] * 2)
+    assert speed.decode_tokens_per_second == pytest.approx([375.0] * 2)
+    assert speed.token_latency_ns == [2 * MS, 2 * MS, 4 * MS] * 2
+    assert side.generated is not None
+    assert side.generated.tokens == [5, 6, 7, 8]
+    assert side.generated.differing_blocks == []
+
+
+def test_speeds_are_medians_with_intervals_over_blocks(analysis: RunAnalysis) -> None:
+    speed = next(e for e in analysis.experiments if e.name == "sme2").generation
+    assert speed is not None
+    assert speed.decode_tokens_per_second.median == pytest.approx(750.0)
+    assert speed.decode_tokens_per_second.interval is not None
+    assert len(speed.decode_tokens_per_second.block_medians) == 6
+    assert (speed.token_samples.count, speed.token_samples.median) == (36, MS)
+    assert speed.token_samples.p99 == 2 * MS
+
+
+def test_a_higher_rate_is_faster(analysis: RunAnalysis) -> None:
+    ledger = {entry.label: entry for entry in sides_of(analysis)}
+    for label in (
+        "Time to first token", "Prefill, tokens", "Decode, tokens", "Latency of a token"
+    ):  # fmt: skip
+        effect = ledger[label].effect
+        assert effect is not None
+        assert effect.verdict == "faster"
+        assert effect.speed_up == pytest.approx(2.0)
+    assert ledger["Decode, tokens"].unit == "1/s"
+    assert (ledger["Decode, tokens"].baseline, ledger["Decode, tokens"].candidate) == (375, 750)
+
+
+def sides_of(analysis: RunAnalysis) -> tuple[LedgerEntry, ...]:
+    off, sme2 = (e.metrics for name in ("off", "sme2") for e in analysis.experiments
+                 if e.name == name)  # fmt: skip
+    assert off is not None
+    assert sme2 is not None
+    return build_ledger(off, sme2, margin=0.02)
+
+
+def test_runs_without_tokens_have_no_such_lines(tmp_path: Path) -> None:
+    run(tmp_path, FakeTarget(), generation=None)
+    analysis = analyze_source(tmp_path / "run")
+    assert not [entry for entry in sides_of(analysis) if "token" in entry.label]
+    assert analysis.experiments[0].generation is None
+    assert "token" not in shown(analysis)
+
+
+def shown(analysis: RunAnalysis) -> str:
+    console = Console(file=io.StringIO(), width=200, record=True)
+    console.print(render_analysis(analysis))
+    return console.export_text()
+
+
+def test_reports_show_speed_and_tokens(analysis: RunAnalysis) -> None:
+    text = shown(analysis)
+    head = "3 prompt tokens (2 at once by prefill, 1 one by one by decode), 4 new tokens"
+    assert f"{head}.\n" in text
+    assert "Generation, 6 process launches" in text
+    row = next(line for line in text.splitlines() if "Decode, tokens" in line)
+    assert [cell.strip() for cell in row.split("│")[2:4]] == ["375 /s", "375 /s … 375 /s"]
+    assert "36 tokens after the first: p50 2.00 ms, p90 4.00 ms, p99 4.00 ms" in text
+    assert "Generated: 5 6 7 8" in text
+    page = render_markdown([assess_run(analysis)])
+    assert "| Decode, tokens | 750 /s | 750 /s … 750 /s |" in page
+    document: Any = json.loads(json.dumps(summary_document(analysis)))
+    speed = document["experiments"]["off"]["generation"]["speed"]
+    assert speed["token_latency_ns"]["median"] == 2 * MS
+
+
+def test_different_tokens_are_named(analysis: RunAnalysis) -> None:
+    (comparison,) = assess_run(analysis).comparisons
+    assert comparison.tokens is not None
+    assert comparison.tokens.first_difference == 3
+    expected = "the sides generated different tokens: 3 tokens are equal, then 8 against 9"
+    assert [note for note in comparison.notes if note.startswith(expected)]
+
+
+def test_equal_tokens_are_said_to_be_equal(tmp_path: Path) -> None:
+    run(tmp_path, GeneratingTarget(last=8))
+    (comparison,) = assess_run(analyze_source(tmp_path / "run")).comparisons
+    assert str(comparison.tokens) == "all 4 tokens are equal"
+    assert not [note for note in comparison.notes if "tokens" in note]
+
+
+def test_one_side_may_be_shorter_and_prompts_have_to_agree() -> None:
+    assert TokenComparison((1, 2), (1, 2, 3)).first_difference == 2
+    one = GeneratedTokens(
+        prompt_tokens=[1], tokens=[2], prefill_method="p", decode_method="d", prefilled_tokens=1
+    )
+    assert compare_tokens(one, one.model_copy(update={"prompt_tokens": [2]})) is None
+    assert compare_tokens(one, None) is None
+
+
+def test_a_launch_that_says_something_else_is_reported(tmp_path: Path) -> None:
+    class Unsteady(GeneratingTarget):
+        def run(self, request: RunnerRequest) -> RunnerResult:
+            self.last = 9 + (len(self.requests) > 9)
+            return super().run(request)
+
+    run(tmp_path, Unsteady())
+    text = shown(analyze_source(tmp_path / "run"))
+    assert "generated other tokens than the first: the program is not repeatable" in text
+
+
+def test_dashboards_get_the_names_of_language_models(analysis: RunAnalysis) -> None:
+    metrics = next(e.metrics for e in analysis.experiments if e.name == "off")
+    assert metrics is not None
+    found = hud_metrics(metrics)
+    assert found["token_per_sec"] == pytest.approx([375.0] * 12)
+    assert found["llm_model_load_time(ms)"] == pytest.approx([1e-4] * 6)
+    assert "generate_time(ms)" in found
+
+
+def test_the_run_continues_only_with_the_same_prompt(tmp_path: Path) -> None:
+    run(tmp_path, GeneratingTarget())
+    program = Program(name="m", label="m_fp32", model=tmp_path / "m.pte", method="decode")
+    settings = Settings(blocks=6, etdump_iterations=10, generation=GENERATION)
+    load_earlier(tmp_path / "run", program, SIDES, settings)
+    other = replace(settings, generation=replace(GENERATION, prompt_tokens=(7,)))
+    with pytest.raises(UsageError, match="generation: was"):
+        load_earlier(tmp_path / "run", program, SIDES, other)
+
+
+def test_the_observer_line_gives_executorchs_figures() -> None:
+    # GIVEN the line of ExecuTorch's runner for 14 prompt and 54 new tokens
+    line = (
+        'PyTorchObserver {"prompt_tokens":14,"generated_tokens":54,"model_load_start_ms":1000,'
+        '"model_load_end_ms":1250,"inference_start_ms":2000,"inference_end_ms":3189,'
+        '"prompt_eval_end_ms":2164,"first_token_ms":2164,"aggregate_sampling_time_ms":8,'
+        '"SCALING_FACTOR_UNITS_PER_SECOND":1000}'
+    )
+    (stats,) = find_observer_stats(["other output", line + "\n"])
+    # THEN its own figures come out
+    assert stats.load_s == pytest.approx(0.25)
+    assert stats.total_rate == pytest.approx(45.4, abs=0.05)
+    assert stats.prefill_rate == pytest.approx(85.4, abs=0.05)
+    assert stats.decode_rate == pytest.approx(52.7, abs=0.05)
+    assert stats.time_to_first_token_s == pytest.approx(0.164)
+    assert stats.sampling_s == pytest.approx(0.008)
+
+
+def test_an_observer_line_of_no_time_has_no_rate() -> None:
+    zero = dict.fromkeys(
+        ("model_load_start_ms", "model_load_end_ms", "inference_start_ms", "inference_end_ms",
+         "prompt_eval_end_ms", "first_token_ms", "aggregate_sampling_time_ms"), 5
+    )  # fmt: skip
+    line = json.dumps({"prompt_tokens": 1, "generated_tokens": 1, **zero})
+    (stats,) = find_observer_stats([f"PyTorchObserver {line}"])
+    assert (stats.total_rate, stats.prefill_rate, stats.decode_rate) == (None, None, None)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"prompt_tokens": -1}'])
+def test_a_damaged_observer_line_is_refused(text: str) -> None:
+    with pytest.raises(InputFileError, match="a PyTorchObserver line is damaged"):
+        find_observer_stats([f"PyTorchObserver {text}"])
+
+
+def test_ids_are_read_from_words_and_files(tmp_path: Path) -> None:
+    assert parse_ids("1, 2 3") == (1, 2, 3)
+    assert parse_ids("one") is None
+    assert parse_ids("") is None
+    file = tmp_path / "ids.txt"
+    file.write_text("4 5\n6")
+    assert plan_generation(new_tokens=2, prompt_tokens=file).prompt_tokens == (4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "tokens are generated after one prompt: give prompt tokens, or a prompt and"),
+        ({"prompt_tokens": (1,), "prompt": "x"}, "tokens are generated after one prompt"),
+        ({"prompt": "x"}, "a prompt of text needs the model's tokenizer"),
+        ({"prompt_tokens": ()}, "the prompt tokens () are no ids"),
+    ],
+)
+def test_prompts_that_cannot_be_used(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_generation(new_tokens=2, **given)
+    assert str(caught.value).startswith(message)
+
+
+def test_tokenizers_that_are_none_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputFileError, match="does not exist; give the file that came with the"):
+        load_tokenizer(tmp_path / "nowhere.json")
+    for name in ("tokenizer.json", "tokenizer.model"):
+        file = tmp_path / name
+        file.write_text("not a tokenizer")
+        with pytest.raises(InputFileError, match="is no tokenizer that is known"):
+            load_tokenizer(file)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prompt-tokens", "1"], "--prompt-tokens is given without --generate N"),
+        (["--generate", "4"], "tokens are generated after one prompt"),
+        (["--generate", "4", "--prompt-tokens", "1", "--method", "decode"],
+         "--generate takes its methods from --prefill-method and --decode-method"),
+        (["--generate", "4", "--prompt-tokens", "nowhere.txt"], "cannot read the prompt tokens"),
+    ],
+)  # fmt: skip
+def test_flags_that_do_not_belong_together(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_command_line(["profile", "m.pte", *words])
+    assert str(caught.value).startswith(message)
+
+
+def test_configs_ask_for_tokens(tmp_path: Path) -> None:
+    model = tmp_path / "m.pte"
+    model.write_bytes(b"program")
+    document: dict[str, Any] = {
+        "model": str(model),
+        "output_root": "out",
+        "generation": {"new_tokens": 4, "prompt_tokens": [7, 8, 9]},
+        "experiments": [{"name": "a"}],
+    }
+    config = parse_config(json.dumps(document), "c.json")
+    assert configured_generation(config) == GENERATION
+    document["method"] = "decode"
+    with pytest.raises(UsageError, match="names its own methods and inputs"):
+        parse_config(json.dumps(document), "c.json")
+    document |= {"method": None, "generation": {"new_tokens": 1}}
+    with pytest.raises(UsageError, match=r"generation\.new_tokens"):
+        parse_config(json.dumps(document), "c.json")
