@@ -158,7 +158,7 @@ def fired(run: RunInsight, **others: Any) -> dict[str, Finding]:  # noqa: ANN401
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {name for name, _, _ in RULES} == set(CASES) | WITH_OTHER_RUNS
+    assert {name for name, *_ in RULES} == set(CASES) | WITH_OTHER_RUNS
 
 
 @pytest.mark.parametrize("rule", CASES)

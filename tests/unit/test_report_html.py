@@ -7,7 +7,7 @@ import hashlib
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -59,7 +59,10 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_headline_has_verdict_interval_and_test(html: str) -> None:
     text = Page(html).visible
-    assert "2.99× faster android_off → android_sme2: faster, speed-up 2.99× (95 % interval" in text
+    assert (
+        "2.99× faster With SME2 an inference takes 301 µs instead of 901 µs. Noise is ruled out. "
+        "android_off → android_sme2: faster, speed-up 2.99× (95 % interval" in text
+    )
     assert (
         "10 pairs of process launches, sign-flip p = 0.002; speed-up is baseline ÷ candidate."
         in text
@@ -77,10 +80,12 @@ def test_numbers_are_those_of_the_description(html: str) -> None:
 
 
 def test_waterfall_bars_start_where_the_last_one_ended(html: str) -> None:
-    spans = re.findall(r'class="(saved|added|total)" style="left:([\d.]+)%;width:([\d.]+)%"', html)
+    spans = re.findall(
+        r'class="(saved|added|same|total)" style="left:([\d.]+)%;width:([\d.]+)%"', html
+    )
     steps = [(kind, float(left), float(width)) for kind, left, width in spans][:7]
     assert [kind for kind, _, _ in steps] == [
-        "total", "saved", "saved", "saved", "added", "added", "total",
+        "total", "saved", "saved", "saved", "added", "same", "total",
     ]  # fmt: skip
     end = steps[0][2]
     for kind, left, width in steps[1:-1]:
@@ -157,6 +162,23 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
     assert targets <= set(ids)
 
 
+@pytest.mark.parametrize(
+    ("after", "sentence"),
+    [
+        ({"sme": "sme2"}, "With SME2 an inference takes 301 µs instead of 301 µs: that is no"),
+        ({"threads": 4}, "With 4 threads an inference takes 301 µs instead of 301 µs: that is no"),
+        ({"sme": "sme2", "latency_us": [200, 400] * 5}, "but the measurement cannot tell that"),
+        ({"sme": "sme2", "latency_us": [601] * 10}, "takes 601 µs instead of 301 µs. Noise is"),
+    ],
+)
+def test_the_verdict_in_plain_words(tmp_path: Path, after: dict[str, Any], sentence: str) -> None:
+    latency = [300 + i % 3 for i in range(10)]
+    sides = [Experiment("a", OFF_OPS, latency_us=latency),
+             Experiment("b", OFF_OPS, **({"latency_us": latency} | after))]  # fmt: skip
+    text = Page(render_html([assess_run(analyze(tmp_path / "r", Run(sides)))])).visible
+    assert sentence in text
+
+
 def test_thread_map_appears_with_several_thread_counts(tmp_path: Path) -> None:
     sweep = [
         Experiment(f"t{n}", OFF_OPS, threads=n, latency_us=[100 / n + i % 2 for i in range(10)])
@@ -170,5 +192,5 @@ def test_an_etdump_alone_gives_a_report(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "r", on_off_run())
     (etdump,) = folder.glob("android_off/*.etdump")
     text = Page(render_html(assess_runs([etdump]))).visible
-    assert "one experiment, nothing to compare it with" in text
+    assert "One experiment: there is nothing to compare it with." in text
     assert "one ETDump alone: latency without tracer, load and memory are not known" in text

@@ -15,7 +15,7 @@ from etprof.analysis.vocabulary import CATEGORIES, DELEGATE_OVERHEAD, FRAMEWORK_
 from etprof.units import format_delta, format_duration, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.operators import OperatorSplit, OverheadRow
@@ -103,7 +103,7 @@ def waterfall_bars(comparison: Comparison) -> View:
     rows = [
         {
             "label": step.label,
-            "colour": "saved" if step.delta_ns < 0 else "added",
+            "colour": "saved" if step.delta_ns < 0 else "added" if step.delta_ns > 0 else "same",
             "left": _percent(min(first, last), highest),
             "width": _percent(abs(last - first), highest),
             "value": format_delta(step.delta_ns),
@@ -132,17 +132,27 @@ def _percent(value: float, whole: float) -> str:
     return f"{value / whole * 100:.3f}"
 
 
-def timeline(experiment: ExperimentAnalysis) -> View:
-    """One mean inference, operator after operator; starts are laid end to end, not measured."""
-    entries = experiment.split.entries
-    whole = sum(max(entry.mean_ns, 0.0) for entry in entries) or 1.0
-    start, bars = 0.0, []
+def timelines(experiments: Sequence[ExperimentAnalysis]) -> list[View]:
+    """A mean inference of each, on one scale; starts are laid end to end, not measured."""
+    totals = [sum(max(e.mean_ns, 0.0) for e in each.split.entries) for each in experiments]
+    longest = max(totals, default=0.0) or 1.0
+    return [
+        {
+            "name": experiment.name,
+            "total": format_duration(total),
+            "bars": list(_timeline_bars(experiment.split.entries, longest)),
+        }
+        for experiment, total in zip(experiments, totals, strict=True)
+    ]
+
+
+def _timeline_bars(entries: Iterable[OperatorRow | OverheadRow], scale_ns: float) -> Iterator[View]:
+    start = 0.0
     for entry in entries:
         length = max(entry.mean_ns, 0.0)
         if length > 0:
-            bars.append(_timeline_bar(entry, start / whole, length / whole))
+            yield _timeline_bar(entry, start / scale_ns, length / scale_ns)
         start += length
-    return {"name": experiment.name, "total": format_duration(whole), "bars": bars}
 
 
 def _timeline_bar(entry: OperatorRow | OverheadRow, start: float, length: float) -> View:

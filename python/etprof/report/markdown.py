@@ -46,6 +46,7 @@ def _render_run(run: View) -> str:
     lines = [f"# {escape(run['title'])}", escape(run["subtitle"]), ""]
     if run["warning"]:
         lines += [f"> **Not representative.** {run['warning']}", ""]
+    lines += [escape(head["plain"]), ""] if head["plain"] else []
     lines += [f"**{head['badge']}**: {escape(head['text'])}. {head['detail']}", ""]
     lines += _table(
         ("", "", ""), ((tile["label"], tile["value"], tile["beside"]) for tile in run["tiles"])
@@ -93,7 +94,7 @@ def _findings(run: View) -> list[str]:
             f"- {answer['question']} {answer['answer']} ({answer['share']} here, "
             f"{answer['reference']} in the reference)"
         )
-    return [*lines, "", f"Checked and silent: {run['silent'] or 'none'}.", ""]
+    return [*lines, "", f"Asked and found nothing: {'; '.join(run['silent']) or 'none'}.", ""]
 
 
 def _time(run: View) -> list[str]:

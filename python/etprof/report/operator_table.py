@@ -54,15 +54,16 @@ def operator_table(assessment: Assessment) -> View:
 
 
 def _compared_rows(comparison: Comparison, details: dict[int, OperatorDetail]) -> Iterator[View]:
+    before, after = comparison.baseline.experiment, comparison.candidate.experiment
     for number, entry in enumerate(comparison.operators, start=1):
         pair = entry.aligned
         detail = details[id(pair.row)]
         cells = _compared_cells(entry.change, pair) if comparison.times_are_meaningful else []
         row = _row(number, detail, cells)
         if pair.baseline and pair.candidate and pair.baseline.label != pair.candidate.label:
-            row["was"] = pair.baseline.label
+            row["was"] = f"before: {pair.baseline.label}"
         elif pair.candidate is None or pair.baseline is None:
-            row["was"] = pair.match
+            row["was"] = f"only in {(after if pair.baseline is None else before).name}"
         yield row
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.report.charts import category_stacks, latency_chart, timeline, waterfall_bars
+from etprof.analysis.findings.rules import describe_rule
+from etprof.report.charts import category_stacks, latency_chart, timelines, waterfall_bars
 from etprof.report.generation import generation_views
 from etprof.report.operator_table import operator_table
 from etprof.report.page_parts import (
@@ -20,7 +21,7 @@ from etprof.report.page_parts import (
 )
 from etprof.report.platforms import platform_warning
 from etprof.report.tracer_table import tracer_view
-from etprof.report.verdicts import badge_of, describe_comparison
+from etprof.report.verdicts import badge_of, describe_comparison, describe_plainly
 from etprof.units import (
     MISSING,
     format_duration,
@@ -79,7 +80,7 @@ def _timed_parts(assessment: Assessment) -> View:
         "amdahl": amdahl_view(comparison) if comparison else None,
         "outlook": None if _has_sme(assessment) else outlook_view(assessment),
         "hot_lines": hot_lines_view(assessment),
-        "timelines": [timeline(entry) for entry in _shown(assessment)],
+        "timelines": timelines(_shown(assessment)),
         "latency": latency_chart(assessment.run.experiments),
         "threads": thread_map_view(assessment),
         "ledger": ledger_view(comparison) if comparison else None,
@@ -108,7 +109,7 @@ def _findings(assessment: Assessment, found: ExperimentFindings) -> View:
     fired = {finding.rule for finding in found.findings}
     return {
         "findings": [finding_view(entry) for entry in _all_findings(assessment)],
-        "silent": ", ".join(name for name in found.checked if name not in fired),
+        "silent": [f"{describe_rule(n)} ({n})" for n in found.checked if n not in fired],
         "answers": [
             {
                 "question": entry.question,
@@ -155,7 +156,8 @@ def _headline(assessment: Assessment) -> View:
         "figure": format_duration(latency.steady.median) if latency and meaningful else MISSING,
         "badge": "no comparison" if meaningful else "not representative",
         "caution": "",
-        "text": f"{primary.name}: one experiment, nothing to compare it with",
+        "plain": "One experiment: there is nothing to compare it with.",
+        "text": primary.name,
         "detail": f"95 % interval of the median {format_interval(interval.low, interval.high)}"
         if interval and meaningful
         else "",
@@ -181,6 +183,7 @@ def _comparison_headline(assessment: Assessment, comparison: Comparison) -> View
         "figure": figure,
         "badge": badge_of(comparison),
         "caution": "" if comparison.validity.is_valid else comparison.validity.badge,
+        "plain": describe_plainly(comparison),
         "text": describe_comparison(comparison),
         "detail": f"{'; '.join(detail)}." if detail else "",
     }

@@ -142,6 +142,7 @@ def ledger_view(comparison: Comparison) -> list[View]:
             "verdict": entry.effect.verdict if entry.effect else "",
         }
         for entry in comparison.ledger
+        if entry.baseline is not None or entry.candidate is not None
     ]
 
 
@@ -166,7 +167,7 @@ def finding_view(finding: Finding) -> View:
         "severity": finding.severity,
         "experiment": finding.experiment,
         "summary": finding.summary,
-        "gain": f"up to {format_duration(finding.gain_ns)}" if finding.gain_ns else "",
+        "gain": f"up to {format_duration(finding.gain_ns)} to gain" if finding.gain_ns else "",
         "action": finding.action,
         "evidence": finding.evidence,
         "ruled_out": finding.ruled_out,

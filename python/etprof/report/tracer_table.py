@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.tracer_cost import TracerCost
 
-COLUMNS: Final = ("Experiment", "Cost of", "Without", "With", "Takes")
+COLUMNS: Final = ("Experiment", "Cost of", "Without", "With", "With ÷ without")
 
 
 def tracer_rows(costs: Sequence[TracerCost]) -> list[tuple[str, ...]]:

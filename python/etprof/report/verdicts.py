@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from etprof.units import format_ratio, format_share
+from etprof.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
-    from etprof.analysis.effect import Effect
+    from etprof.analysis.effect import Effect, Verdict
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+
+_MODES = {"sme2": "With SME2", "sme1": "With SME (not SME2)", "off": "With SME off"}
+_MEANINGS: dict[Verdict, str] = {
+    "faster": ". Noise is ruled out.",
+    "slower": ". Noise is ruled out.",
+    "no difference": ": that is no difference.",
+    "inconclusive": ", but the measurement cannot tell that from noise: measure more blocks.",
+}
 
 
 def describe_effect(effect: Effect) -> str:
@@ -34,6 +43,26 @@ def describe_comparison(comparison: Comparison) -> str:
         return f"{comparison.name}: not timed without tracer, so there is no verdict"
     wrong = "" if comparison.outputs_agree else "different results; "
     return f"{comparison.name}: {wrong}{describe_effect(comparison.latency)}"
+
+
+def describe_plainly(comparison: Comparison) -> str:
+    """Says the same to someone who has never profiled."""
+    effect = comparison.latency
+    before, after = comparison.baseline.experiment, comparison.candidate.experiment
+    if effect is None or before.latency is None or after.latency is None:
+        return ""
+    now, then = (format_duration(entry.steady.median) for entry in (after.latency, before.latency))
+    sentence = f"{_what_changed(before, after)} an inference takes {now} instead of {then}"
+    return f"{sentence}{_MEANINGS[effect.verdict]}"
+
+
+def _what_changed(before: ExperimentAnalysis, after: ExperimentAnalysis) -> str:
+    """Names the one thing that differs, where it is one."""
+    if before.sme != after.sme and before.threads == after.threads and after.sme in _MODES:
+        return _MODES[after.sme]
+    if before.sme == after.sme and before.threads != after.threads and after.threads:
+        return f"With {count_of(after.threads, 'thread')}"
+    return f"In {after.name}"
 
 
 def badge_of(comparison: Comparison) -> str:

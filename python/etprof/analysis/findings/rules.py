@@ -32,32 +32,57 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import ExperimentInsight, RunInsight
 
 _Need = Literal["times", "reference", "rivals", "comparison", "threads", "blocks", "build", "flow"]
-_Rule = tuple[str, "Callable[[Subject], Finding | None]", tuple[_Need, ...]]
-"""Name, function, and what must be there for the rule to be asked at all."""
+_Rule = tuple[str, str, "Callable[[Subject], Finding | None]", tuple[_Need, ...]]
+"""Name, what it looks for, function, and what must be there for it to be asked at all."""
 
 RULES: Final[tuple[_Rule, ...]] = (
-    ("F1", norms_and_layout.find_norm_dominance, ("times",)),
-    ("F2", norms_and_layout.find_small_layout_operators, ("times",)),
-    ("F2b", inverse_transposes.find_inverse_transposes, ("times", "flow")),
-    ("F2c", norms_and_layout.find_layout_churn, ("times",)),
-    ("F3", convolutions.find_slow_convolution, ("times",)),
-    ("F3b", convolutions.find_undelegated_convolution, ("times",)),
-    ("F3c", convolutions.note_depthwise, ("times",)),
-    ("F4", measurement.find_precision_win, ("times", "rivals")),
-    ("F5", delegation.find_fallback, ("times",)),
-    ("F6", delegation.find_high_other, ("times",)),
-    ("F7", find_movement_above_reference, ("times", "reference")),
-    ("F8", sme.note_convolution_share, ("times", "reference", "comparison")),
-    ("F9", sme.find_bottleneck_shift, ("times", "comparison")),
-    ("F10", sme.find_no_effect, ()),
-    ("F11", sme.find_slowdown, ("times", "comparison")),
-    ("F12", delegation.find_overhead, ("times",)),
-    ("F13", measurement.find_noise, ("times", "blocks")),
-    ("F14", measurement.find_thread_slowdown, ("times", "threads")),
-    ("F15", measurement.find_debug_build, ("build",)),
-    ("F16", delegation.find_missing_description, ()),
+    ("F1", "normalisation dominates", norms_and_layout.find_norm_dominance, ("times",)),
+    ("F2", "many small layout operators", norms_and_layout.find_small_layout_operators, ("times",)),
+    (
+        "F2b",
+        "transposes that undo each other",
+        inverse_transposes.find_inverse_transposes,
+        ("times", "flow"),
+    ),
+    ("F2c", "layout churn", norms_and_layout.find_layout_churn, ("times",)),
+    ("F3", "a slow convolution", convolutions.find_slow_convolution, ("times",)),
+    (
+        "F3b",
+        "convolutions outside the delegate",
+        convolutions.find_undelegated_convolution,
+        ("times",),
+    ),
+    ("F3c", "depthwise convolutions", convolutions.note_depthwise, ("times",)),
+    ("F4", "FP16 faster than INT8", measurement.find_precision_win, ("times", "rivals")),
+    ("F5", "fallback to portable kernels", delegation.find_fallback, ("times",)),
+    ("F6", "a large part is of category Other", delegation.find_high_other, ("times",)),
+    (
+        "F7",
+        "more data movement than the reference",
+        find_movement_above_reference,
+        ("times", "reference"),
+    ),
+    (
+        "F8",
+        "less convolution than the reference",
+        sme.note_convolution_share,
+        ("times", "reference", "comparison"),
+    ),
+    ("F9", "the bottleneck has moved", sme.find_bottleneck_shift, ("times", "comparison")),
+    ("F10", "SME2 without effect", sme.find_no_effect, ()),
+    ("F11", "SME2 makes it slower", sme.find_slowdown, ("times", "comparison")),
+    ("F12", "overhead", delegation.find_overhead, ("times",)),
+    ("F13", "a noisy measurement", measurement.find_noise, ("times", "blocks")),
+    ("F14", "more threads are slower", measurement.find_thread_slowdown, ("times", "threads")),
+    ("F15", "no release build", measurement.find_debug_build, ("build",)),
+    ("F16", "the export's description is missing", delegation.find_missing_description, ()),
 )
 _SEVERITIES: Final = ("high", "medium", "note", "good")
+
+
+def describe_rule(name: str) -> str:
+    """Says what a rule looks for."""
+    return next(subject for rule, subject, _, _ in RULES if rule == name)
 
 
 @dataclass(frozen=True)
@@ -109,7 +134,7 @@ def evaluate_run(
 def evaluate(subject: Subject) -> ExperimentFindings:
     """Asks all rules about one experiment."""
     there = _what_is_there(subject)
-    asked = [(name, rule) for name, rule, needs in RULES if there.issuperset(needs)]
+    asked = [(name, rule) for name, _, rule, needs in RULES if there.issuperset(needs)]
     found = [finding for _, rule in asked if (finding := rule(subject)) is not None]
     found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -(f.gain_ns or 0.0)))
     answers: tuple[ReferenceAnswer, ...] = ()
