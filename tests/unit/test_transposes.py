@@ -45,6 +45,8 @@ def transpose(permutation: list[int]) -> tuple[str, list[int]]:
         (chain(transpose(HERE), transpose(THERE), transpose(HERE)), [(0, 1)]),
         (chain(transpose([1, 0]), transpose([0, 2, 1])), []),
         (chain(("Sigmoid", None), transpose(HERE)), []),
+        # One that is its own inverse is no pair with itself.
+        (chain(transpose([1, 0])), []),
     ],
 )
 def test_chains(nodes: list[dict[str, Any]], expected: list[tuple[int, int]]) -> None:

@@ -90,10 +90,10 @@ def _pairs(steps: Sequence[_Step]) -> Iterator[InversePair]:
     readers = Counter(value for step in steps for value in step.inputs)
     used: set[Place] = set()
     for second in steps:
-        if second.permutation is None:
+        trail = list(_trail(second, writers)) if second.permutation else []
+        if not trail or second.permutation is None:
             continue
-        trail = list(_trail(second, writers))
-        first = trail[-1] if trail else second
+        first = trail[-1]
         if first.permutation is None or {first.place, second.place} & used:
             continue
         if _undoes(second.permutation, first.permutation):

@@ -71,10 +71,15 @@ def _evidence(pair: InversePair, measured: dict[Place, OperatorDetail]) -> Evide
 def _action(pairs: tuple[InversePair, ...], removable: list[OperatorDetail]) -> str:
     """Names the lines to change, where the export knows them."""
     lines = dict.fromkeys(detail.source for detail in removable if detail.source)
-    where = f": {', '.join(list(lines)[:4])}" if lines else ""
+    where = ""
+    if lines:
+        where = (
+            f". They come from {', '.join(list(lines)[:4])}: what is not written there itself, the "
+            "export's decomposition of that line makes"
+        )
     kept = sum(pair.is_shared for pair in pairs)
     shared = f"; keep the first of {count_of(kept, 'pair')}, for others read it" if kept else ""
     return (
-        f"remove both transposes of each pair from the model{where}. What is between them treats "
-        f"every element alike and does not care for the layout{shared}"
+        "remove both transposes of each pair: what is between them treats every element alike and "
+        f"does not care for the layout{shared}{where}"
     )
