@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from etprof.bench.pool import Reporter, Task
 
-_CONNECT_S: Final = 30
+_CONNECT_S: Final = 10
 _POLL_S: Final = 1
 PATIENCE_S: Final = 60.0
 """How long a device may be missing before its runs fail."""
@@ -43,7 +43,7 @@ def run_on_cluster(
         reporter.say(f"{len(waiting)} runs are with the scheduler at {address}")
         absent: dict[str, float] = {}
         while waiting:
-            for future in _finished(waiting):
+            for future in _finished(client, waiting):
                 yield _collect(waiting.pop(future), future)
             for future in _without_device(client, waiting, absent, patience_s):
                 task = waiting.pop(future)
@@ -114,12 +114,13 @@ def _check_offers(offers: Mapping[str, Mapping[str, float]]) -> None:
         raise UsageError(msg)
 
 
-def _finished(waiting: Mapping[Future[Any], Task]) -> list[Future[Any]]:
+def _finished(client: Client, waiting: Mapping[Future[Any], Task]) -> list[Future[Any]]:
     """Waits a moment for runs to end and returns those that have."""
     from distributed import wait
 
     try:
-        done = wait([*waiting], timeout=_POLL_S, return_when="FIRST_COMPLETED").done
+        with client.as_current():
+            done = wait([*waiting], timeout=_POLL_S, return_when="FIRST_COMPLETED").done
     except TimeoutError:
         return []
     return [future for future in waiting if future in done]

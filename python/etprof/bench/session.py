@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from etprof.analysis.run_analysis import analyze_source
 from etprof.bench.device_lock import device_lock, host_key
-from etprof.bench.execution import Outcome, is_finished, keep_failure
+from etprof.bench.execution import Outcome, describe_error, is_finished, keep_failure
 from etprof.bench.local_pool import run_here
 from etprof.bench.pool import Task
 from etprof.bench.programs import export_programs
-from etprof.errors import EtprofError
 from etprof.report.files import write_report_files
 from etprof.run_directory import find_etdumps
 
@@ -111,9 +110,9 @@ class Session:
                 runs = tuple(each.document for each in added)
                 if find_etdumps(run):
                     write_report_files(analyze_source(run), run)
-            except EtprofError as error:
-                # The run itself is kept, and `--resume` adds it; the other runs go on.
-                errors.append(str(error))
+            # Even a defect of ours: the run itself is kept, `--resume` adds it, the others go on.
+            except Exception as error:  # noqa: BLE001
+                errors.append(describe_error(error))
         kept = Kept(replace(outcome, errors=tuple(errors)), runs)
         self.kept.append(kept)
         self.reporter.finished(kept.outcome)

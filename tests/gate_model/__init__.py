@@ -1,0 +1,1 @@
+"""One model in three speeds, for tests of the gate: the same name, the same outputs' shape."""
