@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.dashboard.addresses import make_address
-from etprof.dashboard.parts import format_commit, format_moment
+from etprof.dashboard.parts import format_commit, format_moment, interval_words
 from etprof.dashboard.thinning import choose_points
 from etprof.units import format_value
 
@@ -95,7 +95,9 @@ def trend_chart(lines: Sequence[Line], unit: str, axis: str) -> View | None:
         "width": f"{WIDTH:.0f}",
         "height": f"{HEIGHT:.0f}",
         "floor": f"{HEIGHT - _BAND:.0f}",
+        "half": f"{(HEIGHT - _BAND) / 2:.0f}",
         "top": format_value(scale.high, unit),
+        "middle": format_value((scale.low + scale.high) / 2, unit),
         "bottom": format_value(scale.low, unit),
         "first": format_moment(scale.first),
         "last": format_moment(scale.last),
@@ -139,14 +141,12 @@ def _point(point: TrendPoint, name: str, scale: Scale, unit: str) -> View:
     value = point.value or 0.0
     y = scale.y(value)
     ends = [scale.y(value if end is None else end) - y for end in (point.high, point.low)]
-    interval = ""
-    if point.low is not None:
-        interval = f" ({format_value(point.low, unit)} … {format_value(point.high, unit)})"
+    interval = interval_words(point.low, point.high, unit)
     return {
         **_mark(point, scale),
         "y": f"{y:.1f}",
         "whisker": f"M0 {ends[0]:.1f}V{ends[1]:.1f}",
-        "title": f"{_words(point, name)}: {format_value(value, unit)}{interval}",
+        "title": f"{_words(point, name)}: {format_value(value, unit)}{f' ({interval})' if interval else ''}",
     }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from etprof.dashboard.addresses import DEFAULTS, PAGE, VIEWS, file_word, make_address
 from etprof.dashboard.visit import NoSuchPageError
 from etprof.history.metric_names import METRICS
-from etprof.units import MISSING, count_of, format_value
+from etprof.units import MISSING, count_of, format_interval, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,11 +76,19 @@ def value_view(value: MetricValue | None) -> View | None:
     """A value with its interval; None where there is none or where it means nothing."""
     if value is None or not value.representative:
         return None
-    low, high = (format_value(end, value.unit) for end in (value.low, value.high))
     return {
         "text": format_value(value.value, value.unit),
-        "interval": "" if value.low is None else f"{low} … {high}",
+        "interval": interval_words(value.low, value.high, value.unit),
     }
+
+
+def interval_words(low: float | None, high: float | None, unit: str) -> str:
+    """Formats an interval; empty where there is none."""
+    if low is None or high is None:
+        return ""
+    if unit == "ns":
+        return format_interval(low, high)
+    return f"{format_value(low, unit)} … {format_value(high, unit)}"
 
 
 def series_facts(entry: Series) -> dict[str, str]:

@@ -143,7 +143,7 @@ def list_metrics(session: Session, series: Iterable[Series]) -> list[str]:
         found |= set(
             session.scalars(select(Metric.name).where(Metric.run_id.in_(batch)).distinct())
         )
-    return sorted(found)
+    return list(found)
 
 
 def list_branches(session: Session, most: int) -> list[str]:
@@ -195,7 +195,7 @@ def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int,
 
 def load_all_values(session: Session, run: Run) -> dict[str, MetricValue]:
     """Returns every metric of one run, by name."""
-    rows = session.scalars(select(Metric).where(Metric.run_id == run.id).order_by(Metric.name))
+    rows = session.scalars(select(Metric).where(Metric.run_id == run.id))
     return {row.name: metric_value(row, representative=run.representative) for row in rows}
 
 

@@ -26,6 +26,7 @@ _MENU: Final = {
     "compare": "Two runs",
 }
 _SERVED_ONLY: Final = {"compare"}
+"""Any two of all runs: an exported site has those that its pages lead to."""
 
 
 def render_page(visit: Visit) -> str:
@@ -50,7 +51,7 @@ def _render(
             page=page,
             href=links.href,
             is_exported=links.is_exported,
-            menu=_menu(address),
+            menu=_menu(address, links),
             policy=POLICY,
             run_count="" if runs is None else count_of(runs, "run"),
             version=etprof.__version__,
@@ -58,15 +59,11 @@ def _render(
     )
 
 
-def _menu(here: Address) -> list[dict[str, object]]:
+def _menu(here: Address, links: Links) -> list[dict[str, object]]:
     return [
-        {
-            "label": label,
-            "address": make_address(view, {}),
-            "is_here": view == here.view,
-            "served_only": view in _SERVED_ONLY,
-        }
+        {"label": label, "address": make_address(view, {}), "is_here": view == here.view}
         for view, label in _MENU.items()
+        if not (links.is_exported and view in _SERVED_ONLY)
     ]
 
 

@@ -36,9 +36,10 @@ def read_report(run: Run) -> bytes | None:
         descriptor = os.open(Path(run.run_path) / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (OSError, ValueError):
         return None
+    state = os.fstat(descriptor)
+    if not stat.S_ISREG(state.st_mode) or state.st_size > _LARGEST_BYTES:
+        os.close(descriptor)
+        return None
     with os.fdopen(descriptor, "rb") as stream:
-        state = os.fstat(stream.fileno())
-        if not stat.S_ISREG(state.st_mode) or state.st_size > _LARGEST_BYTES:
-            return None
         head = stream.read(_HEAD_BYTES)
         return head + stream.read() if _HEAD.match(head) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
 from etprof.errors import EtprofError, UsageError
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.requests import Request
 
     from etprof.history.store import Store
@@ -132,13 +134,12 @@ def _resolve(host: str, port: int) -> tuple[int, str]:
     return family, str(address[0])
 
 
-def serve(store: Store, listener: socket.socket, *, beyond_loopback: bool = False) -> None:
-    """Answers until it is interrupted."""
+def make_server(store: Store, *, beyond_loopback: bool = False) -> uvicorn.Server:
+    """Returns the server, to be run with a socket."""
     import uvicorn
 
-    app = create_app(store, None if beyond_loopback else _LOOPBACK_NAMES)
     config = uvicorn.Config(
-        app,
+        create_app(store, None if beyond_loopback else _LOOPBACK_NAMES),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -149,7 +150,11 @@ def serve(store: Store, listener: socket.socket, *, beyond_loopback: bool = Fals
         server_header=False,
         timeout_graceful_shutdown=1,
     )
-    try:
-        uvicorn.Server(config).run(sockets=[listener])
-    except KeyboardInterrupt:
-        return
+    return uvicorn.Server(config)
+
+
+def serve(store: Store, listener: socket.socket, *, beyond_loopback: bool = False) -> None:
+    """Answers until it is interrupted."""
+    # Ctrl-C is how a user ends it, so it is no failure.
+    with suppress(KeyboardInterrupt):
+        make_server(store, beyond_loopback=beyond_loopback).run(sockets=[listener])

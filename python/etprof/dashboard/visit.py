@@ -12,6 +12,7 @@ from etprof.dashboard.queries import (
     list_series,
 )
 from etprof.errors import InputFileError
+from etprof.history.metric_names import METRICS
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 
 class NoSuchPageError(InputFileError):
     """An address that no page has."""
+
+
+def metric_key(name: str) -> tuple[int, str]:
+    """Sorts metrics, the headline first."""
+    known = list(METRICS)
+    return (known.index(name) if name in METRICS else len(known), name)
 
 
 class Catalogue:
@@ -45,7 +52,8 @@ class Catalogue:
     def metrics(self) -> list[str]:
         """Names of the metrics on offer."""
         if self._metrics is None:
-            self._metrics = list_metrics(self.session, self.series())
+            found = list_metrics(self.session, self.series())
+            self._metrics = sorted(found, key=metric_key)
         return self._metrics
 
     @property

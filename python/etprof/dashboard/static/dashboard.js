@@ -79,7 +79,7 @@ function openFiltered(event) {
   location.assign(text ? `${file}?${text}` : file);
 }
 
-const form = document.querySelector("form.filters:not(.served-only)");
+const form = document.querySelector("form.filters");
 if (document.body.dataset.site === "exported" && form) {
   const filters = chosenFilters(form);
   filterRows(filters);

@@ -17,6 +17,7 @@ from etprof.dashboard.parts import (
 )
 from etprof.dashboard.queries import load_all_values, load_categories
 from etprof.dashboard.views.run import find_run
+from etprof.dashboard.visit import metric_key
 from etprof.units import MISSING, format_delta, format_duration
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _rows(visit: Visit, baseline: Run, candidate: Run, *, may_judge: bool) -> li
             if may_judge
             else None,
         }
-        for name in dict.fromkeys([*before, *after])
+        for name in sorted({*before, *after}, key=metric_key)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.dashboard.addresses import make_address
 from etprof.dashboard.judging import Judge
@@ -23,7 +23,7 @@ from etprof.dashboard.parts import (
     value_view,
 )
 from etprof.dashboard.queries import load_runs, load_values
-from etprof.dashboard.references import find_references
+from etprof.dashboard.references import compare_address, find_references
 from etprof.history.schema import FAILED
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from etprof.history.schema import Run
     from etprof.history.values import MetricValue
 
+_SIDES: Final = ("off", "sme2")
 Group = dict[str, "Series"]
 """The series of one configuration by SME mode."""
 
@@ -129,23 +130,30 @@ def _cell(entry: Series | None, loaded: Loaded) -> View | None:
 
 def _speed_up(group: Group, loaded: Loaded) -> View:
     """SME2 against off, where they differ in nothing else; else why there is no figure."""
-    sides = [group.get(mode) for mode in ("off", "sme2")]
-    runs = [loaded.runs.get(side.latest_id or 0) if side else None for side in sides]
-    if runs[0] is None or runs[1] is None:
-        missing = " and ".join(
-            sme_label(mode) for mode, run in zip(("off", "sme2"), runs, strict=True) if run is None
-        )
-        return {"missing": f"no run with {missing}"}
-    values = [loaded.values.get(run.id) for run in runs if run]
-    if not (runs[0].representative and runs[1].representative):
-        return {"missing": "emulated: times mean nothing"}
-    if values[0] is None or values[1] is None:
-        return {"missing": "not measured on both sides"}
-    if not differ_in_sme_alone(runs[0], runs[1]):
-        return {"missing": "the newest runs differ in more than SME"}
-    ids = {"baseline": str(runs[0].id), "candidate": str(runs[1].id)}
-    change = loaded.judge.change(runs[0].device, values[0], values[1], "SME off")
-    return {"change": change, "compare": make_address("compare", ids)}
+    off, on = (
+        loaded.runs.get(group[mode].latest_id or 0) if mode in group else None for mode in _SIDES
+    )
+    missing = _why_not_compared(off, on, loaded)
+    if missing or off is None or on is None:
+        return {"missing": missing, "change": None, "compare": None}
+    values = loaded.values[off.id], loaded.values[on.id]
+    return {
+        "missing": "",
+        "change": loaded.judge.change(on.device, *values, "SME off"),
+        "compare": compare_address(off.id, on.id),
+    }
+
+
+def _why_not_compared(off: Run | None, on: Run | None, loaded: Loaded) -> str:
+    """Returns what stands against a comparison; empty when nothing does."""
+    if off is None or on is None:
+        absent = [sme_label(m) for m, run in zip(_SIDES, (off, on), strict=True) if run is None]
+        return f"no run with {' or '.join(absent)}"
+    if not (off.representative and on.representative):
+        return "emulated: times mean nothing"
+    if off.id not in loaded.values or on.id not in loaded.values:
+        return "not measured on both sides"
+    return "" if differ_in_sme_alone(off, on) else "the newest runs differ in more than SME"
 
 
 def differ_in_sme_alone(off: Run, on: Run) -> bool:

@@ -24,7 +24,7 @@ from etprof.dashboard.queries import (
 )
 from etprof.dashboard.references import compare_address
 from etprof.dashboard.run_report import read_report
-from etprof.dashboard.visit import NoSuchPageError
+from etprof.dashboard.visit import NoSuchPageError, metric_key
 from etprof.history.metric_names import HEADLINE
 from etprof.history.schema import FAILED
 from etprof.units import format_size, format_value
@@ -94,7 +94,7 @@ def _rows(visit: Visit, run: Run, values: dict[str, MetricValue], before: int | 
                 run.device, earlier.get(name), value, "the run before"
             ),
         }
-        for name, value in values.items()
+        for name, value in sorted(values.items(), key=lambda entry: metric_key(entry[0]))
     ]
 
 

@@ -21,6 +21,7 @@ from etprof.dashboard.parts import (
     value_view,
 )
 from etprof.dashboard.queries import load_runs, load_values
+from etprof.dashboard.references import compare_address
 from etprof.dashboard.visit import NoSuchPageError
 
 if TYPE_CHECKING:
@@ -113,11 +114,17 @@ def _cell(
     if entry is None or entry.latest_id is None:
         return None
     value, baseline = loaded.value(entry), loaded.value(reference)
-    return {
+    shown: View = {
         "run": make_address("run", {"id": str(entry.latest_id)}),
         "trend": make_address("trend", {"config": entry.config, "metric": metric}),
         "value": value_view(value),
-        "change": None
-        if entry is reference
-        else loaded.judge.change(entry.device, baseline, value, name),
+        "change": None,
+        "compare": None,
+    }
+    if reference is None or reference.latest_id is None or entry is reference:
+        return shown
+    return {
+        **shown,
+        "change": loaded.judge.change(entry.device, baseline, value, name),
+        "compare": compare_address(reference.latest_id, entry.latest_id),
     }

@@ -1,0 +1,216 @@
+"""The dashboard's server: loopback only, no path of anyone's choosing, one sentence for mistakes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.analysis.assessment import assess_runs
+from etprof.cli import main
+from etprof.dashboard import server
+from etprof.history.store import Store, open_store
+from etprof.report.html import render_html
+from tests.dashboard_server import Served, serving
+from tests.known_history import KnownHistory, fill
+from tests.known_runs import on_off_run, write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KNOWN = KnownHistory(commits=2, models=("toy_cnn",), devices=("Phone A",), precisions=("fp32",))
+
+
+@pytest.fixture(scope="module")
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("measured") / "run", on_off_run())
+
+
+@pytest.fixture(scope="module")
+def report(run_directory: Path) -> str:
+    return render_html(assess_runs([run_directory]))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, run_directory: Path) -> Iterator[Store]:
+    opened = open_store(tmp_path_factory.mktemp("history") / "known.sqlite")
+    fill(opened, KnownHistory(**{**KNOWN.__dict__, "run_path": str(run_directory)}))
+    yield opened
+    opened.engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def served(store: Store) -> Iterator[Served]:
+    with serving(store) as running:
+        yield running
+
+
+def etprof_says(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = main(["dashboard", *words])
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])  # noqa: S104
+def test_refuses_to_listen_beyond_loopback(
+    store: Store, capsys: pytest.CaptureFixture[str], host: str
+) -> None:
+    code, said = etprof_says(capsys, "--store", store.name, "--host", host)
+    assert code == 2
+    assert said == (
+        f"etprof: --host {host} would show the dashboard to other machines, without a password; "
+        "add --listen-beyond-loopback if that is wanted\n"
+    )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.9"])
+def test_listens_on_loopback(host: str) -> None:
+    with server.listen(host, 0) as listener:
+        assert listener.getsockname()[0].startswith("127.")
+
+
+def test_listens_beyond_loopback_when_told_to() -> None:
+    with server.listen("0.0.0.0", 0, beyond_loopback=True) as listener:  # noqa: S104
+        assert listener.getsockname()[0] == "0.0.0.0"  # noqa: S104
+
+
+def test_mistakes_are_one_clear_sentence(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "nothing.sqlite"
+    assert etprof_says(capsys, "--store", str(missing)) == (
+        4,
+        f"etprof: {missing} does not exist; `etprof history add RUN_DIR` makes a history\n",
+    )
+    assert not missing.exists()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        in_use = f"etprof: port {port} of 127.0.0.1 is in use; "
+        way_out = "choose another with --port, 0 takes a free one\n"
+        assert etprof_says(capsys, "--store", store.name, "--port", port) == (2, in_use + way_out)
+    assert etprof_says(capsys, "--store", store.name, "--host", "no.such.host.invalid") == (
+        2,
+        "etprof: --host no.such.host.invalid is not an address of this machine; use 127.0.0.1\n",
+    )
+    assert etprof_says(capsys, "--store", store.name, "--runs", "3") == (
+        2,
+        "etprof: --runs belongs to --export DIR; a served dashboard has a page for every run\n",
+    )
+    with pytest.raises(SystemExit):
+        main(["dashboard", "--port", "70000"])
+    assert "70000 is not a port from 0 to 65535" in capsys.readouterr().err
+
+
+def test_every_page_is_guarded_by_headers(served: Served) -> None:
+    paths = (
+        "overview",
+        "models",
+        "failures",
+        "run?id=1",
+        "compare",
+        "compare?baseline=1&candidate=2",
+    )
+    for path in paths:
+        answer = served.ask(f"/{path}")
+        assert answer.status == 200, path
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; style-src 'self'; script-src 'self';")
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in answer.headers
+    assert served.ask("/").headers["location"] == "overview"
+    assert served.ask("/dashboard.css").headers["content-type"] == "text/css; charset=utf-8"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/static/dashboard.css",
+        "/templates/layout.html.j2", "/run", "/run?id=../../etc/passwd", "/run?id=99999999999999999",
+        "/run?id=-1", "/report?id=99", "/trend?config=<script>", "/sides?model=none",
+        "/sides?model=toy_cnn&by=device", "/overview?metric=none", "/problem",
+        "/compare?baseline=1&candidate=%00",
+    ],
+)  # fmt: skip
+def test_what_is_no_page_is_not_found(served: Served, path: str) -> None:
+    answer = served.ask(path)
+    assert answer.status == 404
+    assert "<h1>No such page</h1>" in answer.text
+    assert "<script>" not in answer.text
+    assert "root:" not in answer.text
+
+
+def test_only_reading_is_possible(served: Served) -> None:
+    assert served.ask("/overview", method="HEAD").status == 200
+    for method in ("POST", "PUT", "DELETE"):
+        assert served.ask("/overview", method=method).status == 405
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8050", "127.0.0.1.evil.example", ""]
+)
+def test_answers_to_loopback_names_only(served: Served, host: str) -> None:
+    # A page elsewhere may let its own name point to 127.0.0.1 and then read what answers there.
+    assert served.ask("/overview", host=host).status == 421
+    for known in ("localhost", f"localhost:{served.port}", f"[::1]:{served.port}", "127.0.0.1"):
+        assert served.ask("/failures", host=known).status == 200
+
+
+def test_answers_to_any_name_when_listening_beyond_loopback(store: Store) -> None:
+    with serving(store, beyond_loopback=True) as running:
+        assert running.ask("/failures", host="bench.lab:8050").status == 200
+
+
+def test_report_is_served_in_a_sandbox(served: Served, run_directory: Path, report: str) -> None:
+    file = run_directory / "report.html"
+    assert served.ask("/report?id=1").status == 404
+    assert "Report of the run directory" not in served.ask("/run?id=1").text
+    file.write_text(report)
+    try:
+        answer = served.ask("/report?id=1")
+        assert (answer.status, answer.text) == (200, report)
+        assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts;")
+        assert (
+            '<a href="report?id=1">Report of the run directory</a>' in served.ask("/run?id=1").text
+        )
+    finally:
+        file.unlink()
+
+
+@pytest.mark.parametrize("kind", ["foreign", "link", "folder", "pipe"])
+def test_no_other_file_is_given_out_as_a_report(
+    served: Served, run_directory: Path, report: str, tmp_path: Path, kind: str
+) -> None:
+    file = run_directory / "report.html"
+    secret = tmp_path / "secret.html"
+    secret.write_text(report)
+    match kind:
+        case "foreign":
+            file.write_text("<script>alert(1)</script>" + report)
+        case "link":
+            file.symlink_to(secret)
+        case "folder":
+            file.mkdir()
+        case "pipe":
+            os.mkfifo(file)
+    try:
+        assert served.ask("/report?id=1").status == 404
+    finally:
+        file.rmdir() if kind == "folder" else file.unlink()
+
+
+def test_a_store_that_breaks_is_said_on_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "breaks.sqlite"
+    store = open_store(path)
+    fill(store, KNOWN)
+    with serving(store) as running:
+        assert running.ask("/overview").status == 200
+        store.engine.dispose()
+        for file in tmp_path.iterdir():
+            file.unlink()
+        path.write_bytes(b"no database at all" * 100)
+        answer = running.ask("/overview")
+    assert answer.status == 503
+    assert f"{path} is not a SQLite file; choose another --store" in answer.text
