@@ -51,7 +51,7 @@ def display_name(url: URL) -> str:
     """Names the store for people; never with its password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    plain = url.set(drivername="postgresql", password=None)
+    plain = url.set(drivername="postgresql")
     return plain.difference_update_query(_SECRETS).render_as_string()
 
 

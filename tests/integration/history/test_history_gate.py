@@ -1,0 +1,286 @@
+"""The gate over a store, through the command line: baselines, verdicts, exit codes, reports."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from etprof.cli import main
+from tests.measured_runs import STEADY, MeasuredRun, scaled, write_measured
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from etprof.history.store import Store
+
+WIP = {"commit": "d" * 40, "branch": "wip", "dirty": False}
+LATENCY = ("--metric", "latency_ns")
+
+
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+
+
+class History:
+    """A store with what a test adds to it, and the command line over it."""
+
+    def __init__(self, store: Store, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.store, self.folder, self.capsys = store, folder, capsys
+        self.minute = 0
+
+    def add(self, factor: float = 1.0, **facts: Any) -> int:  # noqa: ANN401
+        """Adds one run whose latencies are `factor` times the steady ones, by its program."""
+        self.minute += 1
+        program = hashlib.sha256(str(factor).encode()).hexdigest()
+        own = {"blocks_us": scaled(factor), "minute": self.minute, "program": program}
+        run = MeasuredRun(**{**own, **facts})
+        path = write_measured(self.folder / f"run{self.minute}", run)
+        (added,) = self.store.add_run_directory(path)
+        return added.run_id
+
+    def command(self, *words: str | Path) -> tuple[int, str]:
+        """Runs `etprof history`; returns exit code and what was printed."""
+        url = self.store.engine.url.render_as_string(hide_password=False)
+        code = main(["history", str(words[0]), "--store", url, *map(str, words[1:])])
+        printed = self.capsys.readouterr()
+        return code, printed.out + printed.err
+
+    def check(self, *words: str | Path) -> tuple[int, dict[str, Any]]:
+        """Runs the gate; returns exit code and its JSON."""
+        code, text = self.command("check", *words, "--format", "json")
+        document: dict[str, Any] = json.loads(text)
+        return code, document
+
+
+@pytest.fixture
+def history(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> History:
+    return History(store, tmp_path, capsys)
+
+
+def outcomes(document: dict[str, Any]) -> list[str]:
+    return [entry["outcome"] for entry in document["entries"]]
+
+
+@pytest.mark.parametrize(
+    ("factor", "outcome", "code"),
+    [(1.3, "regression", 1), (0.7, "improvement", 0), (1.0, "unchanged", 0)],
+)
+def test_against_a_pinned_baseline(
+    history: History, factor: float, outcome: str, code: int
+) -> None:
+    base = history.add()
+    history.add(1.6)
+    assert history.command("pin", "release", str(base))[0] == 0
+    history.add(factor)
+    assert history.check("--baseline", "release", *LATENCY)[0] == code
+    (entry,) = history.check("--baseline", "release", *LATENCY)[1]["entries"]
+    assert entry["outcome"] == outcome
+    assert entry["judgement"]["change"] == pytest.approx(factor - 1)
+    assert [subject["run_id"] for subject in entry["baseline"]] == [base]
+
+
+def test_against_a_branch(history: History) -> None:
+    history.add(2.0)
+    first = {"commit": "e" * 40, "branch": "main", "dirty": False}
+    newest = [history.add(git=first), history.add(git=first)]
+    history.add(1.3, git=WIP)
+    code, document = history.check("--baseline", "branch:main", *LATENCY)
+    (entry,) = document["entries"]
+    assert (code, entry["outcome"]) == (1, "regression")
+    assert sorted(subject["run_id"] for subject in entry["baseline"]) == newest
+
+
+def test_against_a_window_of_its_own_branch(history: History) -> None:
+    runs = [history.add(factor) for factor in (5.0, 1.0, 1.001, 0.999)]
+    history.add(3.0, git=WIP)
+    history.add(1.3)
+    code, document = history.check("--baseline", "window:3", *LATENCY, "--branch", "main")
+    (entry,) = document["entries"]
+    assert (code, entry["outcome"]) == (1, "regression")
+    assert sorted(subject["run_id"] for subject in entry["baseline"]) == runs[1:]
+
+
+def test_all_metrics_and_series_are_judged(history: History) -> None:
+    history.add()
+    history.add(model="other")
+    history.add(1.3)
+    history.add(model="other")
+    code, document = history.check("--baseline", "window:1")
+    by_metric = {
+        (entry["subject"]["title"].split(",")[0], entry["metric"]): entry["outcome"]
+        for entry in document["entries"]
+    }
+    assert code == 1
+    assert by_metric == {
+        ("toy_cnn", "latency_ns"): "regression",
+        ("toy_cnn", "first_inference_ns"): "regression",
+        ("toy_cnn", "load_ns"): "unchanged",
+        ("toy_cnn", "peak_rss_bytes"): "unchanged",
+        ("other", "latency_ns"): "unchanged",
+        ("other", "first_inference_ns"): "unchanged",
+        ("other", "load_ns"): "unchanged",
+        ("other", "peak_rss_bytes"): "unchanged",
+    }
+    code, document = history.check("--baseline", "window:1", "--model", "other")
+    assert (code, set(outcomes(document))) == (0, {"unchanged"})
+
+
+def test_thresholds_by_metric(history: History) -> None:
+    history.add()
+    history.add(1.3)
+    words = ("--baseline", "window:1", "--threshold", "50", "--threshold", "latency_ns=10")
+    code, document = history.check(*words)
+    found = {entry["metric"]: entry["outcome"] for entry in document["entries"]}
+    assert code == 1
+    assert found["latency_ns"] == "regression"
+    assert found["first_inference_ns"] == "unchanged"
+
+
+def test_a_failed_run_fails_the_gate(history: History) -> None:
+    history.add()
+    history.add(failing={"off": "the device went away"})
+    code, document = history.check("--baseline", "window:5")
+    (entry,) = document["entries"]
+    assert (code, entry["outcome"]) == (1, "failed")
+    assert entry["reason"] == "timing: the device went away"
+
+
+def test_emulated_runs_are_never_judged(history: History) -> None:
+    history.add(platform="emulator")
+    history.add(10.0, platform="emulator")
+    code, document = history.check("--baseline", "window:1")
+    assert (code, set(outcomes(document))) == (0, {"inconclusive"})
+    assert {e["reason"] for e in document["entries"]} == {"emulated times are never judged"}
+
+
+def test_the_first_run_has_nothing_to_be_compared_with(history: History) -> None:
+    history.add()
+    code, text = history.command("check", "--baseline", "window:3")
+    assert code == 0
+    assert "Nothing to compare with: #1 toy_cnn" in text
+    assert "nothing was compared; 1 run without a baseline" in text
+
+
+def test_the_noise_floor_of_the_device_counts(history: History) -> None:
+    for factor in (1.0, 1.3, 0.8, 1.2, 0.75, 1.1):
+        history.add(blocks_us=scaled(factor))
+    code, text = history.command("noise")
+    assert code == 0
+    assert "Inference, median" in text
+    floors = json.loads(history.command("noise", "--json")[1])
+    latency = next(floor for floor in floors if floor["metric"] == "latency_ns")
+    assert latency["freedom"] == 5
+    assert latency["of_run"] == pytest.approx(0.217, abs=0.02)
+    pinned = history.add()
+    history.command("pin", "base", str(pinned))
+    history.add(1.3)
+    assert outcomes(history.check("--baseline", "base", *LATENCY)[1]) == ["inconclusive"]
+
+
+def test_markdown_and_files(history: History, tmp_path: Path) -> None:
+    history.add(model="a|b `<b>`")
+    history.add(1.3, model="a|b `<b>`")
+    out = tmp_path / "comment.md"
+    words = ("--baseline", "window:1", "--format", "markdown", "--out", out)
+    assert history.command("check", *words) == (1, "")
+    text = out.read_text()
+    assert text.startswith("### etprof: Worse than window:1: 2 regression, 2 unchanged\n")
+    assert "| 🔴 regression | \\#2 a\\|b \\`&lt;b&gt;\\`, fp32" in text
+    assert "<details><summary>2 comparisons without a significant change</summary>" in text
+    assert "| Inference, median | 100 µs | 130 µs | +30.0 % |" in text
+
+
+def test_changes_of_level_are_listed(history: History) -> None:
+    for factor in (1.0, 1.001, 0.999, 1.0, 1.3, 1.301, 1.299, 1.3):
+        history.add(factor)
+    code, text = history.command("changes")
+    assert code == 0
+    assert "#5" in text
+    assert "+30.0 %" in text
+    assert history.command("changes", "--metric", "load_ns")[1].startswith("No change of level")
+
+
+def test_list_show_and_pins(history: History) -> None:
+    history.add()
+    history.add(failing={"off": "lost"})
+    assert "toy_cnn, fp32, xnnpack, SME off, 1 thread" in history.command("list")[1]
+    listed = history.command("list", "--failed")[1]
+    assert "#2" in listed
+    assert "#1 " not in listed
+    assert history.command("list", "--model", "none")[1].startswith("No run matches")
+    shown = history.command("show", "run1")[1]
+    assert "Inference, median" in shown
+    assert "c" * 40 in shown
+    assert history.command("pin")[1].startswith("No baseline is pinned")
+    assert history.command("pin", "base", history.folder / "run1")[0] == 0
+    assert "base" in history.command("pin")[1]
+    assert history.command("pin", "--remove", "base")[0] == 0
+    assert history.command("pin")[1].startswith("No baseline is pinned")
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_an_export_makes_the_same_history(history: History, tmp_path: Path, kind: str) -> None:
+    history.add()
+    history.add(1.3, failing={"off": "lost"})
+    history.add(platform="emulator", git=None)
+    history.command("pin", "base", "1")
+    first, second = tmp_path / f"first.{kind}", tmp_path / f"second.{kind}"
+    assert history.command("export", first) == (0, f"Wrote 3 runs to {first}\n")
+    copy = str(tmp_path / "copy.sqlite")
+    assert main(["history", "import", str(first), "--store", copy]) == 0
+    assert main(["history", "import", str(first), "--store", copy]) == 0
+    printed = history.capsys.readouterr().out.splitlines()
+    assert printed[0] == "Added 3 runs, 0 were known, pinned 1 baseline"
+    assert printed[1] == "Added 0 runs, 3 were known"
+    assert main(["history", "export", str(second), "--store", copy]) == 0
+    assert second.read_bytes() == first.read_bytes()
+
+
+def test_hud_export_leaves_emulated_runs_out(history: History, tmp_path: Path) -> None:
+    history.add()
+    history.add(platform="emulator")
+    path = tmp_path / "hud.json"
+    assert history.command("export", path, "--format", "hud")[0] == 0
+    records = json.loads(path.read_text())
+    assert {record["runners"][0]["type"] for record in records} == {"local"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("check", "--baseline", "release"), "no baseline release is pinned (pinned: none)"),
+        (("check", "--baseline", "branch:x"), "no run of that branch; branches with runs: main"),
+        (("check", "--baseline", "window:0"), "write window:N with N from 1 to 100"),
+        (("check", "--baseline", "window:1", "--run", "77"), "no run 77 in the history"),
+        (("check", "--baseline", "window:1", "--metric", "x"), "--metric x: no such metric"),
+        (("check", "--baseline", "window:1", "--threshold", "-5"), "give per cent above 0"),
+        (("show", "nothing"), "no run nothing in the history"),
+        (("pin", "branch:x", "1"), "a baseline cannot be called 'branch:x'"),
+        (("pin", "base"), "which run is base to be?"),
+        (("pin", "--remove", "base"), "no baseline base is pinned"),
+        (("changes", "--metric", "x"), "--metric x: no such metric"),
+        (("export", "history.txt"), "call it .json or .parquet"),
+    ],
+)
+def test_mistakes_have_exit_code_2(history: History, words: Sequence[str], message: str) -> None:
+    history.add()
+    code, text = history.command(*words)
+    assert code == 2
+    assert message in text
+    assert text.count("\n") == 1
+
+
+def test_ten_of_ten(history: History) -> None:
+    """A steady machine: every slowed run is found, no repetition is ever blamed."""
+    history.command("pin", "base", str(history.add()))
+    for number in range(10):
+        shifted = STEADY[number:] + STEADY[:number]
+        history.add(blocks_us=scaled(1 + 0.004 * (-1) ** number, shifted))
+        assert history.check("--baseline", "base")[0] == 0
+        history.add(1.15)
+        assert history.check("--baseline", "base")[0] == 1

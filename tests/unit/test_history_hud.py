@@ -1,0 +1,72 @@
+"""Exports for PyTorch's dashboard are records of version 3, and nothing else passes as one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import ValidationError
+
+from etprof.history.hud import run_records
+from etprof.history.hud_schema import HudRecord
+from etprof.history.ingest import read_run_directory
+from tests.measured_runs import START, MeasuredRun, write_measured
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def records_of(folder: Path, run: MeasuredRun) -> list[dict[str, Any]]:
+    (document,) = read_run_directory(write_measured(folder, run))
+    return run_records(document)
+
+
+def test_a_run_becomes_one_record_per_metric(tmp_path: Path) -> None:
+    records = records_of(tmp_path / "run", MeasuredRun(blocks_us=(1, 2, 3)))
+    values = {r["metric"]["name"]: r["metric"]["benchmark_values"] for r in records}
+    assert values["median_inference_latency(ms)"] == pytest.approx([0.001, 0.002, 0.003])
+    assert len(values["avg_inference_latency(ms)"]) == 9
+    assert values["load_status"] == [1.0]
+    for record in records:
+        assert HudRecord.model_validate(record).schema_version == "v3"
+        assert record["timestamp"] == int(START.timestamp())
+        assert (record["head_branch"], record["head_sha"]) == ("main", "c" * 40)
+        assert record["model"]["extra_info"] == {"sha256": "b" * 64}
+        assert record["runners"][0]["name"] == "Known CPU, 2 cores, Linux"
+
+
+def test_a_failed_run_is_reported_as_executorch_does(tmp_path: Path) -> None:
+    (record,) = records_of(tmp_path / "run", MeasuredRun(failing={"off": "lost"}))
+    assert record["metric"]["name"] == "FAILURE_REPORT"
+    assert record["metric"]["benchmark_values"] == [0.0]
+    assert record["benchmark"]["extra_info"]["job_conclusion"] == "FAILURE"
+    assert record["benchmark"]["extra_info"]["failure"] == "timing: lost"
+
+
+def test_emulated_times_are_no_benchmark(tmp_path: Path) -> None:
+    assert records_of(tmp_path / "run", MeasuredRun(platform="emulator")) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"unknown_column": 1},
+        {"timestamp": "today"},
+        {"timestamp": -1},
+        {"schema_version": "v2"},
+        {"metric": {"name": "m", "benchmark_values": 0.0}},
+        {"metric": {"name": "m", "benchmark_values": []}},
+        {"metric": {"name": "m", "benchmark_values": [float("nan")]}},
+        {"metric": {"name": "m", "benchmark_values": [1e39]}},
+        {"metric": {"name": "m", "benchmark_values": ["1"]}},
+        {"model": {"name": "m", "extra_info": {"threads": 1}}},
+        {"runners": [{"cpu_count": 2**32}]},
+    ],
+)
+def test_what_the_table_would_not_take_is_refused(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    record = records_of(tmp_path / "run", MeasuredRun())[0]
+    HudRecord.model_validate(record)
+    with pytest.raises(ValidationError):
+        HudRecord.model_validate({**record, **change})
