@@ -1,0 +1,66 @@
+"""Ten of ten on this machine, whatever else it does: a slower operator is found, the same is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.export.request import ExportRequest
+from etprof.history.check import CheckRequest, check_history
+from etprof.history.selection import find_runs, pin_runs
+from etprof.history.store import Store, open_store
+from etprof.pipeline import measure
+from etprof.plan import Experiment, Settings
+from etprof.program_files import Program, describe_program
+from etprof.targets.local import LocalTarget
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Exports
+
+GATE_MODEL = Path(__file__).parents[2] / "gate_model"
+REPETITIONS = 10
+
+
+@pytest.fixture(scope="module")
+def programs(exports: Exports) -> dict[str, Program]:
+    """The model as it is, and with operators that are ten times slower."""
+    found = {}
+    for variant in ("steady", "stalled"):
+        request = ExportRequest(f"{GATE_MODEL}/{variant}.py:GateModel", precision="fp32")
+        found[variant] = describe_program(exports.get(request).pte)
+    return found
+
+
+def add_run(store: Store, program: Program, run: Path) -> str:
+    """Measures the program with the real runner and adds the run; returns its number."""
+    measure(
+        program=program,
+        target=LocalTarget(),
+        run=run,
+        experiments=[Experiment(name="one", iterations=5, warmup=2)],
+        settings=Settings(blocks=6, min_seconds=0.01, etdump_iterations=1),
+        progress=lambda *_: None,
+    )
+    (added,) = store.add_run_directory(run)
+    return str(added.run_id)
+
+
+def outcomes(store: Store, number: str) -> dict[str | None, str]:
+    """Judges a run against the pinned one; returns the outcomes by metric."""
+    with store.session() as session:
+        result = check_history(session, CheckRequest(baseline="first", runs=(number,)))
+    return {entry.metric: entry.outcome for entry in result.entries}
+
+
+def test_ten_of_ten(programs: dict[str, Program], tmp_path: Path) -> None:
+    with open_store(tmp_path / "history.sqlite") as store:
+        first = add_run(store, programs["steady"], tmp_path / "first")
+        store.write(lambda s: pin_runs(s, "first", find_runs(s, first), datetime.now(UTC)))
+        for number in range(REPETITIONS):
+            same = add_run(store, programs["steady"], tmp_path / f"same{number}")
+            assert "regression" not in outcomes(store, same).values()
+            slower = add_run(store, programs["stalled"], tmp_path / f"slower{number}")
+            assert outcomes(store, slower)["latency_ns"] == "regression"
