@@ -130,10 +130,11 @@ void GenerationSession::run() {
 }
 
 Repetition GenerationSession::repeat(const char* phase) {
+    TokenClock clock(plan_.new_tokens);
+    // Told after the clock was read, as each token is, so that readers see the same intervals.
     if (options_.generation.stream_tokens) {
         print("repetition " + std::to_string(repetitions_) + "\n");
     }
-    TokenClock clock(plan_.new_tokens);
     feed_prompt(phase);
     clock.end_prefill();
     for (std::size_t index = 0;; ++index) {

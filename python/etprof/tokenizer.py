@@ -1,7 +1,7 @@
 """Text to token ids and back, with the tokenizer that belongs to a model.
 
-The libraries come with ExecuTorch: pytorch-tokenizers, which reads Hugging Face's tokenizer.json,
-SentencePiece's models and tiktoken's tables.
+The libraries come with ExecuTorch: Hugging Face's tokenizers for a tokenizer.json, and
+pytorch-tokenizers for SentencePiece's models and tiktoken's tables.
 """
 
 from __future__ import annotations
@@ -30,14 +30,33 @@ def load_tokenizer(path: Path) -> Tokenizer:
     if not path.is_file():
         msg = f"tokenizer {path} does not exist; give the file that came with the model"
         raise InputFileError(msg)
-    from pytorch_tokenizers import HuggingFaceTokenizer, Llama2cTokenizer, TiktokenTokenizer
-
     if path.suffix == ".json":
-        return _open(HuggingFaceTokenizer, path)
+        return _open(_HuggingFace, path)
+    from pytorch_tokenizers import Llama2cTokenizer, TiktokenTokenizer
+
     try:
         return _open(Llama2cTokenizer, path)
     except InputFileError:
         return _open(TiktokenTokenizer, path)
+
+
+class _HuggingFace:
+    """Read without pytorch-tokenizers, whose import logs to stderr."""
+
+    def __init__(self, path: str) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_file(path)
+
+    def encode(self, s: str, *, bos: bool, eos: bool) -> list[int]:  # noqa: ARG002 - the file says
+        """Returns the ids of a text; which tokens begin and end it is in the file."""
+        ids: list[int] = self._tokenizer.encode(s).ids
+        return ids
+
+    def decode(self, t: list[int]) -> str:
+        """Returns the text of ids."""
+        text: str = self._tokenizer.decode(t)
+        return text
 
 
 def _open(kind: Callable[[str], Tokenizer], path: Path) -> Tokenizer:
