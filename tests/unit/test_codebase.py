@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import json
 import statistics
 import sys
@@ -120,6 +121,24 @@ def test_imports_follow_the_arrows(module: Path) -> None:
     assert part in ALLOWED, f"{part} is new: give it its place in the table of this test"
     wrong = imported_parts(module) - ALLOWED[part] - {part}
     assert not wrong, f"{part} may not import {sorted(wrong)}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    def dotted(module: Path) -> str:
+        return ".".join(("etprof", *module.relative_to(PACKAGE).with_suffix("").parts))
+
+    names = {dotted(module): module for module in MODULES}
+    arrows = {
+        name: {
+            found
+            for imported in imported_names(module)
+            for found in (imported, imported.rpartition(".")[0])
+            if found in names and found != name
+        }
+        for name, module in names.items()
+    }
+    assert sum(map(len, arrows.values())) > len(names)
+    graphlib.TopologicalSorter(arrows).prepare()  # raises CycleError with the circle
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
