@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import textwrap
 import time
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +16,12 @@ from etprof.analysis.pairs import sides_of
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.transposes import find_inverse_pairs
 from etprof.atomic import write_json
-from etprof.etdump import load_etdump
 from etprof.export.request import ExportRequest
 from etprof.process import run_command
 from etprof.program_files import describe_program
 from etprof.report.html import render_html
 from etprof.targets.runner import find_host_runner
+from tests.integration.report_truth import check_comparison, check_split
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,48 +61,15 @@ def assessment(
     return assess_run(analyze_source(run))
 
 
-def raw_totals(path: Path) -> tuple[dict[str, int], int]:
-    """Adds up leaf events and `Method::execute` of steady executions, one event at a time."""
-    dump = load_etdump(path)
-    names = (*dump.names, "")
-    leaves: dict[str, int] = defaultdict(int)
-    whole = 0
-    for row in range(len(dump.profile.name_id)):
-        if names[dump.blocks.name_id[dump.profile.block_index[row]]] != "Execute":
-            continue
-        name = names[dump.profile.name_id[row]]
-        length = int(dump.profile.end_time[row]) - int(dump.profile.start_time[row])
-        if name == "Method::execute":
-            whole += length
-        elif dump.profile.delegate_debug_id_str_id[row] >= 0:
-            leaves[names[dump.profile.delegate_debug_id_str_id[row]]] += length
-        elif name.startswith("native_call_"):
-            leaves[name] += length
-    return leaves, whole
-
-
 def test_shares_close_and_sums_are_those_of_the_raw_file(assessment: Assessment) -> None:
     for experiment in assessment.run.experiments:
-        leaves, whole = raw_totals(experiment.etdump)
-        split = experiment.split
-        assert split.execute_total_ns == whole
-        assert sum(entry.share for entry in split.entries) == pytest.approx(1.0, abs=0.001)
-        by_label: dict[str, float] = defaultdict(float)
-        for row in split.rows:
-            by_label[row.label] += row.total_ns
-        assert by_label == leaves
-
-
-def test_every_operator_has_a_class(assessment: Assessment) -> None:
-    assert [e.split.unknown_names for e in assessment.run.experiments] == [(), ()]
+        check_split(experiment)
 
 
 def test_both_sides_align_completely_and_the_waterfall_closes(assessment: Assessment) -> None:
     comparison = compare_sides(*sides_of(assessment.run))
+    check_comparison(comparison)
     assert {entry.aligned.match for entry in comparison.operators} == {"same"}
-    waterfall = comparison.waterfall
-    assert abs(waterfall.residual_ns) < 1e-3
-    assert abs(waterfall.steps[-1].delta_ns) < 1e-3
 
 
 def test_delegated_operators_have_their_module(assessment: Assessment) -> None:

@@ -186,6 +186,16 @@ def test_fp16_faster_than_int8(tmp_path: Path) -> None:
     assert "F4" not in fired(fp16, rivals=[same])
 
 
+def test_layout_advice_is_about_this_model(tmp_path: Path) -> None:
+    # GIVEN layout operators in a model with convolutions, and in one without
+    convolutional = fired(insight(tmp_path / "a", one(around(31, 69))))["F2c"]
+    products = [Op("Copy (NC, X32) #1", 31), Op("Fully Connected (NC, F32) GEMM #1", 69)]
+    plain = fired(insight(tmp_path / "b", one(products)))["F2c"]
+    # THEN only the first is told about the layout of images
+    assert "channels_last" in convolutional.action
+    assert plain.action == "move the transposes and copies to the model's edge, or leave them out"
+
+
 def test_inverse_transposes_are_proven_by_permutation_and_data_flow(tmp_path: Path) -> None:
     finding = fired(insight(tmp_path / "a", transposed([2, 0, 1], "Hardswish")))["F2b"]
     assert finding.gain_ns == pytest.approx(17 * US)

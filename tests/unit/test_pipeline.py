@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.analysis.insight import describe_run
+from etprof.analysis.run_analysis import analyze_source
 from etprof.errors import TargetError, UsageError
 from etprof.pipeline import Earlier, Measured, measure
 from etprof.plan import Experiment, Settings
@@ -84,6 +86,20 @@ def test_what_the_export_says_comes_along(tmp_path: Path) -> None:
     assert {name: (folder / name).read_text() for name in texts} == texts
     hashed = json.loads((folder / "manifest.json").read_text())["files"]
     assert {name: hashed[name] for name in texts} == {n: hash_file(folder / n) for n in texts}
+
+
+def test_a_run_can_be_read_where_the_program_is_not(tmp_path: Path) -> None:
+    # GIVEN a run whose program and its descriptions are gone, in another place
+    report = {"schema_version": 1, "model": "m", "methods": {"forward": {}}}
+    (tmp_path / "m.pte.delegation.json").write_text(json.dumps(report))
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    elsewhere = tmp_path / "elsewhere" / "run"
+    elsewhere.parent.mkdir()
+    (tmp_path / "run").rename(elsewhere)
+    for path in tmp_path.glob("m.pte*"):
+        path.unlink()
+    # THEN nothing is missing
+    assert describe_run(analyze_source(elsewhere)).report is not None
 
 
 def test_raw_samples_of_every_block_are_kept(tmp_path: Path) -> None:

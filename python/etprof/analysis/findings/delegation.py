@@ -88,7 +88,7 @@ def find_high_other(subject: Subject) -> Finding | None:
         ),
         evidence=subject.show(other),
         gain_ns=sum_ns(other),
-        action=f"look at {top} first: they take most of it"
+        action=f"look first at {top}, which take most of it"
         + (f"; not delegated: {reasons}" if (reasons := describe_reasons(other)) else ""),
     )
 

@@ -10,6 +10,7 @@ from etprof.analysis.findings.finding import (
     describe_reasons,
     sum_ns,
 )
+from etprof.analysis.transposes import find_inverse_pairs
 from etprof.units import count_of, format_duration
 
 if TYPE_CHECKING:
@@ -95,26 +96,31 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
         ),
         evidence=subject.show(small),
         gain_ns=sum_ns(small),
-        action=_layout_action(small),
+        action=_layout_action(subject, small),
         ruled_out=("one slow copy: none is large by itself",),
     )
 
 
-def _layout_action(layout: list[OperatorDetail]) -> str:
-    """Names the modules that the layout changes come from, where the export knows them."""
+def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
+    """Says what this model's own operators, graph and export ask for."""
+    steps = []
+    if subject.in_category("Convolution"):
+        steps.append("keep one layout throughout: export with `memory_format=torch.channels_last`")
+    pairs = find_inverse_pairs(subject.run.report) if subject.run.report else ()
+    if pairs:
+        steps.append(f"remove the {count_of(len(pairs), 'pair')} that undo each other (F2b)")
     modules = dict.fromkeys(detail.module_path for detail in layout if detail.module_path)
-    where = f" They come from {', '.join(list(modules)[:4])}." if modules else ""
+    where = f" of {', '.join(list(modules)[:4])}" if modules else ""
+    steps.append(f"move the transposes and copies{where} to the model's edge, or leave them out")
     outside = [detail for detail in layout if not detail.row.is_delegated]
-    split = (
-        f" {len(outside)} of them stand outside the delegate, where each delegate call converts "
-        "its inputs and outputs: fewer delegate calls mean fewer of them."
-        if outside
-        else ""
-    )
-    return (
-        "keep one layout throughout: export with `memory_format=torch.channels_last`, remove pairs "
-        f"that undo each other, and move what remains to the model's edge.{where}{split}"
-    )
+    if outside:
+        reasons = describe_reasons(outside)
+        why = f" ({reasons})" if reasons else ""
+        steps.append(
+            f"have the {len(outside)} outside the delegate delegated{why}: each delegate call "
+            "converts its inputs and outputs"
+        )
+    return "; ".join(steps)
 
 
 def find_layout_churn(subject: Subject) -> Finding | None:
@@ -133,5 +139,5 @@ def find_layout_churn(subject: Subject) -> Finding | None:
         ),
         evidence=subject.show(movement),
         gain_ns=sum_ns(movement),
-        action=_layout_action(movement),
+        action=_layout_action(subject, movement),
     )

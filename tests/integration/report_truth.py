@@ -1,0 +1,60 @@
+"""What must hold of every report of a real run, computed independently of the analysis."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.etdump import load_etdump
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+
+
+def raw_totals(path: Path) -> tuple[dict[str, int], int]:
+    """Adds up leaf events and `Method::execute` of steady executions, one event at a time."""
+    dump = load_etdump(path)
+    names = (*dump.names, "")
+    leaves: dict[str, int] = defaultdict(int)
+    whole = 0
+    for row in range(len(dump.profile.name_id)):
+        if names[dump.blocks.name_id[dump.profile.block_index[row]]] != "Execute":
+            continue
+        name = names[dump.profile.name_id[row]]
+        length = int(dump.profile.end_time[row]) - int(dump.profile.start_time[row])
+        if name == "Method::execute":
+            whole += length
+        elif dump.profile.delegate_debug_id_str_id[row] >= 0:
+            leaves[names[dump.profile.delegate_debug_id_str_id[row]]] += length
+        elif name.startswith("native_call_"):
+            leaves[name] += length
+    return leaves, whole
+
+
+def check_split(experiment: ExperimentAnalysis) -> None:
+    """Shares close within 0.1 %, and every operator's sum is that of the raw file."""
+    leaves, whole = raw_totals(experiment.etdump)
+    split = experiment.split
+    assert split.execute_total_ns == whole
+    assert sum(entry.share for entry in split.entries) == pytest.approx(1.0, abs=0.001)
+    by_label: dict[str, float] = defaultdict(float)
+    for row in split.rows:
+        by_label[row.label] += row.total_ns
+    assert by_label == leaves
+    assert split.unknown_names == ()
+
+
+def check_comparison(comparison: Comparison) -> None:
+    """The waterfall closes, and each side's operators are aligned exactly once."""
+    waterfall = comparison.waterfall
+    assert abs(waterfall.residual_ns) < 1e-3
+    assert abs(waterfall.steps[-1].delta_ns) < 1e-3
+    pairs = [entry.aligned for entry in comparison.operators]
+    before, after = comparison.baseline.experiment.split, comparison.candidate.experiment.split
+    assert sorted(id(p.baseline) for p in pairs if p.baseline) == sorted(map(id, before.rows))
+    assert sorted(id(p.candidate) for p in pairs if p.candidate) == sorted(map(id, after.rows))
