@@ -32,7 +32,7 @@ FIELD_LABELS: Final = {
     "threads": "Threads",
     "sme": "SME",
     "axis": "Along",
-    "by": "Side by side",
+    "by": "Columns",
 }
 _SME_ORDER: Final = ("off", "auto", "sme1", "sme2")
 SME_LABELS: Final = {"off": "SME off", "auto": "SME auto", "sme1": "SME1", "sme2": "SME2"}

@@ -1,0 +1,369 @@
+"""The dashboard in a real browser: served and opened from disk, every view, quiet and usable."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from etprof.analysis.assessment import assess_runs
+from etprof.dashboard.addresses import file_name, make_address
+from etprof.dashboard.export import export_site
+from etprof.dashboard.queries import list_series
+from etprof.history.store import open_store
+from etprof.report.html import render_html
+from tests.browser.pages import DESKTOP, PHONE, Opened, find_accessibility_problems
+from tests.dashboard_server import serving
+from tests.known_history import (
+    FAILING,
+    HOSTILE,
+    HOSTILE_BRANCH,
+    HOSTILE_DEVICE,
+    HOSTILE_FAILURE,
+    HOSTILE_PRECISION,
+    IMPROVED,
+    REGRESSED,
+    KnownHistory,
+    fill,
+)
+from tests.known_runs import on_off_run, write_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+    from etprof.dashboard.addresses import Address
+
+pytestmark = pytest.mark.browser
+
+COMMITS = 9
+KNOWN = KnownHistory(
+    commits=COMMITS, devices=("Phone A",), precisions=("fp32", "int8"), hostile=True, emulated=True,
+    branches=("main", "main", "wip/faster-conv"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sites:
+    """One history, once behind a server and once as files."""
+
+    served: str
+    exported: Path
+    configs: dict[tuple[str, str, str], str]
+    """Configuration by model, precision and device."""
+    newest: dict[tuple[str, str, str, str], int]
+    """Newest run by model, precision, device and SME mode."""
+
+    def config(self, model: str, precision: str = "fp32", device: str = "Phone A") -> str:
+        return self.configs[model, precision, device]
+
+    def run(self, model: str, precision: str, device: str, sme: str) -> str:
+        return str(self.newest[model, precision, device, sme])
+
+    def url(self, kind: str, address: Address) -> str:
+        query = "&".join(f"{name}={value}" for name, value in address.values.items())
+        if kind == "served":
+            return f"{self.served}{address.view}?{query}"
+        filters = "&".join(f"{name}={value}" for name, value in address.filters.items())
+        return f"{(self.exported / file_name(address)).as_uri()}?{filters}"
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    folder = tmp_path_factory.mktemp("dashboard")
+    run = write_run(folder / "run", on_off_run())
+    (run / "report.html").write_text(render_html(assess_runs([run])))
+    store = open_store(folder / "history.sqlite")
+    fill(store, KnownHistory(**{**KNOWN.__dict__, "run_path": str(run)}))
+    export_site(store, folder / "site")
+    with store.session() as session:
+        series = list_series(session)
+    configs = {(s.model, s.precision, s.device): s.config for s in series}
+    newest = {(s.model, s.precision, s.device, s.sme): s.newest_id for s in series}
+    with serving(store) as server:
+        yield Sites(server.url, folder / "site", configs, newest)
+
+
+def visit(
+    browser: Browser, sites: Sites, kind: str, address: Address, *, phone: bool = False
+) -> Opened:
+    own = (sites.served, "data:") if kind == "served" else ("file:", "data:")
+    size, scheme = (PHONE, "dark") if phone else (DESKTOP, "light")
+    return Opened(browser, sites.url(kind, address), size, scheme, own)
+
+
+def addresses(sites: Sites) -> dict[str, Address]:
+    """One page of every view; some with what is awkward."""
+    off, on = (sites.run(REGRESSED, "fp32", "Phone A", sme) for sme in ("off", "sme2"))
+    return {
+        "overview": make_address("overview", {}),
+        "trend": make_address("trend", {"config": sites.config(IMPROVED)}),
+        "sides": make_address("sides", {"model": REGRESSED}),
+        "models": make_address("models", {}),
+        "run": make_address("run", {"id": on}),
+        "compare": make_address("compare", {"baseline": off, "candidate": on}),
+        "failures": make_address("failures", {}),
+        "hostile trend": make_address(
+            "trend", {"config": sites.config(HOSTILE, HOSTILE_PRECISION, HOSTILE_DEVICE)}
+        ),
+        "failed run": make_address("run", {"id": sites.run(FAILING, "int8", "Phone A", "off")}),
+    }
+
+
+VIEWS = (
+    "overview", "trend", "sides", "models", "run", "compare", "failures", "hostile trend",
+    "failed run",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize(("kind", "phone"), [("served", False), ("exported", True)])
+def test_page_is_quiet_offline_and_accessible(
+    browser: Browser, sites: Sites, name: str, kind: str, phone: bool
+) -> None:
+    opened = visit(browser, sites, kind, addresses(sites)[name], phone=phone)
+    page, width = opened.page, (PHONE if phone else DESKTOP)["width"]
+    # THEN nothing was loaded from elsewhere, nothing was complained about, nothing ran
+    assert opened.complaints == []
+    # THEN the page itself never scrolls sideways; wide tables scroll in their own boxes
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert find_accessibility_problems(page) == []
+    levels = [int(tag[1]) for tag in page.eval_on_selector_all(
+        "h1,h2,h3", "all => all.map(each => each.tagName)")]  # fmt: skip
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    if pictures := os.environ.get("ETPROF_PICTURES"):
+        page.screenshot(path=f"{pictures}/{name}_{kind}.png", full_page=True)
+    page.close()
+
+
+def rows_shown(page: Page) -> list[str]:
+    texts: list[str] = page.locator("tr[data-row]:visible th").all_inner_texts()
+    return texts
+
+
+def row_of(page: Page, *words: str) -> str:
+    texts: list[str] = page.locator("tr[data-row]").all_inner_texts()
+    (found,) = (text for text in texts if all(word in text for word in words))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["served", "exported"])
+def test_overview_says_what_changed_and_is_red_only_for_it(
+    browser: Browser, sites: Sites, kind: str
+) -> None:
+    page = visit(browser, sites, kind, make_address("overview", {})).page
+    # THEN a known slow-down of a quarter is red, in a sign and a word too, and its neighbour grey
+    assert re.search(r"\+2\d\.\d % regression", row_of(page, REGRESSED, "Phone A", "fp32"))
+    red = page.locator(".change.worse")
+    assert [re.sub(r".* ", "", text) for text in red.all_inner_texts()] == ["regression"] * 2
+    assert page.locator(".change.same").count() > 2
+    # THEN SME2 is held against off on devices alone
+    assert re.search(r"2\.\d\d× improvement", row_of(page, IMPROVED, "Phone A", "fp32"))
+    emulated = row_of(page, IMPROVED, "emulated", "fp32")
+    assert "emulated: times mean nothing" in emulated
+    assert not re.search(r"\d (ns|µs|ms|s)\b", emulated)
+    # THEN a failure is no gap
+    assert "newest run failed" in row_of(page, FAILING, "Phone A", "int8")
+    page.close()
+
+
+def choose(page: Page, **choices: str) -> None:
+    for label, value in choices.items():
+        page.get_by_label(label, exact=True).select_option(label=value)
+    page.get_by_role("button", name="Apply").click()
+    page.wait_for_load_state()
+
+
+def query(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+@pytest.mark.parametrize("kind", ["served", "exported"])
+def test_filters_live_in_the_address(browser: Browser, sites: Sites, kind: str) -> None:
+    opened = visit(browser, sites, kind, make_address("overview", {}))
+    page = opened.page
+    everything = len(rows_shown(page))
+    assert page.locator("#count").inner_text() == f"{everything} configurations"
+    # WHEN filters are chosen, THEN rows and address follow
+    choose(page, Model=FAILING, Precision="int8")
+    assert len(rows_shown(page)) == 2
+    assert all(FAILING in row and "int8" in row for row in rows_shown(page))
+    assert page.locator("#count").inner_text() == "2 configurations"
+    assert query(page)["model"] == [FAILING]
+    assert query(page)["precision"] == ["int8"]
+    # WHEN the address is opened anew, THEN the same is shown and chosen
+    page.reload()
+    assert len(rows_shown(page)) == 2
+    assert page.get_by_label("Precision").input_value() == "int8"
+    # WHEN another metric is chosen, THEN the filters stay
+    choose(page, Metric="Load")
+    assert "Load of the newest run" in page.locator("main").inner_text()
+    assert len(rows_shown(page)) == 2
+    # WHEN nothing matches, THEN the page says so
+    choose(page, Model=HOSTILE)
+    assert rows_shown(page) == []
+    assert page.locator("#nothing").is_visible()
+    # WHEN cleared, THEN everything is back
+    page.get_by_role("link", name="Clear filters").click()
+    assert len(rows_shown(page)) == everything
+    assert page.get_by_label("Precision").input_value() == ""
+    # WHEN a branch is chosen, THEN its newest runs are shown
+    choose(page, Branch="main")
+    assert all("wip" not in text for text in page.locator("td.when").all_inner_texts())
+    assert opened.complaints == []
+    page.close()
+
+
+@pytest.mark.parametrize("kind", ["served", "exported"])
+def test_trend_draws_runs_changes_of_level_and_failures(
+    browser: Browser, sites: Sites, kind: str
+) -> None:
+    page = visit(browser, sites, kind, addresses(sites)["trend"]).page
+    assert page.locator(".trend .point:not([hidden]) .dot").count() == 2 * COMMITS
+    # THEN both lines have their improvement, in the chart and in words
+    assert page.locator(".trend line.level:not([hidden])").count() == 2
+    changes = page.get_by_role("region", name="Table: Changes of level").inner_text()
+    assert len(re.findall(r"−(19|20|21)\.\d % improvement", changes)) == 2
+    title = page.locator(".trend .point title").first.text_content() or ""
+    assert re.fullmatch(
+        r"SME off, 2026-09-01 03:00 UTC, commit \w{10}, main: [\d.]+ ms \([\d.]+ … [\d.]+ ms\)",
+        title,
+    )
+    # WHEN along commits rather than time, THEN runs are evenly spaced, here as before
+    places = "all => all.map(point => point.getAttribute('transform'))"
+    by_time = page.eval_on_selector_all(".trend .point", places)
+    choose(page, Along="commits")
+    assert query(page)["axis"] == ["commits"]
+    assert page.eval_on_selector_all(".trend .point", places) == by_time
+    # WHEN one SME mode and one branch are chosen, THEN only their runs are drawn and listed
+    choose(page, SME="SME2", Branch="main")
+    assert page.locator(".trend .point:not([hidden]) .dot").count() == COMMITS * 2 // 3
+    path = page.locator(".trend g path.line[d*='L']").all()
+    assert [len((line.get_attribute("d") or "").split("L")) for line in path] == [COMMITS * 2 // 3]
+    listed = (
+        page.get_by_role("region", name="Table: Newest runs")
+        .locator("tr:visible")
+        .all_inner_texts()
+    )
+    assert not [row for row in listed if "wip" in row or "SME off" in row]
+    assert page.locator("#changes-note").is_visible() == (kind == "exported")
+    # THEN failures are marked where they happened
+    page.goto(sites.url(kind, make_address("trend", {"config": sites.config(FAILING, "int8")})))
+    assert page.locator(".trend .failure").count() == 2
+    assert "failed, etprof-runner: cannot load" in (
+        page.locator(".trend .point:has(.failure) title").first.text_content() or ""
+    )
+    page.close()
+
+
+@pytest.mark.parametrize("kind", ["served", "exported"])
+def test_links_lead_through_every_view(browser: Browser, sites: Sites, kind: str) -> None:
+    opened = visit(browser, sites, kind, make_address("overview", {"model": REGRESSED}))
+    page = opened.page
+    row = page.locator("tr[data-row]:visible", has_text="Phone A").first
+    row.get_by_role("link", name="trend").click()
+    assert page.locator("h1").inner_text() == REGRESSED
+    page.locator(".trend .point").last.dispatch_event("click")
+    page.wait_for_selector("text=Where it comes from")
+    page.get_by_role("link", name="Compare with the run before").click()
+    figures = page.get_by_role("region", name="Table: Figures").inner_text()
+    assert re.search(r"\+2\d\.\d % regression", figures)
+    assert "They differ in: commit" in page.locator("main").inner_text()
+    waterfall = page.get_by_role("region", name="Table: Waterfall").locator("tr").all_inner_texts()
+    assert [row.split("\t")[0] for row in waterfall[1:]] == [
+        "Baseline", "Convolution", "GEMM", "Elementwise", "Data movement", "Candidate",
+    ]  # fmt: skip
+    page.go_back()
+    # WHEN the run's own report is opened, THEN it works, and stays as quiet as it is from disk
+    page.get_by_role("link", name="Report of the run directory").click()
+    assert page.locator("h1").inner_text() == "known"
+    page.get_by_label("Search operators, modules and microkernels").fill("convolution IGEMM")
+    assert page.get_by_role("status").inner_text() == "2 of 7 operators"
+    page.go_back()
+    page.get_by_role("link", name="Models").click()
+    page.locator("[data-group]").last.get_by_role("link", name=REGRESSED).click()
+    assert re.search(r"−(59|60|61)\.\d % improvement", row_of(page, "Phone A", "SME off"))
+    choose(page, Columns="backend")
+    assert page.get_by_role("columnheader").all_inner_texts() == ["Where", "xnnpack"]
+    assert opened.complaints == []
+    page.close()
+
+
+def test_two_runs_can_be_chosen_by_number(browser: Browser, sites: Sites) -> None:
+    page = visit(browser, sites, "served", make_address("compare", {})).page
+    page.get_by_label("Baseline, run number").fill(sites.run(HOSTILE, HOSTILE_PRECISION, HOSTILE_DEVICE, "off"))  # fmt: skip
+    page.get_by_label("Candidate, run number").fill(sites.run(REGRESSED, "fp32", "Phone A", "off"))
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Not judged")
+    assert page.locator(".change").count() == 0
+    page.get_by_role("link", name="Swap sides").click()
+    assert f"against run {sites.run(REGRESSED, 'fp32', 'Phone A', 'off')}" in page.locator("h1").inner_text()  # fmt: skip
+    page.close()
+
+
+@pytest.mark.parametrize("kind", ["served", "exported"])
+def test_hostile_names_are_shown_and_do_nothing(browser: Browser, sites: Sites, kind: str) -> None:
+    place = (HOSTILE, HOSTILE_PRECISION, HOSTILE_DEVICE)
+    opened = visit(browser, sites, kind, make_address("overview", {}))
+    page = opened.page
+    choose(page, Model=HOSTILE, Device=HOSTILE_DEVICE, Precision=HOSTILE_PRECISION)
+    (row,) = rows_shown(page)
+    assert all(name in row for name in place)
+    assert HOSTILE_BRANCH in page.locator("td.when:visible").inner_text()
+    page.locator("tr[data-row]:visible").get_by_role("link", name="trend").click()
+    choose(page, Branch=HOSTILE_BRANCH)
+    assert page.locator(".trend .point:not([hidden])").count() == 2 * COMMITS
+    page.get_by_role("link", name="Failures").click()
+    choose(page, Branch=HOSTILE_BRANCH)
+    assert HOSTILE_FAILURE in page.locator("td.why:visible").first.inner_text()
+    page.locator("tr[data-row]:visible th a").first.click()
+    assert page.locator("h1").inner_text() == HOSTILE
+    assert page.locator("img, iframe, script:not([src])").count() == 0
+    assert opened.complaints == []
+    page.close()
+
+
+def test_everything_can_be_reached_by_keyboard(browser: Browser, sites: Sites) -> None:
+    page = visit(browser, sites, "served", make_address("overview", {})).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the page"
+    model = page.get_by_label("Model")
+    model.focus()
+    page.keyboard.type(REGRESSED[:4])
+    while page.evaluate("document.activeElement.type") != "submit":
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(f"model={REGRESSED}"))
+    # THEN wide tables can be scrolled without a mouse, and a chart is no trap of many stops
+    assert page.locator(".scroll[tabindex='0'][aria-label]").count() == 1
+    page.get_by_role("link", name="trend").first.press("Enter")
+    page.wait_for_selector(".trend")
+    assert page.locator(".trend a:not([tabindex='-1'])").count() == 0
+    page.close()
+
+
+def test_long_lists_are_served_in_parts(browser: Browser, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "long.sqlite")
+    models = tuple(f"m{i:02}" for i in range(60))
+    fill(store, KnownHistory(commits=1, models=models, devices=("D",), precisions=("fp32",),
+                             all_metrics=False))  # fmt: skip
+    with serving(store) as server:
+        opened = Opened(browser, f"{server.url}overview", DESKTOP, own=(server.url, "data:"))
+        page = opened.page
+        assert page.locator("#count").inner_text() == "1 to 50 of 60 configurations"
+        page.get_by_role("link", name="Next →").click()
+        assert page.locator("#count").inner_text() == "51 to 60 of 60 configurations"
+        assert [row.split("\n")[0] for row in rows_shown(page)] == list(models[50:])
+        page.get_by_role("link", name="← Previous").click()
+        assert len(rows_shown(page)) == 50
+        assert opened.complaints == []
+        page.close()

@@ -1,0 +1,166 @@
+"""What the dashboard's pages say: colours only where the gate is sure, no figure that means nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import update
+
+from etprof.dashboard.addresses import ServedLinks, make_address
+from etprof.dashboard.queries import list_series
+from etprof.dashboard.render import render_page
+from etprof.dashboard.visit import Catalogue, Visit
+from etprof.history.schema import Run
+from etprof.history.store import Store, open_store
+from tests.known_history import (
+    EMULATOR,
+    IMPROVED,
+    REGRESSED,
+    KnownHistory,
+    fill,
+    pin,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ONE = KnownHistory(
+    commits=2, models=("toy_cnn",), devices=("Phone A",), precisions=("fp32",), branches=("main",)
+)
+
+
+@pytest.fixture
+def make_store(tmp_path: Path) -> Iterator[Callable[[KnownHistory], Store]]:
+    stores: list[Store] = []
+
+    def make(known: KnownHistory) -> Store:
+        store = open_store(tmp_path / f"{len(stores)}.sqlite")
+        stores.append(store)
+        fill(store, known)
+        return store
+
+    yield make
+    for store in stores:
+        store.engine.dispose()
+
+
+def show(store: Store, view: str, **values: str) -> str:
+    with store.session() as session:
+        visit = Visit(make_address(view, values), ServedLinks(), Catalogue(session))
+        return render_page(visit)
+
+
+def colours(page: str) -> list[str]:
+    return re.findall(r'<span class="change (better|worse|same)"', page)
+
+
+def words(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_repeated_runs_are_grey_and_a_slowed_one_is_red_ten_times_out_of_ten(
+    make_store: Callable[[KnownHistory], Store],
+) -> None:
+    for seed in range(10):
+        known = replace(ONE, seed=seed, sme_modes=("sme2",), all_metrics=False)
+        same = show(make_store(known), "overview")
+        assert colours(same) == ["same"], seed
+        slowed = show(make_store(replace(known, models=(REGRESSED,))), "overview")
+        assert colours(slowed) == ["worse"], seed
+        assert re.search(r"\+2\d\.\d % regression", words(slowed))
+
+
+def test_speed_up_needs_runs_that_differ_in_sme_alone(
+    make_store: Callable[[KnownHistory], Store],
+) -> None:
+    store = make_store(ONE)
+    assert re.search(r"2\.\d\d× improvement", words(show(store, "overview")))
+
+    def change(**values: object) -> str:
+        on = update(Run).where(Run.sme_mode == "sme2")
+        store.write(lambda session: session.execute(on.values(**values)))
+        return words(show(store, "overview"))
+
+    reason = "the newest runs differ in more than SME"
+    # WHEN one side is of another program, runner or commit
+    assert reason in change(revision="another")
+    # WHEN one side's tree was changed, so that nobody can say
+    assert reason in change(revision=None)
+    # WHEN neither is known but both stand in one run directory, THEN they were measured together
+    store.write(lambda session: session.execute(update(Run).values(revision=None)))
+    assert "× improvement" in words(show(store, "overview"))
+    assert reason in change(run_name="elsewhere")
+
+
+def test_emulated_times_are_on_no_page(make_store: Callable[[KnownHistory], Store]) -> None:
+    store = make_store(replace(ONE, devices=(), emulated=True))
+    with store.session() as session:
+        (config,) = {entry.config for entry in list_series(session)}
+    pages = {
+        "overview": show(store, "overview"),
+        "trend": show(store, "trend", config=config),
+        "sides": show(store, "sides", model="toy_cnn"),
+        "models": show(store, "models"),
+        "run": show(store, "run", id="1"),
+        "compare": show(store, "compare", baseline="1", candidate="2"),
+    }
+    for name, page in pages.items():
+        assert not re.search(r"\d (ns|µs|ms|s)\b", words(page)), name
+        assert colours(page) == [], name
+    assert EMULATOR in pages["overview"]
+    for name in ("trend", "run", "compare"):
+        assert "Not representative." in pages[name], name
+
+
+def test_runs_of_different_things_are_not_judged(
+    make_store: Callable[[KnownHistory], Store],
+) -> None:
+    store = make_store(replace(ONE, devices=("Phone A", "Phone B")))
+    page = show(store, "compare", baseline="1", candidate="3")
+    assert "They differ in: device ." in words(page)
+    assert "A change between runs that differ in device means nothing." in words(page)
+    assert colours(page) == []
+
+
+def test_changes_are_against_the_pinned_baseline(
+    make_store: Callable[[KnownHistory], Store],
+) -> None:
+    store = make_store(replace(ONE, models=(IMPROVED,), commits=6, sme_modes=("off",)))
+    assert "unchanged" in words(show(store, "overview"))
+    pin(store, "release", 1)
+    page = words(show(store, "overview"))
+    assert re.search(r"−(19|20|21)\.\d % improvement .* against baseline release", page)
+    assert "Compare with baseline release" in show(store, "run", id="6")
+
+
+def test_rates_are_better_when_they_rise(make_store: Callable[[KnownHistory], Store]) -> None:
+    store = make_store(replace(ONE, models=(IMPROVED,), commits=2))
+    page = words(show(store, "overview", metric="decode_tokens_per_second"))
+    # Times fell to 0.8, so rates rose by a quarter.
+    assert len(re.findall(r"\+2[45]\.\d % improvement", page)) == 2
+    assert re.search(r"2\.\d\d× improvement", page)
+
+
+def test_long_trends_are_thinned_and_say_so(make_store: Callable[[KnownHistory], Store]) -> None:
+    store = make_store(replace(ONE, models=("m",), commits=600, all_metrics=False))
+    with store.session() as session:
+        (config,) = {entry.config for entry in list_series(session)}
+    page = show(store, "trend", config=config)
+    drawn = page.count('<path class="dot')
+    assert f"{drawn} of 1200 runs are drawn: of each stretch the one that stands out" in page
+    assert drawn <= 510
+    assert "Only the newest" not in page
+    whole = show(store, "trend", config=config, sme="off", branch="main")
+    assert '<path class="dot' in whole
+
+
+def test_an_empty_history_has_pages_too(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "empty.sqlite")
+    for view in ("overview", "models", "failures", "compare"):
+        assert "<h1>" in show(store, view)
+    assert "0 configurations" in show(store, "overview")
+    store.engine.dispose()
