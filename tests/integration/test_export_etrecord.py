@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import etprof
+from etprof.cli import main
 from etprof.errors import InputFileError
 from etprof.etrecord import describe_program
 from etprof.export.request import ExportRequest
@@ -74,3 +77,31 @@ def test_a_damaged_etrecord_is_named(exports: Exports, tmp_path: Path) -> None:
     broken.write_bytes(toy.etrecord.read_bytes()[:1000])
     with pytest.raises(InputFileError, match=f"cannot read {broken}: "):
         describe_program(toy.pte, broken)
+
+
+def test_profile_names_the_modules_of_another_exporters_program(
+    exports: Exports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a program with nothing of etprof's beside it but an ETRecord
+    toy = exports.get(ExportRequest("toy_cnn", "fp32"))
+    program, run = tmp_path / "theirs.pte", tmp_path / "run"
+    shutil.copy(toy.pte, program)
+    shutil.copy(toy.etrecord, tmp_path / "theirs.etrecord")
+    # WHEN
+    words = ["profile", str(program), "--blocks", "1", "--iterations", "1", "--threads", "1"]
+    assert main([*words, "--min-seconds", "0.001", "--out", str(run)]) == 0
+    # THEN its operators have modules
+    assert "Reading " in capsys.readouterr().err
+    modules = etprof.load_run(run).rollup("module")["module"].tolist()
+    assert {"stem", "depthwise", "pointwise", "pool", "head"} <= set(modules)
+
+
+def test_profile_refuses_an_etrecord_of_another_program(
+    exports: Exports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy, other = (exports.get(ExportRequest(name, "fp32")) for name in ("toy_cnn", DECODER))
+    run = tmp_path / "run"
+    words = ["profile", str(toy.pte), "--etrecord", str(other.etrecord), "--out", str(run)]
+    assert main(words) == 4
+    assert "it does not belong to" in capsys.readouterr().err
+    assert not run.exists()

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
+from etprof.cli import main
+from etprof.export.bundle import check_bundle
 from etprof.export.options import ExportOptions
 from etprof.export.request import ExportRequest
 from etprof.process import run_command
@@ -15,6 +16,8 @@ from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from etprof.export.request import ExportedFiles
     from tests.integration.conftest import Exports
@@ -107,6 +110,20 @@ def test_a_bundle_has_the_test_case_inside(exports: Exports) -> None:
     assert (files.data / "input_0.bin").read_bytes() in content
     assert (files.data / "reference_0.bin").read_bytes() in content
     assert read(files.manifest)["bundle"]["size_bytes"] == len(content)
+    # AND ExecuTorch's own runtime has found the program's outputs equal to the expected ones
+    found = read(files.manifest)["methods"]["forward"]["check"]["bundle"]
+    assert (found["passed"], found["problem"]) == (True, None)
+    assert found["absolute_tolerance"] < 1e-4
+
+
+def test_a_bundle_with_other_outputs_is_found_out(exports: Exports, tmp_path: Path) -> None:
+    # GIVEN a bundle whose expected outputs are not the program's
+    files = exports.get(toy(ExportOptions(bundle=True)))
+    expected = (files.data / "reference_0.bin").read_bytes()
+    other = tmp_path / "other.bpte"
+    other.write_bytes(files.bundle.read_bytes().replace(expected, bytes(len(expected))))
+    # THEN ExecuTorch says so
+    assert check_bundle(other, {"forward": 1e-4})["forward"].passed is False
 
 
 def test_the_portable_backend_delegates_nothing(exports: Exports, tmp_path: Path) -> None:
@@ -141,14 +158,26 @@ def test_the_report_tells_module_line_reason_macs_and_bytes(exports: Exports) ->
     assert method["summary"]["macs"] == 221_184 + 73_728 + 524_288 + 640
 
 
-@pytest.mark.parametrize("flag", ["--explain", "--bundle"])
 def test_the_command_shows_what_it_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from etprof.cli import main
-
-    assert main(["export", "toy_cnn", "--dtype", "fp32", "--outdir", str(tmp_path), flag]) == 0
+    words = ["export", "toy_cnn", "--dtype", "fp32", "--outdir", str(tmp_path)]
+    assert main([*words, "--explain", "--bundle", "--trace"]) == 0
     shown = capsys.readouterr().out
-    for text in ("delegate calls", "mean.dim", "not delegated in forward", "distance from eager"):
+    for text in (
+        "delegate calls",
+        "mean.dim",
+        "not delegated in forward",
+        "distance from eager",
+        "verified by ExecuTorch to",
+        "toy_cnn_xnnpack_fp32.bpte",
+    ):
         assert text in shown
-    assert ("toy_cnn_xnnpack_fp32.bpte" in shown) == (flag == "--bundle")
+    # AND the traces: every stage, and as many live bytes at the peak as the report says
+    traces = {path.name.split(".")[2]: read(path) for path in tmp_path.glob("*.trace.json")}
+    stages = [each for each in traces["stages"]["traceEvents"] if each["ph"] == "X"]
+    assert {"torch.export", "lower", "bundle"} <= {each["name"] for each in stages}
+    levels = [each["args"] for each in traces["memory"]["traceEvents"] if each["ph"] == "C"]
+    (report,) = tmp_path.glob("*.delegation.json")
+    memory = read(report)["methods"]["forward"]["memory"]
+    assert max(sum(each.values()) for each in levels) == memory["peak_live_bytes"]

@@ -66,6 +66,10 @@ REFUSED = {
         ExportRequest("m", options=ExportOptions(config_precisions=("fp32", "int4"))),
         "--config-precisions 'int4' is unknown; choose from fp32, static_quant, dynamic_quant",
     ),
+    "bundle-of-nhwc": (
+        ExportRequest("m", options=ExportOptions(bundle=True, channels_last=True)),
+        "--bundle and --channels-last: ExecuTorch's bundles hold no NHWC inputs; drop one",
+    ),
     "partitioner-of-portable": (
         ExportRequest("m", backend="portable", options=ExportOptions(per_op_mode=True)),
         "--operators, --config-precisions and --per-op need backend xnnpack, not portable",

@@ -51,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="the program's own path")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="a checkpoint of the model")
     parser.add_argument("--explain", action="store_true", help="say of every node why it stays out")
+    parser.add_argument(
+        "--trace", action="store_true", help="also draw stages and memory plan as Chrome traces"
+    )
     parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
     _add_lowering_arguments(parser.add_argument_group("lowering"))
 
@@ -109,6 +112,7 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
             memory_planning=arguments.memory_planning,
             channels_last=arguments.channels_last,
             bundle=arguments.bundle,
+            trace=arguments.trace,
         ),
     )
 

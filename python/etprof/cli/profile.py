@@ -16,7 +16,7 @@ import json
 import math
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import etprof
 from etprof.errors import TargetError
@@ -68,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--inputs", type=_paths, default=(), metavar="A.bin,B.bin", help="raw input tensors"
     )
     parser.add_argument("--data", type=Path, metavar="FILE.ptd", help="external constants")
+    parser.add_argument(
+        "--etrecord",
+        type=Path,
+        metavar="FILE",
+        help="names the modules of a program of another exporter (default: the one beside it)",
+    )
     parser.add_argument("--method", help="method to run (default: forward, or the program's first)")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="run directory instead of out_<model>/runs/…"
@@ -152,18 +158,22 @@ def _seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
+    from etprof.atomic import write_json
     from etprof.cli.progress import say
-    from etprof.run_directory import runs_folder, set_aside
+    from etprof.run_directory import DELEGATION_REPORT, runs_folder, set_aside
 
     _find_generation(arguments)
     target = _find_target(arguments)
     modes = target.sme_modes()
     program = _find_program(arguments)
+    recorded = _read_etrecord(arguments.etrecord, program.model)
     run_directory = arguments.out or runs_folder(program.name, target.platform)
     earlier = set_aside(run_directory)
     if earlier is not None:
         say(f"The earlier run is kept in {earlier}")
     measured = _measure(arguments, program, target, modes, run_directory)
+    if recorded is not None:
+        write_json(run_directory / DELEGATION_REPORT, recorded)
     if not target.times_are_meaningful:
         return _report_evidence(arguments, program, target, run_directory)
     code = report_run(run_directory, as_json=arguments.json, problems=measured.errors)
@@ -331,6 +341,23 @@ def _find_program(arguments: argparse.Namespace) -> Program:
     if arguments.generate is not None:
         method = find_decode_method(path, arguments.decode_method)
     return describe_program(path, inputs=arguments.inputs, data=arguments.data, method=method)
+
+
+def _read_etrecord(given: Path | None, program: Path) -> dict[str, Any] | None:
+    """Returns the delegation report of a program that came without one but with an ETRecord.
+
+    It is read before anything is measured: files that do not belong together are told at once.
+    """
+    from etprof.cli.progress import say
+    from etprof.etrecord import describe_program, find_etrecord
+    from etprof.program_files import find_descriptions
+    from etprof.run_directory import DELEGATION_REPORT
+
+    etrecord = given or find_etrecord(program)
+    if etrecord is None or (given is None and DELEGATION_REPORT in find_descriptions(program)):
+        return None
+    say(f"Reading {etrecord}")
+    return describe_program(program, etrecord)
 
 
 def _export(arguments: argparse.Namespace) -> Path:

@@ -22,6 +22,7 @@ class PlannedTensor:
     node: str
     module_path: str
     arena: int
+    offset_bytes: int
     size_bytes: int
     first_use: int
     """Position in the method's execution order; inclusive like `last_use`."""
@@ -43,7 +44,7 @@ class MemoryPlan:
 
 def describe_plan(graph: torch.fx.Graph, arena_bytes: list[int]) -> MemoryPlan:
     """Returns the plan of an emitted graph, whose nodes carry tensor specifications."""
-    tensors = list(_planned_tensors(graph))
+    tensors = list(list_tensors(graph))
     names = [node.name for node in graph.nodes]
     peak, moment = max(
         ((_live_bytes(tensors, moment), -moment) for moment in range(len(names))), default=(0, 0)
@@ -57,7 +58,7 @@ def _live_bytes(tensors: list[PlannedTensor], moment: int) -> int:
     return sum(each.size_bytes for each in tensors if each.first_use <= moment <= each.last_use)
 
 
-def _planned_tensors(graph: torch.fx.Graph) -> Iterator[PlannedTensor]:
+def list_tensors(graph: torch.fx.Graph) -> Iterator[PlannedTensor]:
     """Yields each planned tensor once, with the first node that has it."""
     seen: set[int] = set()
     for node in graph.nodes:
@@ -69,6 +70,7 @@ def _planned_tensors(graph: torch.fx.Graph) -> Iterator[PlannedTensor]:
                 node=node.name,
                 module_path=find_origin(node).module_path,
                 arena=spec.mem_id,
+                offset_bytes=spec.mem_offset,
                 size_bytes=spec.allocated_memory,
                 first_use=spec.lifetime[0],
                 last_use=spec.lifetime[1],

@@ -34,6 +34,8 @@ class ExportOptions:
     """Four-dimensional inputs are stored as NHWC, XNNPACK's own layout."""
     bundle: bool = False
     """A bundled program too, with the inputs and reference outputs inside."""
+    trace: bool = False
+    """Chrome traces too: of the export's stages and of the memory plan."""
 
     def check(self, backend: str) -> None:
         """Raises UsageError for a combination without sense."""
@@ -44,6 +46,9 @@ class ExportOptions:
             msg = (
                 f"--operators, --config-precisions and --per-op need backend xnnpack, not {backend}"
             )
+            raise UsageError(msg)
+        if self.bundle and self.channels_last:
+            msg = "--bundle and --channels-last: ExecuTorch's bundles hold no NHWC inputs; drop one"
             raise UsageError(msg)
 
 

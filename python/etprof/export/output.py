@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from etprof.atomic import write_json
 from etprof.export import (
     bundle,
+    chrome_trace,
     delegation,
     lowering,
     manifest,
@@ -69,20 +70,18 @@ class ExportOutput:
             for name, values in prepared.references.items()
         }
         with self.clock.stage("write program"):
-            self._write_program(program, prepared, references)
+            self._write_program(program)
         with self.clock.stage("check against eager"):
             checks = self._check(prepared, references)
+        if self.request.options.bundle:
+            with self.clock.stage("bundle"):
+                self._write_bundle(program, prepared, references, checks)
         with self.clock.stage("describe"):
             self._write_report(lowered, program)
             methods = self._write_tensors(prepared, references, checks)
         self._write_manifest(prepared, methods)
 
-    def _write_program(
-        self,
-        program: upstream.ExecutorchProgramManager,
-        prepared: Prepared,
-        references: Mapping[str, list[Any]],
-    ) -> None:
+    def _write_program(self, program: upstream.ExecutorchProgramManager) -> None:
         with self._staged(self.files.pte).open("wb") as stream:
             program.write_to_file(stream)
         program.get_etrecord().save(self._staged(self.files.etrecord))
@@ -90,9 +89,28 @@ class ExportOutput:
             program.write_tensor_data_to_file(str(self.folder))
             written = self.folder / f"{lowering.EXTERNAL_TAG}.ptd"
             written.rename(self._staged(self.files.external_data))
-        if self.request.options.bundle:
-            content = bundle.bundle_program(program, prepared.methods, references)
-            self._staged(self.files.bundle).write_bytes(content)
+
+    def _write_bundle(
+        self,
+        program: upstream.ExecutorchProgramManager,
+        prepared: Prepared,
+        references: Mapping[str, list[Any]],
+        checks: dict[str, Any],
+    ) -> None:
+        """Writes the bundled program and adds ExecuTorch's own check of it to `checks`."""
+        content = bundle.bundle_program(program, prepared.methods, references)
+        self._staged(self.files.bundle).write_bytes(content)
+        errors = {
+            name: max((output["max_abs_error"] for output in check["outputs"]), default=0.0)
+            for name, check in checks.items()
+        }
+        found = (
+            bundle.leave_unchecked(errors)
+            if self.request.options.external_constants
+            else bundle.check_bundle(self._staged(self.files.bundle), errors)
+        )
+        for name, check in found.items():
+            checks[name]["bundle"] = asdict(check)
 
     def _staged(self, file: Path) -> Path:
         """Returns where `file` is until the export is complete."""
@@ -122,6 +140,9 @@ class ExportOutput:
             document[key] = {"path": file.name, **manifest.file_identity(file)}
         document["log"] = self.log
         document |= manifest.describe_methods(methods)
+        if self.request.options.trace:
+            drawn = chrome_trace.draw_stages(self.clock.times)
+            write_json(self._staged(self.files.stage_trace), drawn)
         write_json(self._staged(self.files.manifest), document)
 
     def _programs(self) -> dict[str, Path]:
@@ -163,13 +184,14 @@ class ExportOutput:
         pte, ptd = self._staged(self.files.pte), self._external_data()
         content = upstream.deserialize_pte_binary(pte.read_bytes())
         plans = {plan.name: plan for plan in content.program.execution_plan}
-        methods = {}
+        methods, tensors_of = {}, {}
         for name, method in lowered.methods.items():
             emitted = program.exported_program(name).graph_module
             operators.add_instructions(method, emitted)
             # The first entry stands for constants and is always empty.
             arenas = list(plans[name].non_const_buffer_sizes[1:])
             plan = memory_plan.describe_plan(emitted.graph, arenas)
+            tensors_of[name] = list(memory_plan.list_tensors(emitted.graph))
             methods[name] = delegation.describe_method(method, plan)
         external = 0 if ptd is None else ptd.stat().st_size
         document = {
@@ -180,6 +202,9 @@ class ExportOutput:
             "methods": methods,
         }
         write_json(self._staged(self.files.report), document)
+        if self.request.options.trace:
+            drawn = chrome_trace.draw_memory(tensors_of)
+            write_json(self._staged(self.files.memory_trace), drawn)
 
 
 def _with_dtypes(values: list[Any], dtypes: list[torch.dtype | None]) -> list[Any]:

@@ -52,6 +52,8 @@ def make_summary(manifest: dict[str, Any], report: dict[str, Any]) -> Table:
     table.add_row("planned memory", *(_plan(each["memory"]) for each in methods.values()))
     checks = [manifest["methods"][name]["check"] for name in methods]
     table.add_row("distance from eager fp32", *map(_distance, checks))
+    if any("bundle" in check for check in checks):
+        table.add_row("bundled test case", *(_bundle(check["bundle"]) for check in checks))
     size = report["size"]
     parts = ("program", "delegate", "constant", "padding", "external")
     split = ", ".join(
@@ -72,6 +74,14 @@ def _distance(check: dict[str, Any]) -> str:
         return "none"
     note = "" if check["passed"] else f", expected at least {check['minimum_snr_db']:g} dB"
     return f"{min(ratios):.1f} dB{note}"
+
+
+def _bundle(found: dict[str, Any]) -> str:
+    """Returns what ExecuTorch's own runtime said of the bundled program."""
+    if found["passed"]:
+        return f"verified by ExecuTorch to ±{found['absolute_tolerance']:.2g}"
+    verdict = "not verified" if found["passed"] is None else "differs"
+    return f"{verdict}: {found['problem']}"
 
 
 def _has_bad_layer_norm(check: dict[str, Any], method: dict[str, Any], precision: str) -> bool:

@@ -94,14 +94,25 @@ class ExportedFiles:
         return self._beside(".delegation.json")
 
     @property
+    def stage_trace(self) -> Path:
+        """The export's stages as a Chrome trace, when it is asked for."""
+        return self._beside(".stages.trace.json")
+
+    @property
+    def memory_trace(self) -> Path:
+        """The memory plan as a Chrome trace, when it is asked for."""
+        return self._beside(".memory.trace.json")
+
+    @property
     def data(self) -> Path:
         """The folder of example inputs and reference outputs."""
         return self._beside(".data")
 
     def written(self) -> list[Path]:
         """Returns the files that are there."""
-        every = (self.pte, self.external_data, self.bundle, self.etrecord)
-        return [path for path in (*every, self.manifest, self.report, self.data) if path.exists()]
+        programs = (self.pte, self.external_data, self.bundle, self.etrecord)
+        told = (self.manifest, self.report, self.stage_trace, self.memory_trace, self.data)
+        return [path for path in (*programs, *told) if path.exists()]
 
     def _beside(self, suffix: str) -> Path:
         return self.pte.with_name(self.pte.name + suffix)

@@ -16,6 +16,8 @@ class StageTime:
     """A finished stage."""
 
     name: str
+    start_ns: int
+    """Since the export began."""
     duration_ns: int
 
 
@@ -45,6 +47,7 @@ class StageClock:
 
     listener: StageListener = field(default_factory=SilentListener)
     times: list[StageTime] = field(default_factory=list)
+    _began_ns: int = field(default_factory=time.perf_counter_ns)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -52,5 +55,6 @@ class StageClock:
         self.listener.stage_started(name)
         start_ns = time.perf_counter_ns()
         yield
-        self.times.append(StageTime(name, time.perf_counter_ns() - start_ns))
+        duration_ns = time.perf_counter_ns() - start_ns
+        self.times.append(StageTime(name, start_ns - self._began_ns, duration_ns))
         self.listener.stage_ended(self.times[-1])
