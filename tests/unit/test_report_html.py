@@ -192,5 +192,5 @@ def test_an_etdump_alone_gives_a_report(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "r", on_off_run())
     (etdump,) = folder.glob("android_off/*.etdump")
     text = Page(render_html(assess_runs([etdump]))).visible
-    assert "One experiment: there is nothing to compare it with." in text
+    assert "There is one experiment, and nothing to compare it with." in text
     assert "one ETDump alone: latency without tracer, load and memory are not known" in text

@@ -152,11 +152,13 @@ def _headline(assessment: Assessment) -> View:
     latency = primary.latency
     meaningful = assessment.run.times_are_meaningful
     interval = latency.steady.interval if latency else None
+    figure = format_duration(latency.steady.median) if latency and meaningful else MISSING
     return {
-        "figure": format_duration(latency.steady.median) if latency and meaningful else MISSING,
+        "figure": figure,
         "badge": "no comparison" if meaningful else "not representative",
         "caution": "",
-        "plain": "One experiment: there is nothing to compare it with.",
+        "plain": (f"An inference takes {figure}. " if figure != MISSING else "")
+        + "There is one experiment, and nothing to compare it with.",
         "text": primary.name,
         "detail": f"95 % interval of the median {format_interval(interval.low, interval.high)}"
         if interval and meaningful
@@ -167,7 +169,7 @@ def _headline(assessment: Assessment) -> View:
 def _comparison_headline(assessment: Assessment, comparison: Comparison) -> View:
     """Speed-up with verdict; for emulated runs how many operators ran on SME2."""
     effect = comparison.latency
-    figure = format_ratio(effect.speed_up) if effect else MISSING
+    figure, plain = format_ratio(effect.speed_up if effect else None), describe_plainly(comparison)
     detail = [str(check) for check in comparison.outputs]
     detail += [f"generated: {comparison.tokens}"] if comparison.tokens else []
     if effect is not None:
@@ -177,13 +179,13 @@ def _comparison_headline(assessment: Assessment, comparison: Comparison) -> View
             "speed-up is baseline ÷ candidate",
         )
     if not comparison.times_are_meaningful:
-        figure = _emulated_tiles(assessment)[0]["value"]
-        detail.insert(0, "convolutions and matrix products on SME2")
+        figure = _count_on_sme2(assessment)
+        plain = f"{figure} convolutions and matrix products ran on SME2."
     return {
         "figure": figure,
         "badge": badge_of(comparison),
         "caution": "" if comparison.validity.is_valid else comparison.validity.badge,
-        "plain": describe_plainly(comparison),
+        "plain": plain,
         "text": describe_comparison(comparison),
         "detail": f"{'; '.join(detail)}." if detail else "",
     }
@@ -226,16 +228,20 @@ def _ledger_tile(entry: LedgerEntry) -> View:
 def _emulated_tiles(assessment: Assessment) -> list[View]:
     """Counts instead of times."""
     details = assessment.primary.details
-    compute = [d for d in details if d.evidence.could_use_sme2]
-    with_sme2 = [d for d in compute if d.evidence.level == "sme2"]
     calls = sum(kernel.calls for detail in details for kernel in detail.kernels)
     return [
-        {"label": "Convolutions and products on SME2", "value": f"{len(with_sme2)} of {len(compute)}",
+        {"label": "Convolutions and products on SME2", "value": _count_on_sme2(assessment),
          "beside": "counted calls" if assessment.primary.has_kernel_trace else "no kernel trace"},
         {"label": "Operators", "value": f"{len(details)}",
          "beside": f"{sum(d.row.is_delegated for d in details)} delegated"},
         {"label": "KleidiAI calls an inference", "value": f"{calls:,}", "beside": ""},
     ]  # fmt: skip
+
+
+def _count_on_sme2(assessment: Assessment) -> str:
+    """How many of those that could ran on SME2, such as `36 of 53`."""
+    compute = [d for d in assessment.primary.details if d.evidence.could_use_sme2]
+    return f"{sum(d.evidence.level == 'sme2' for d in compute)} of {len(compute)}"
 
 
 def _all_findings(assessment: Assessment) -> list[Finding]:

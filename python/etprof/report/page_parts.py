@@ -69,9 +69,12 @@ def outlook_view(assessment: Assessment) -> View | None:
 def hot_lines_view(assessment: Assessment) -> list[View]:
     """The source lines that take most; empty when the export's report is missing."""
     rows = roll_up(assessment.primary, "source")
+    origins = [d.attribution.origin for d in assessment.primary.details if d.attribution]
+    code = {str(o.source): o.source.code for o in origins if o and o.source}
     return [
         {
             "line": row.key,
+            "code": code.get(row.key or "", ""),
             "operators": row.operators,
             "time": format_duration(row.mean_ns),
             "share": format_share(row.share),
