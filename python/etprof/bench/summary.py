@@ -33,6 +33,8 @@ _COLUMNS: Final = (
     "device", "model", "precision", "backend", "SME", "threads",
     "latency", "95 % interval", "load", "first", "peak", "SME2 speed-up", "",
 )  # fmt: skip
+_AXES: Final = range(4)
+_NUMBERS: Final = range(5, 12)
 _LLM_METRICS: Final = ("prefill_tokens_per_second", "decode_tokens_per_second")
 
 
@@ -162,12 +164,12 @@ def _problems(kept: Sequence[Kept]) -> list[str]:
     return [f"{entry.outcome.unit.text}: {e}" for entry in kept for e in entry.outcome.errors]
 
 
-def render_table(rows: Sequence[Row]) -> Table:
-    """Returns the summary for a terminal; columns without any value are left out."""
-    table = Table(box=None, pad_edge=False)
-    shown = _shown_columns(rows)
+def render_table(name: str, rows: Sequence[Row]) -> Table:
+    """Returns the summary for a terminal."""
+    shown, title = _shown_columns(rows), _title(name, rows)
+    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
     for index in shown:
-        table.add_column(_COLUMNS[index], justify="right" if index in range(5, 12) else "left")
+        table.add_column(_COLUMNS[index], justify="right" if index in _NUMBERS else "left")
     for row in rows:
         style = "red" if row.failure is not None else ""
         table.add_row(*(Text(row.cells[index]) for index in shown), style=style)
@@ -179,9 +181,8 @@ def render_markdown(
 ) -> str:
     """Returns the summary for a pull request."""
     shown = _shown_columns(rows)
-    failed = sum(row.failure is not None for row in rows)
     lines = [
-        f"# {escape(name)}: {count_of(len(rows), 'experiment')}, {failed} failed",
+        f"# {escape(_title(name, rows))}",
         "",
         _line(_COLUMNS[index] for index in shown),
         _line("---" for _ in shown),
@@ -202,7 +203,28 @@ def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def _title(name: str, rows: Sequence[Row]) -> str:
+    """Says what all rows have in common, and how many there are."""
+    common = [rows[0].cells[index] for index in _common_axes(rows)]
+    failed = sum(row.failure is not None for row in rows)
+    counted = f"{count_of(len(rows), 'experiment')}, {failed} failed"
+    return f"{name}: {counted}" + (f"; {', '.join(common)}" if common else "")
+
+
+def _common_axes(rows: Sequence[Row]) -> list[int]:
+    """Returns the columns before SME that have one value: they stand in the title."""
+    return [i for i in _AXES if len(rows) > 1 and len({row.cells[i] for row in rows}) == 1]
+
+
 def _shown_columns(rows: Sequence[Row]) -> list[int]:
-    """Keeps the first columns, and of the others those that say something."""
-    said = [any(row.cells[i] not in {MISSING, ""} for row in rows) for i in range(len(_COLUMNS))]
-    return [i for i in range(len(_COLUMNS)) if i <= _COLUMNS.index("latency") or said[i]]
+    """Returns the columns that tell rows apart or say something."""
+    common = _common_axes(rows)
+    return [
+        i
+        for i in range(len(_COLUMNS))
+        if (
+            i not in common
+            if i in _AXES
+            else any(row.cells[i] not in {MISSING, ""} for row in rows)
+        )
+    ]

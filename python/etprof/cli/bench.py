@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from etprof.bench.matrix import Matrix
     from etprof.bench.session import Kept
 
+_LOG_WIDTH = 160
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
@@ -131,7 +133,9 @@ def _report(
     if as_json:
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        Console().print(render_table(rows))
+        console = Console()
+        # A pipe has no width; a log is easier to read with long lines than with folded cells.
+        console.print(render_table(name, rows), width=None if console.is_terminal else _LOG_WIDTH)
 
 
 class BenchReporter:

@@ -1,0 +1,97 @@
+"""The summary says what was measured, what failed, and nothing about emulated times."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from etprof.bench.combinations import LeftOut, expand
+from etprof.bench.execution import Outcome
+from etprof.bench.matrix import parse_matrix
+from etprof.bench.session import Kept
+from etprof.bench.summary import make_rows, render_markdown, render_table, summary_document
+from etprof.history.ingest import read_run_directory
+from tests.known_runs import Experiment, Run, write_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.bench.combinations import Unit
+    from etprof.history.documents import RunDocument
+
+OFF_US = [900.0 + i % 3 for i in range(10)]
+ON_US = [300.0 + i % 4 for i in range(10)]
+
+
+def units(**changes: object) -> list[Unit]:
+    found, _ = expand(parse_matrix(json.dumps({"models": ["toy_cnn"], **changes}), "m"))
+    return found
+
+
+def on_and_off(folder: Path, **changes: Any) -> tuple[RunDocument, ...]:  # noqa: ANN401
+    experiments = (
+        Experiment("off", (), latency_us=OFF_US),
+        Experiment("on", (), sme="sme2", latency_us=ON_US),
+    )
+    run = write_run(folder / "run", Run(experiments, **changes))
+    return tuple(read_run_directory(run, device="phone"))
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> list[Kept]:
+    """A run with SME2 on and off, and one that was never exported."""
+    works, broken = units(precisions=["fp32", "int8"])
+    return [
+        Kept(Outcome(works, duration_s=1.5, worker="host:1"), on_and_off(tmp_path)),
+        Kept(Outcome(broken, ("not exported: no <b>weights</b> | today",)), ()),
+    ]
+
+
+def shown(kept: list[Kept]) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=160).print(render_table("m", make_rows(kept)))
+    return stream.getvalue()
+
+
+def test_the_table_has_a_row_per_experiment_and_the_speed_up(kept: list[Kept]) -> None:
+    title, head, off, on, failed = (line.rstrip() for line in shown(kept).splitlines())
+    assert title == "m: 3 experiments, 1 failed; host, toy_cnn, xnnpack"
+    columns = "precision SME threads latency 95 % interval load first peak SME2 speed-up"
+    assert " ".join(head.split()) == columns
+    assert off.split()[:5] == ["fp32", "off", "1", "901", "µs"]
+    assert on.endswith("2.99× (faster)")
+    assert failed.endswith("failed: not exported: no <b>weights</b> | today")
+
+
+def test_markdown_takes_names_as_text(kept: list[Kept]) -> None:
+    text = render_markdown("a*b", make_rows(kept), kept, [LeftOut("x|y", "excluded")])
+    assert "# a\\*b: 3 experiments, 1 failed; host, toy\\_cnn, xnnpack" in text
+    assert "no &lt;b&gt;weights&lt;/b&gt; \\| today" in text
+    assert "- x\\|y: excluded" in text
+    assert "<b>" not in text
+
+
+def test_json_has_every_metric_and_failure(kept: list[Kept]) -> None:
+    document = summary_document("m", make_rows(kept), kept, [])
+    off, on, failed = document["rows"]
+    assert on["metrics"]["latency_ns"]["value"] == pytest.approx(301_000)
+    assert (on["sme2_speed_up"], off["sme2_speed_up"]) == (pytest.approx(2.99, abs=0.01), None)
+    assert (failed["status"], failed["metrics"]) == ("failed", {})
+    assert document["problems"] == [
+        "toy_cnn xnnpack int8 on host: not exported: no <b>weights</b> | today"
+    ]
+    json.dumps(document, allow_nan=False)
+
+
+def test_emulated_times_are_never_shown(tmp_path: Path) -> None:
+    (unit,) = units()
+    runs = on_and_off(tmp_path, platform="emulator", meaningful=False)
+    kept = [Kept(Outcome(unit), runs)]
+    text = shown(kept)
+    assert "emulated: kernels, no times" in text
+    assert "µs" not in text
+    assert make_rows(kept)[1].effect is None
