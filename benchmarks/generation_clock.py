@@ -22,11 +22,14 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.targets.runner import find_host_runner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOLERANCE = 0.02
 _START = "repetition"
@@ -122,7 +125,7 @@ def compare_stream(launched: Launch) -> dict[str, tuple[float, float]]:
     return {**figures, "token latency": middle(tokens)}
 
 
-def middle(pairs: list[tuple[float, float]]) -> tuple[float, float]:
+def middle(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Returns the pair of the middle ratio."""
     return sorted(pairs, key=lambda pair: pair[1] / pair[0])[len(pairs) // 2]
 
