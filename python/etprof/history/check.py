@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.history.gate import DEFAULT_THRESHOLD, Judgement, judge_against
-from etprof.history.noise import NoiseFloor, noise_floor
+from etprof.history.noise import NoiseFloors
 from etprof.history.schema import FAILED, Metric, Run
 from etprof.history.selection import (
     Filters,
@@ -118,6 +118,8 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
         if request.runs
         else newest_of_each_series(session, request.filters)
     )
+    newest = max((run.measured_at for run in candidates), default=None)
+    noise = NoiseFloors(session, until=newest)
     entries: list[Checked] = []
     alone: list[Subject] = []
     for candidate in candidates:
@@ -127,7 +129,7 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
         elif not baselines:
             alone.append(subject_of(candidate))
         else:
-            entries += _judge_metrics(session, request, candidate, baselines)
+            entries += _judge_metrics(noise, request, candidate, baselines)
     entries.sort(key=lambda entry: OUTCOMES.index(entry.outcome))
     return CheckResult(request, tuple(entries), tuple(alone))
 
@@ -157,13 +159,13 @@ def _failed(candidate: Run, baselines: Sequence[Run]) -> Checked:
 
 
 def _judge_metrics(
-    session: Session, request: CheckRequest, candidate: Run, baselines: Sequence[Run]
+    noise: NoiseFloors, request: CheckRequest, candidate: Run, baselines: Sequence[Run]
 ) -> list[Checked]:
     """Judges the metrics that both sides have."""
     after = {metric.name: metric for metric in candidate.metrics}
     before = [{metric.name: metric for metric in run.metrics} for run in baselines]
     return [
-        _judge_metric(session, request, (candidate, after[name]), _pairs(name, baselines, before))
+        _judge_metric(noise, request, (candidate, after[name]), _pairs(name, baselines, before))
         for name in request.metrics
         if name in after and any(name in metrics for metrics in before)
     ]
@@ -177,17 +179,17 @@ def _pairs(
 
 
 def _judge_metric(
-    session: Session,
+    noise: NoiseFloors,
     request: CheckRequest,
     candidate: tuple[Run, Metric],
     baselines: Sequence[tuple[Run, Metric]],
 ) -> Checked:
     run, metric = candidate
-    noise: NoiseFloor | None = noise_floor(session, run.device, metric.name, before=run)
+    floor = noise.floor(run.device, metric.name, before=run.measured_at)
     after = metric_value(metric, representative=run.representative)
     before = [metric_value(m, representative=r.representative) for r, m in baselines]
     threshold = request.thresholds.get(metric.name, request.threshold)
-    judgement = judge_against(before, after, threshold, noise=noise)
+    judgement = judge_against(before, after, threshold, noise=floor)
     return Checked(
         outcome=judgement.verdict,
         subject=subject_of(run),

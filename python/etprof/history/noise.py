@@ -13,6 +13,7 @@ from etprof.history.schema import OK, Metric, Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from sqlalchemy.orm import Session
 
@@ -35,28 +36,66 @@ class NoiseFloor:
     """Series and revisions with more than one run."""
 
 
+@dataclass(frozen=True)
+class _Repetition:
+    """One run that may repeat others."""
+
+    group: tuple[str, str | None]
+    measured_at: datetime
+    log_value: float
+
+
+class NoiseFloors:
+    """The noise floors of a history; each device and metric is read once."""
+
+    def __init__(self, session: Session, *, until: datetime | None = None) -> None:
+        self._session, self._until = session, until
+        self._known: dict[tuple[str, str], list[_Repetition]] = {}
+
+    def floor(
+        self, device: str, metric: str, *, before: datetime | None = None
+    ) -> NoiseFloor | None:
+        """Pools the spread within groups of equal series and revision; None without such runs.
+
+        Only runs older than `before` count, so that a run that is to be judged does not widen its
+        own interval.
+        """
+        key = (device, metric)
+        if key not in self._known:
+            self._known[key] = _repetitions(self._session, device, metric, self._until)
+        groups: dict[tuple[str, str | None], list[float]] = {}
+        for run in self._known[key]:
+            if before is None or run.measured_at < before:
+                groups.setdefault(run.group, []).append(run.log_value)
+        return pool_groups(device, metric, groups.values())
+
+
 def noise_floor(
     session: Session, device: str, metric: str, *, before: Run | None = None
 ) -> NoiseFloor | None:
-    """Pools the spread within groups of equal series and revision; None without such runs.
+    """Returns one noise floor, of runs older than `before`."""
+    moment = before.measured_at if before else None
+    return NoiseFloors(session, until=moment).floor(device, metric, before=moment)
 
-    Only runs older than `before` count, so that a run that is to be judged does not widen its own
-    interval.
-    """
+
+def _repetitions(
+    session: Session, device: str, metric: str, until: datetime | None
+) -> list[_Repetition]:
+    """Reads the newest measured runs of a device whose revision is known, up to `until`."""
     query = (
-        select(Run.series, Run.revision, Metric.value)
+        select(Run.series, Run.revision, Run.measured_at, Metric.value)
         .join(Metric, Metric.run_id == Run.id)
         .where(Run.device == device, Run.status == OK, Run.representative, Metric.name == metric)
         .where(Run.revision.is_not(None), Metric.value > 0)
         .order_by(Run.measured_at.desc())
         .limit(_NEWEST)
     )
-    if before is not None:
-        query = query.where(Run.measured_at < before.measured_at)
-    groups: dict[tuple[str, str | None], list[float]] = {}
-    for series, revision, value in session.execute(query):
-        groups.setdefault((series, revision), []).append(math.log(value))
-    return pool_groups(device, metric, groups.values())
+    if until is not None:
+        query = query.where(Run.measured_at <= until)
+    return [
+        _Repetition((series, revision), measured_at, math.log(value))
+        for series, revision, measured_at, value in session.execute(query)
+    ]
 
 
 def pool_groups(device: str, metric: str, groups: Iterable[Sequence[float]]) -> NoiseFloor | None:
@@ -75,5 +114,6 @@ def noise_floors(session: Session, metrics: Sequence[str]) -> list[NoiseFloor]:
     devices = session.scalars(
         select(Run.device).where(Run.representative).distinct().order_by(Run.device)
     ).all()
-    found = [noise_floor(session, device, metric) for device in devices for metric in metrics]
+    floors = NoiseFloors(session)
+    found = [floors.floor(device, metric) for device in devices for metric in metrics]
     return [floor for floor in found if floor is not None]

@@ -58,7 +58,8 @@ def newest_runs(session: Session, filters: Filters, limit: int) -> Sequence[Run]
 def newest_of_each_series(session: Session, filters: Filters) -> Sequence[Run]:
     """Returns the newest run of every series that has one under `filters`."""
     rank = func.row_number().over(partition_by=Run.series, order_by=_NEWEST_FIRST)
-    ranked = filters.apply(select(Run)).add_columns(rank.label("rank")).subquery()
+    chosen = filters.apply(select(Run))
+    ranked = chosen.with_only_columns(Run.id, rank.label("rank")).subquery()
     newest = select(ranked.c.id).where(ranked.c.rank == 1)
     query = select(Run).where(Run.id.in_(newest))
     return session.scalars(query.order_by(Run.model, Run.precision, Run.series)).all()
@@ -124,7 +125,7 @@ def check_baseline(session: Session, baseline: str) -> None:
 
 
 def baseline_runs(session: Session, baseline: str, candidate: Run) -> Sequence[Run]:
-    """Returns what `candidate` is compared with in its series, oldest last; may be nothing.
+    """Returns what `candidate` is compared with in its series, newest first; may be nothing.
 
     NAME is the run pinned under that name; branch:NAME the runs of the newest commit on that
     branch, before the candidate if that is on the same; window:N the N runs before the candidate
@@ -148,12 +149,11 @@ def baseline_runs(session: Session, baseline: str, candidate: Run) -> Sequence[R
 
 
 def _newest_commit(session: Session, query: Select[Run]) -> Sequence[Run]:
-    newest = session.scalar(query.limit(1))
-    if newest is None:
-        return []
-    return session.scalars(
-        query.where(Run.git_commit.is_not_distinct_from(newest.git_commit)).limit(_MOST_RUNS)
-    ).all()
+    """Returns the newest of the runs and those beside it of the same commit."""
+    rows = session.execute(query.with_only_columns(Run.id, Run.git_commit).limit(_MOST_RUNS)).all()
+    numbers = [number for number, commit in rows if commit == rows[0][1]]
+    chosen = select(Run).where(Run.id.in_(numbers)).order_by(*_NEWEST_FIRST)
+    return session.scalars(chosen).all()
 
 
 def _window_size(baseline: str) -> int:

@@ -41,7 +41,7 @@ def find_changes(session: Session, metric: str, filters: Filters) -> list[LevelC
     found: list[LevelChange] = []
     for newest in newest_of_each_series(session, filters):
         query = (
-            select(Run, Metric)
+            select(Run.id, Metric.value)
             .join(Metric, Metric.run_id == Run.id)
             .where(Run.series == newest.series, Run.status == OK, Run.representative)
             .where(Metric.name == metric)
@@ -49,22 +49,27 @@ def find_changes(session: Session, metric: str, filters: Filters) -> list[LevelC
         )
         if filters.git_branch is not None:
             query = query.where(Run.git_branch == filters.git_branch)
-        found += _changes_of_series(session.execute(query).all())
+        rows = session.execute(query).all()
+        found += _changes(session, metric, [row[0] for row in rows], [row[1] for row in rows])
     return found
 
 
-def _changes_of_series(rows: Sequence[tuple[Run, Metric]]) -> list[LevelChange]:
-    values = [metric.value for _, metric in rows]
+def _changes(
+    session: Session, metric: str, numbers: Sequence[int], values: Sequence[float]
+) -> list[LevelChange]:
+    """Describes the changes in one series of runs."""
     starts = find_change_points(values)
     edges = [0, *starts, len(values)]
+    kind = session.get_one(Metric, (numbers[0], metric)) if starts else None
     return [
         LevelChange(
-            run=rows[start][0],
-            previous=rows[start - 1][0],
-            before=median(values[edges[number] : start]),
-            after=median(values[start : edges[number + 2]]),
-            unit=rows[start][1].unit,
-            higher_is_better=rows[start][1].higher_is_better,
+            run=session.get_one(Run, numbers[start]),
+            previous=session.get_one(Run, numbers[start - 1]),
+            before=median(values[edges[place] : start]),
+            after=median(values[start : edges[place + 2]]),
+            unit=kind.unit,
+            higher_is_better=kind.higher_is_better,
         )
-        for number, start in enumerate(starts)
+        for place, start in enumerate(starts)
+        if kind is not None
     ]
