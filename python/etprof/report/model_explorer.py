@@ -2,7 +2,8 @@
 
 Keys are the node names of the exported program, which Model Explorer's ExecuTorch and PyTorch
 adapters use as node ids. Operators inside the delegate are there too: their times come through the
-delegation report's map. A time that several graph operators share stands at each of them, whole.
+delegation report's map. Operators that were fused have one time: it stands at the one that names
+the fused operator, such as the convolution of a convolution with ReLU, so that sums are right.
 Schema: `GraphNodeData` in `model_explorer.node_data_builder` of the PyPI package
 ai-edge-model-explorer.
 """
@@ -45,7 +46,7 @@ def _node_times(insight: ExperimentInsight) -> dict[str, float]:
     """Sums mean times by node of the exported graph, in µs."""
     times: dict[str, float] = {}
     for detail in insight.details:
-        for name in detail.attribution.graph_operators if detail.attribution else ():
+        for name in detail.attribution.graph_operators[:1] if detail.attribution else ():
             times[name] = times.get(name, 0.0) + detail.row.mean_ns / 1000
     return times
 
