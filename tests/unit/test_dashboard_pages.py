@@ -12,6 +12,7 @@ from sqlalchemy import update
 from etprof.dashboard.addresses import ServedLinks, make_address
 from etprof.dashboard.queries import list_series
 from etprof.dashboard.render import render_page
+from etprof.dashboard.views import trend
 from etprof.dashboard.visit import Catalogue, Visit
 from etprof.history.schema import Run
 from etprof.history.store import Store, open_store
@@ -145,7 +146,9 @@ def test_rates_are_better_when_they_rise(make_store: Callable[[KnownHistory], St
     assert re.search(r"2\.\d\d× improvement", page)
 
 
-def test_long_trends_are_thinned_and_say_so(make_store: Callable[[KnownHistory], Store]) -> None:
+def test_long_trends_are_thinned_and_say_so(
+    make_store: Callable[[KnownHistory], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = make_store(replace(ONE, models=("m",), commits=600, all_metrics=False))
     with store.session() as session:
         (config,) = {entry.config for entry in list_series(session)}
@@ -156,6 +159,11 @@ def test_long_trends_are_thinned_and_say_so(make_store: Callable[[KnownHistory],
     assert "Only the newest" not in page
     whole = show(store, "trend", config=config, sme="off", branch="main")
     assert '<path class="dot' in whole
+    # WHEN a line has more runs than are looked at, THEN the page says that too
+    monkeypatch.setattr(trend, "MOST_RUNS", 400)
+    page = show(store, "trend", config=config)
+    assert "of 800 runs are drawn" in page
+    assert "Only the newest 400 runs of a line are looked at." in page
 
 
 def test_an_empty_history_has_pages_too(tmp_path: Path) -> None:

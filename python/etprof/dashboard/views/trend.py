@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from etprof.dashboard.visit import Visit
     from etprof.history.values import MetricValue
 
-MOST_RUNS: Final = 2_000
+MOST_RUNS: Final = 1_000
 """Runs of a line that are looked at; older ones are in the store."""
 _TABLE_ROWS: Final = 30
 _MOST_CHANGES: Final = 10
