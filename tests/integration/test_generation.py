@@ -101,7 +101,7 @@ def test_times_agree_with_clocks_outside_the_process(exports: Exports) -> None:
 def own_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the program, tokenizer and reference that llm_export.py makes."""
     folder = tmp_path_factory.mktemp("llm")
-    command = [sys.executable, "-m", "tests.integration.llm_export", folder]
+    command: list[str | Path] = [sys.executable, "-m", "tests.integration.llm_export", folder]
     completed = run_command(command, folder=ROOT, timeout_s=600)
     assert completed.exit_code == 0, completed.stderr
     return folder
