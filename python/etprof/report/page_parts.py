@@ -85,6 +85,21 @@ def hot_lines_view(assessment: Assessment) -> list[View]:
     ]
 
 
+def hot_modules_view(assessment: Assessment) -> list[View]:
+    """The modules that take most; empty when the export's report is missing."""
+    return [
+        {
+            "module": row.key or "the model itself",
+            "operators": row.operators,
+            "time": format_duration(row.mean_ns),
+            "share": format_share(row.share),
+            "percent": f"{row.share * 100:.2f}",
+        }
+        for row in roll_up(assessment.primary, "module")[:_HOT_LINES]
+        if row.key is not None
+    ]
+
+
 def comparison_row(comparison: Comparison) -> View:
     """One line of the table of all comparisons."""
     before, after = comparison.baseline.experiment, comparison.candidate.experiment
