@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pytest
 
+from etprof.cli import main
 from etprof.errors import OutputError
+from etprof.export import upstream
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 
@@ -61,12 +65,29 @@ def test_the_same_model_gives_the_same_program(toy_fp16: ExportedFiles, tmp_path
     assert out.read_bytes() == toy_fp16.pte.read_bytes()
 
 
-def test_a_folder_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder", encoding="utf-8")
-    with pytest.raises(OutputError) as caught:
-        export_model(ExportRequest("toy_cnn", precision="fp32", outdir=blocked))
-    assert str(caught.value) == (
-        f"cannot write into {blocked}: File exists; free space or choose another folder"
+    words = ["export", "toy_cnn", "--dtype", "fp32", "--quiet", "--outdir", str(blocked)]
+    assert main(words) == 7
+    assert capsys.readouterr().err == (
+        f"etprof: cannot write into {blocked}: File exists; free space or choose another folder\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_disk_that_fills_up_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a disk that is full after the program's first bytes
+    def write_some(_program: object, stream: BinaryIO) -> None:
+        stream.write(b"ET12")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(upstream.ExecutorchProgramManager, "write_to_file", write_some)
+    # THEN the export says so, and neither the program nor anything else is there
+    with pytest.raises(OutputError, match=f"cannot write into {tmp_path}: No space left on device"):
+        export_model(ExportRequest("toy_cnn", precision="fp32", outdir=tmp_path))
+    assert list(tmp_path.iterdir()) == []

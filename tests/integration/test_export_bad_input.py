@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from etprof.cli import main, run_command_line
-from etprof.errors import EtprofError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,6 +180,20 @@ def test_a_mistake_is_one_message(
     assert not out.exists() or list(out.iterdir()) == []
 
 
+def test_a_model_that_does_not_exist_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    for name, message in {
+        "toy_cn": "no model is called 'toy_cn'; did you mean 'toy_cnn'? known: ",
+        f"{tmp_path}/absent.py:Net": f"model file {tmp_path}/absent.py does not exist",
+    }.items():
+        assert main(["export", name, "--outdir", str(out), "--quiet"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"etprof: {message}")
+        assert not out.exists()
+
+
 def test_no_model_and_two_models_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     hint = "etprof: give one model, as in `etprof export toy_cnn`; `etprof models` lists them\n"
     for words in ([], ["toy_cnn", "--model", "vit_tiny"]):
@@ -191,34 +204,36 @@ def test_no_model_and_two_models_are_refused(capsys: pytest.CaptureFixture[str])
 CHECKPOINTS = {
     "names": (
         {"weight": torch.zeros(4, 4), "biass": torch.zeros(4)},
-        "does not fit Linear: missing: bias; unexpected: biass",
+        "checkpoint {file} does not fit Linear: missing: bias; unexpected: biass",
     ),
     "shapes": (
         {"weight": torch.zeros(4, 8), "bias": torch.zeros(4)},
-        "does not fit Linear: of another shape: weight ([4, 8] instead of [4, 4])",
+        (
+            "checkpoint {file} does not fit Linear: "
+            "of another shape: weight ([4, 8] instead of [4, 4])"
+        ),
     ),
-    "no-dict": (torch.zeros(3), "holds no state dict but a Tensor"),
+    "no-dict": (torch.zeros(3), "checkpoint {file} holds no state dict but a Tensor"),
+    "no-checkpoint": (b"not a checkpoint", "cannot read checkpoint {file}: "),
 }
 
 
 @pytest.mark.parametrize(("content", "message"), CHECKPOINTS.values(), ids=CHECKPOINTS)
 def test_a_checkpoint_that_does_not_fit_is_refused(
-    tmp_path: Path, content: object, message: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: object, message: str
 ) -> None:
     file, weights = tmp_path / "models.py", tmp_path / "weights.pt"
     file.write_text(textwrap.dedent(MODELS), encoding="utf-8")
-    torch.save(content, weights)
-    with pytest.raises(EtprofError) as caught:
-        run_command_line(["export", f"{file}:Base", "--weights", str(weights), "--quiet"])
-    assert str(caught.value) == f"checkpoint {weights} {message}"
-
-
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    file, weights = tmp_path / "models.py", tmp_path / "weights.pt"
-    file.write_text(textwrap.dedent(MODELS), encoding="utf-8")
-    weights.write_bytes(b"not a checkpoint")
-    with pytest.raises(EtprofError, match=f"cannot read checkpoint {weights}: "):
-        run_command_line(["export", f"{file}:Base", "--weights", str(weights), "--quiet"])
+    if isinstance(content, bytes):
+        weights.write_bytes(content)
+    else:
+        torch.save(content, weights)
+    out = tmp_path / "out"
+    words = ["--weights", str(weights), "--outdir", str(out), "--quiet"]
+    assert main(["export", f"{file}:Base", *words]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"etprof: {message.format(file=weights)}")
+    assert not out.exists()
 
 
 def test_a_checkpoints_weights_are_the_programs(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +95,11 @@ def test_profile_names_the_modules_of_another_exporters_program(
     assert "Reading " in capsys.readouterr().err
     modules = etprof.load_run(run).rollup("module")["module"].tolist()
     assert {"stem", "depthwise", "pointwise", "pool", "head"} <= set(modules)
+    # AND the report shows time per module and per source line
+    report = (run / "report.md").read_text(encoding="utf-8")
+    assert "## Hot modules" in report
+    assert re.search(r"^\| stem \| 2 \|", report, re.MULTILINE)
+    assert re.search(r"^\| model\.py:24 \| 2 \|", report, re.MULTILINE)
 
 
 def test_profile_refuses_an_etrecord_of_another_program(

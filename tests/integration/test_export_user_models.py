@@ -28,6 +28,15 @@ def export(folder: Path, text: str, class_name: str, *flags: str) -> dict[str, A
     return document
 
 
+def run(folder: Path, manifest: dict[str, Any], *flags: str) -> None:
+    """Measures the exported program once, by the command line too."""
+    program, measured = folder / "out" / manifest["pte"]["path"], folder / "measured"
+    words = ["profile", str(program), "--blocks", "1", "--iterations", "1", "--threads", "1"]
+    words += ["--warmup", "0", "--min-seconds", "0.001", "--out", str(measured), *flags]
+    assert run_command_line(words) == 0
+    assert (measured / "analysis_summary.json").is_file()
+
+
 SINGLE_FILE = """
     import torch
     from torch import nn
@@ -59,6 +68,7 @@ def test_a_single_file_with_integer_and_keyword_inputs(tmp_path: Path) -> None:
     assert [each["dtype"] for each in manifest["inputs"]] == ["int64", "float16"]
     assert [each["dtype"] for each in manifest["references"]] == ["float16", "int64"]
     assert manifest["methods"]["forward"]["check"]["passed"]
+    run(tmp_path, manifest)
 
 
 DYNAMIC = """
@@ -84,6 +94,7 @@ def test_a_model_with_dynamic_shapes_takes_other_lengths(tmp_path: Path) -> None
     for length in (2, 20, 64):
         (output,) = execute(program, None, "forward", [torch.randn(1, length, 8)])
         assert output.shape == (1, length, 4)
+    run(tmp_path, manifest)
 
 
 TWO_METHODS = """
@@ -113,6 +124,7 @@ def test_a_model_with_two_methods(tmp_path: Path) -> None:
     assert manifest["method"] == "encode"
     assert all(each["check"]["passed"] for each in manifest["methods"].values())
     assert manifest["methods"]["classify"]["inputs"][0]["path"].endswith("/classify_input_0.bin")
+    run(tmp_path, manifest, "--method", "classify")
 
 
 BERT = """
@@ -158,6 +170,7 @@ def test_transformers_models(tmp_path: Path, text: str, dtype: str) -> None:
     manifest = export(tmp_path, text, "Model", "--dtype", "fp16")
     assert manifest["inputs"][0]["dtype"] == dtype
     assert manifest["methods"]["forward"]["check"]["passed"]
+    run(tmp_path, manifest)
 
 
 def test_an_installed_package_adds_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
