@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from etprof.history.store import Store
 
 EXAMPLES = """\
 examples:
@@ -46,27 +50,32 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.runs is not None and arguments.export is None:
         msg = "--runs belongs to --export DIR; a served dashboard has a page for every run"
         raise UsageError(msg)
-    store = open_store(arguments.store, create=False)
-    if arguments.export is not None:
-        from etprof.dashboard.export import DEFAULT_RUNS, export_site
-        from etprof.units import count_of
+    with open_store(arguments.store, create=False) as store:
+        return _serve(store, arguments) if arguments.export is None else _export(store, arguments)
 
-        runs = DEFAULT_RUNS if arguments.runs is None else arguments.runs
-        site = export_site(store, arguments.export, newest_runs=runs)
-        print(
-            f"{site.index}: {count_of(site.pages, 'page')}, "
-            f"{site.runs:,} of {count_of(site.total_runs, 'run')} with a page of its own"
-        )
-        return 0
 
+def _export(store: Store, arguments: argparse.Namespace) -> int:
+    from etprof.dashboard.export import DEFAULT_RUNS, export_site
+    from etprof.units import count_of
+
+    runs = DEFAULT_RUNS if arguments.runs is None else arguments.runs
+    site = export_site(store, arguments.export, newest_runs=runs)
+    print(
+        f"{site.index}: {count_of(site.pages, 'page')}, "
+        f"{site.runs:,} of {count_of(site.total_runs, 'run')} with a page of its own"
+    )
+    return 0
+
+
+def _serve(store: Store, arguments: argparse.Namespace) -> int:
     from etprof.dashboard.server import listen, serve
 
     beyond = arguments.listen_beyond_loopback
-    listener = listen(arguments.host, arguments.port, beyond_loopback=beyond)
-    host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
-    port = listener.getsockname()[1]
-    print(f"{store.name} at http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
-    serve(store, listener, beyond_loopback=beyond)
+    with listen(arguments.host, arguments.port, beyond_loopback=beyond) as listener:
+        host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+        port = listener.getsockname()[1]
+        print(f"{store.name} at http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
+        serve(store, listener, beyond_loopback=beyond)
     return 0
 
 

@@ -75,10 +75,13 @@ class Address:
 
 
 def make_address(view: str, values: Mapping[str, str]) -> Address:
-    """Returns the address of a view; unknown parameters are dropped, as of a mistyped link."""
+    """Returns the address of a view; unknown parameters are dropped, as of a mistyped link.
+
+    So are texts with a zero character: no name has one, and PostgreSQL refuses to look for it.
+    """
     rule = VIEWS[view]
     known = (*rule.subject, *rule.filters, PAGE)
-    chosen = {name: values[name] for name in known if values.get(name)}
+    chosen = {name: values[name] for name in known if "\0" not in (values.get(name) or "\0")}
     return Address(view, {n: v for n, v in chosen.items() if v != DEFAULTS.get(n)})
 
 

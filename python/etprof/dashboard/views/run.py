@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from etprof.history.values import MetricValue
 
 _STRIP_WIDTH: Final = 1000.0
+_LONGEST_ID: Final = 10
+"""Digits of a number that every database takes."""
 _FACTS: Final = (
     "run_name", "experiment", "model", "precision", "backend", "method", "device", "device_kind",
     "soc", "sme_mode", "threads", "variant", "git_commit", "git_branch", "git_dirty", "executorch_version",
@@ -44,7 +46,7 @@ _FACTS: Final = (
 
 def find_run(visit: Visit, text: str) -> Run:
     """Returns the run with this number; raises NoSuchPageError."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_ID else 0
     run = load_runs(visit.session, [number]).get(number)
     if run is None:
         msg = f"no run {text[:40]} in this history"
