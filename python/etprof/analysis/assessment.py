@@ -10,6 +10,7 @@ from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
 from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
 from etprof.analysis.pairs import compare_within
 from etprof.analysis.provenance import Provenance, load_provenance
+from etprof.analysis.reference_run import find_reference_run
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
 from etprof.analysis.tracer_cost import TracerCost, find_tracer_costs
 
@@ -30,6 +31,8 @@ class Assessment:
     provenance: Provenance | None
     comparisons: tuple[Comparison, ...]
     findings: tuple[ExperimentFindings, ...]
+    reference: RunAnalysis | None = None
+    """The reference model's run that this one was set beside."""
 
     @property
     def primary_comparison(self) -> Comparison | None:
@@ -68,9 +71,15 @@ def assess_run(
     rivals: Sequence[RunInsight] = (),
     thresholds: Thresholds | None = None,
 ) -> Assessment:
-    """Describes, compares and judges `run`; `reference` is another model's run directory."""
+    """Describes, compares and judges `run`.
+
+    `reference` is another model's run directory; by default MobileNet's, where it was measured
+    alike in the same place.
+    """
     insight = describe_run(run)
     comparisons = compare_within(run)
+    beside = reference or find_reference_run(run)
+    reference_insight = describe_run(analyze_source(beside)) if beside else None
     return Assessment(
         run=run,
         insight=insight,
@@ -79,10 +88,11 @@ def assess_run(
         findings=evaluate_run(
             insight,
             comparisons=comparisons,
-            reference=describe_run(analyze_source(reference)) if reference else None,
+            reference=reference_insight,
             rivals=rivals,
             thresholds=thresholds,
         ),
+        reference=reference_insight.run if reference_insight else None,
     )
 
 

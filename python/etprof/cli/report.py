@@ -40,7 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reference",
         type=Path,
         metavar="RUN_DIR",
-        help="run of a reference model, such as MobileNet's, to set this one beside",
+        help="run of a reference model to set this one beside (default: MobileNet's of the same "
+        "device and precision, where there is one beside this model's)",
     )
     parser.add_argument(
         "--thresholds", type=Path, metavar="FILE.json", help="when rules fire, where not by default"

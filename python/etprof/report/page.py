@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.findings.rules import ExperimentFindings
-    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
 
 View = dict[str, Any]
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
@@ -113,6 +113,7 @@ def _findings(assessment: Assessment, found: ExperimentFindings) -> View:
     return {
         "findings": [finding_view(entry) for entry in _all_findings(assessment)],
         "silent": [f"{describe_rule(n)} ({n})" for n in found.checked if n not in fired],
+        "reference": _reference_name(assessment.reference),
         "answers": [
             {
                 "question": entry.question,
@@ -123,6 +124,14 @@ def _findings(assessment: Assessment, found: ExperimentFindings) -> View:
             for entry in found.reference_answers
         ],
     }
+
+
+def _reference_name(reference: RunAnalysis | None) -> str:
+    """Names the reference model and its run."""
+    if reference is None:
+        return ""
+    model = reference.manifest.model.name if reference.manifest else reference.source.stem
+    return f"{model}, {reference.source}"
 
 
 def _title(assessment: Assessment) -> str:

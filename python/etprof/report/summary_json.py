@@ -53,6 +53,7 @@ def assessment_document(assessment: Assessment) -> dict[str, object]:
             _findings(entry, meaningful=analysis.times_are_meaningful)
             for entry in assessment.findings
         ],
+        "reference": str(assessment.reference.source) if assessment.reference else None,
         "notes": list(assessment.notes),
     }
 

@@ -1,0 +1,73 @@
+"""A run is set beside MobileNet's where one was measured alike, without being asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.analysis.assessment import assess_run
+from etprof.analysis.reference_run import find_reference_run
+from etprof.analysis.run_analysis import analyze_source
+from etprof.report.html import render_html
+from tests.known_runs import Experiment, Op, Run, write_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONVOLUTION = Op("Convolution (NHWC, F16) IGEMM #1", 90)
+MINE = Run([Experiment("e", [CONVOLUTION, Op("Copy (NC, X32) #1", 60)])], model="mine")
+MOBILENET = Run([Experiment("e", [CONVOLUTION, Op("Copy (NC, X32) #1", 10)])], model="mobilenet_v2")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "out_mine" / "runs").mkdir(parents=True)
+    return write_run(tmp_path / "out_mine" / "runs" / "android", MINE)
+
+
+def write_reference(tmp_path: Path, run: Run, platform: str = "android") -> Path:
+    folder = tmp_path / f"out_{run.model}" / "runs"
+    folder.mkdir(parents=True)
+    return write_run(folder / platform, run)
+
+
+def test_mobilenet_beside_it_answers_the_three_questions(run: Path, tmp_path: Path) -> None:
+    place = write_reference(tmp_path, MOBILENET)
+    assessment = assess_run(analyze_source(run))
+    assert assessment.reference is not None
+    assert assessment.reference.source == place
+    found = assessment.findings_of("e")
+    assert [answer.answer.split(",")[0] for answer in found.reference_answers] == [
+        "Yes", "No", "Yes",
+    ]  # fmt: skip
+    assert "F7" in {finding.rule for finding in found.findings}
+    assert f"Beside the reference model: mobilenet_v2, {place}" in render_html([assessment])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(MOBILENET, precision="int8"),
+        replace(MOBILENET, platform="mac"),
+        replace(MOBILENET, meaningful=False),
+        replace(MOBILENET, cpu={**MOBILENET.cpu, "model_name": "Cortex-X4"}),
+        replace(MOBILENET, model="resnet18"),
+    ],
+)
+def test_what_was_not_measured_alike_is_no_reference(run: Path, tmp_path: Path, other: Run) -> None:
+    write_reference(tmp_path, other)
+    assert find_reference_run(analyze_source(run)) is None
+
+
+def test_a_damaged_one_is_none_and_a_reference_has_none(run: Path, tmp_path: Path) -> None:
+    place = write_reference(tmp_path, MOBILENET)
+    assert find_reference_run(analyze_source(place)) is None
+    (place / "manifest.json").write_text("{")
+    assert find_reference_run(analyze_source(run)) is None
+
+
+def test_runs_elsewhere_have_none(tmp_path: Path) -> None:
+    write_reference(tmp_path, MOBILENET)
+    assert find_reference_run(analyze_source(write_run(tmp_path / "r", MINE))) is None
