@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import json
 import statistics
@@ -96,12 +97,17 @@ MAY_IMPORT_TORCH = {"export", "etrecord"}
 UNCHECKED = {"cli", "__main__", "__init__"}
 
 
+@functools.cache
+def tree_of(module: Path) -> ast.Module:
+    return ast.parse(module.read_text())
+
+
 def part_of(module: Path) -> str:
     return module.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
 def imported_names(module: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -168,7 +174,7 @@ def test_only_one_file_includes_pybind11() -> None:
 
 
 def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
