@@ -41,7 +41,7 @@ The interval covers what blocks say and what repeated runs of this device differ
 """
 CHECK_EPILOG = """\
 exit codes: 0 no regression (inconclusive is said, but does not fail), 1 a regression or a run that
-failed, 2 a flag or name that cannot be used, 4 no such history
+failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that does not answer
 
 examples:
   etprof history check --baseline branch:main --format markdown --out comment.md

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
@@ -25,7 +25,9 @@ _EXAMPLE: Final = "postgresql://user@host/database"
 
 
 class StoreError(EtprofError):
-    """The store cannot be used now, or does not answer."""
+    """The store cannot be used now, or does not answer: no verdict, so not 1, a regression's code."""
+
+    exit_code: ClassVar[int] = 8
 
 
 def parse_target(target: str | Path) -> URL:

@@ -28,6 +28,7 @@ def clean_text(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(clean_text)]
+Small = Annotated[int, Field(ge=0, lt=2**31)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -41,7 +42,7 @@ class MetricDocument(Record):
     value: Number
     low: Number | None = None
     high: Number | None = None
-    count: Count
+    count: Small
     samples: tuple[Number, ...] = ()
 
 
@@ -70,7 +71,7 @@ class RunDocument(Record):
     device_kind: Literal["local", "macos", "android", "emulator"]
     soc: Text | None = None
     sme_mode: Text
-    threads: Count | None = None
+    threads: Small | None = None
     variant: Text | None = None
     revision: Text | None = None
     git_commit: Text | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import inspect, text
+from sqlalchemy.exc import DatabaseError
 
 from etprof.errors import InputFileError
 from etprof.history import migrations
@@ -44,7 +46,9 @@ def alembic_config(connection: Connection) -> Config:
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    folder = str(Path(migrations.__file__).parent)
+    # In an option, % begins a substitution.
+    config.set_main_option("script_location", folder.replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
 
@@ -84,8 +88,11 @@ def _upgrade(connection: Connection) -> None:
 
 def _use_write_ahead_log(engine: Engine) -> None:
     """Lets readers go on while one writes; the file remembers it."""
+    statement = "PRAGMA journal_mode=WAL"
     connection = engine.raw_connection()
     try:
-        connection.cursor().execute("PRAGMA journal_mode=WAL")
+        connection.cursor().execute(statement)
+    except sqlite3.Error as error:
+        raise DatabaseError(statement, None, error) from error
     finally:
         connection.close()

@@ -98,7 +98,7 @@ def test_a_locked_history(
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     code, error = run(capsys, "add", "--store", path, run_dir)
-    assert code == 1
+    assert code == 8
     assert error == (f"etprof: {path} is locked by another process; try again when that has ended")
     assert main(["history", "list", "--store", str(path)]) == 0
     other.close()
@@ -107,7 +107,7 @@ def test_a_locked_history(
 def test_a_folder_that_does_not_exist(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     run_dir = write_measured(tmp_path / "run", MeasuredRun())
     code, error = run(capsys, "add", "--store", tmp_path / "no" / "h.sqlite", run_dir)
-    assert code == 1
+    assert code == 8
     assert "unable to open database file; check that its folder exists" in error
 
 
@@ -115,7 +115,7 @@ def test_an_unreachable_server(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     # A folder without a socket: nothing outside of this test can make it answer.
     url = f"postgresql://u:{QUOTED}@/db?host={tmp_path}&password={QUOTED}"
     code, error = run(capsys, "list", "--store", url)
-    assert code == 1
+    assert code == 8
     assert "is the server up, and may this user connect?" in error
     assert SECRET not in error
     assert QUOTED not in error
@@ -126,7 +126,7 @@ def test_a_refused_login_does_not_repeat_the_password(
 ) -> None:
     url = make_url(postgresql).set(database="missing", password=SECRET)
     code, error = run(capsys, "list", "--store", url.render_as_string(hide_password=False))
-    assert code == 1
+    assert code == 8
     assert 'database "missing" does not exist' in error
     assert SECRET not in error
     assert QUOTED not in error
