@@ -57,6 +57,11 @@ def browser(session: nox.Session) -> None:
 def benchmarks(session: nox.Session) -> None:
     """The figures that README and docs quote; give names to run some of them only."""
     install_with_group(session, "test")
-    names = session.posargs or ["reader_vs_inspector", "runner_overhead", "verdicts"]
+    names = session.posargs or [
+        "reader_vs_inspector",
+        "runner_overhead",
+        "verdicts",
+        "history_verdicts",
+    ]
     for name in names:
         session.run("python", f"benchmarks/{name}.py")
