@@ -42,6 +42,8 @@ class KnownHistory:
     """What a synthetic history has; every commit is measured everywhere."""
 
     commits: int = 12
+    rounds: int = 1
+    """How many times in a row each commit is measured: repeated runs tell a device's noise."""
     models: tuple[str, ...] = ("toy_cnn", "mobilenet_v2", "toy_transformer")
     devices: tuple[str, ...] = ("Phone A (synthetic)", "Phone B (synthetic)")
     precisions: tuple[str, ...] = ("fp32", "fp16", "int8")
@@ -97,7 +99,7 @@ class _Builder:
 
     def batches(self) -> Iterator[Rows]:
         """Yields the rows of one commit at a time, in the order of measuring."""
-        for number in range(self._known.commits):
+        for number in range(self._known.commits * self._known.rounds):
             rows: Rows = ([], [], [])
             for place in self._places():
                 self._add_run(rows, number, place)
@@ -129,9 +131,14 @@ class _Builder:
         known, run_id = self._known, self._next_id
         self._next_id += 1
         hostile = place["model"] == HOSTILE
-        failed = _has_failed(place, number, known.commits)
-        branch = HOSTILE_BRANCH if hostile else known.branches[number % len(known.branches)]
-        commit = hashlib.sha1(f"{known.seed} {number}".encode()).hexdigest()  # noqa: S324
+        runs = known.commits * known.rounds
+        failed = _has_failed(place, number, runs)
+        branch = (
+            HOSTILE_BRANCH
+            if hostile
+            else known.branches[number // known.rounds % len(known.branches)]
+        )
+        commit = hashlib.sha1(f"{known.seed} {number // known.rounds}".encode()).hexdigest()  # noqa: S324
         text = "|".join(str(value) for value in place.values())
         reason = HOSTILE_FAILURE if hostile else "etprof-runner: cannot load method (synthetic)"
         rows[0].append({
@@ -151,7 +158,7 @@ class _Builder:
             self._add_values(rows, run_id, place, number)
 
     def _add_values(self, rows: Rows, run_id: int, place: dict[str, Any], number: int) -> None:
-        latency = _latency_ns(place, number, self._known.commits)
+        latency = _latency_ns(place, number, self._known.commits * self._known.rounds)
         run_noise = 1 + self._random.normal(0, self._known.noise)
         samples = latency * run_noise * (1 + self._random.normal(0, self._known.noise, BLOCKS))
         rows[1].append(_metric(run_id, "latency_ns", "ns", samples))
@@ -170,26 +177,26 @@ class _Builder:
             )
 
 
-def _latency_ns(place: dict[str, Any], number: int, commits: int) -> float:
+def _latency_ns(place: dict[str, Any], number: int, runs: int) -> float:
     """The truth: what noise is laid over."""
     value = _BASE_NS.get(place["model"], 1e6 * (1 + len(place["model"]) % 7))
     value *= _PRECISION_FACTOR.get(place["precision"], 1.0)
     value /= {1: 1.0, 2: 1.8, 4: 2.9}.get(place["threads"], 1.0)
     if place["sme_mode"] == "sme2":
         value /= 2.5
-    late = number >= commits - 1
+    late = number >= runs - 1
     if place["model"] == REGRESSED and place["sme_mode"] == "sme2" and late:
         value *= 1.25
-    if place["model"] == IMPROVED and number >= commits // 2:
+    if place["model"] == IMPROVED and number >= runs // 2:
         value *= 0.8
     return value
 
 
-def _has_failed(place: dict[str, Any], number: int, commits: int) -> bool:
+def _has_failed(place: dict[str, Any], number: int, runs: int) -> bool:
     """int8 of one model fails at the end; the hostile one fails half-way."""
     if place["model"] == HOSTILE:
-        return number == commits // 2
-    return (place["model"], place["precision"]) == (FAILING, "int8") and number == commits - 1
+        return number == runs // 2
+    return (place["model"], place["precision"]) == (FAILING, "int8") and number == runs - 1
 
 
 def _metric(run_id: int, name: str, unit: str, samples: NDArray[np.float64]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from etprof.dashboard.queries import list_series
 from etprof.dashboard.render import render_page
 from etprof.dashboard.views import trend
 from etprof.dashboard.visit import Catalogue, Visit
+from etprof.history.check import CheckRequest, check_history
 from etprof.history.schema import Run
 from etprof.history.store import Store, open_store
 from tests.known_history import (
@@ -73,6 +74,27 @@ def test_repeated_runs_are_grey_and_a_slowed_one_is_red_ten_times_out_of_ten(
         slowed = show(make_store(replace(known, models=(REGRESSED,))), "overview")
         assert colours(slowed) == ["worse"], seed
         assert re.search(r"\+2\d\.\d % regression", words(slowed))
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_the_gate_says_the_same(make_store: Callable[[KnownHistory], Store], rounds: int) -> None:
+    # GIVEN a history with and without repeated runs, which tell the gate how noisy a device is
+    models = ("toy_cnn", REGRESSED, IMPROVED)
+    known = replace(ONE, models=models, commits=4, rounds=rounds, precisions=("fp32", "fp16"),
+                    noise=0.012)  # fmt: skip
+    store = make_store(known)
+    with store.session() as session:
+        checked = check_history(session, CheckRequest("window:1", metrics=("latency_ns",)))
+    verdicts = {str(entry.subject.run_id): entry.outcome for entry in checked.entries}
+    assert len(verdicts) == 12
+    # THEN every cell of the overview has the gate's verdict
+    page = show(store, "overview")
+    found = re.findall(
+        r'href="run\?id=(\d+)">(?:(?!</td>).)*<span class="change \w+"[^>]*>\S+ % (\w+)</span>',
+        page,
+    )
+    assert dict(found) == verdicts
+    assert {"regression", "unchanged"} <= {*verdicts.values()}
 
 
 def test_speed_up_needs_runs_that_differ_in_sme_alone(
