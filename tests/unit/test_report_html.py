@@ -179,6 +179,28 @@ def test_the_verdict_in_plain_words(tmp_path: Path, after: dict[str, Any], sente
     assert sentence in text
 
 
+def test_time_by_line_module_and_microkernel(tmp_path: Path) -> None:
+    source = {"file": "/x/net.py", "line": 7, "code": "x = self.conv(x)"}
+    origin = {"module_path": "stem.conv", "module_type": "Conv2d", "source": source}
+    operator = {"name": "c", "operator": "convolution.default", "macs": 800_000, "origin": origin,
+                "shape": [1, 8, 4, 4], "input_bytes": 40_000, "output_bytes": 40_000}  # fmt: skip
+    nodes = [{"kind": "Conv2d", "operators": ["c"], "attribution": "exact", "macs": 800_000}]
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": nodes}
+    method = {"operators": [operator], "delegates": [delegate]}
+    report = {"schema_version": 1, "model": "known", "methods": {"forward": method}}
+    ops = [Op("Convolution (NHWC, PF16) IGEMM #1", 100)]
+    run = Run([Experiment("e", ops, sme="sme2")], delegation=report)
+    assessment = assess_run(analyze(tmp_path / "r", run))
+    page = render_html([assessment])
+    text = Page(page).visible
+    assert "Hot lines of the model Line Bar Operators Time Share net.py:7 x = self.conv(x)" in text
+    assert "Module Bar Operators Time Share stem.conv 1 100 µs 100.0 %" in text
+    assert "Microkernel Bar Operators Time Share PF16 IGEMM 1 100 µs 100.0 %" in text
+    # AND the operator's row has its rate, what it moves, and its shape
+    assert "800,000 16.0 0.8 1×8×4×4" in text
+    assert "| stem.conv | 1 | 100 µs | 100.0 % |" in render_markdown([assessment])
+
+
 def test_thread_map_appears_with_several_thread_counts(tmp_path: Path) -> None:
     sweep = [
         Experiment(f"t{n}", OFF_OPS, threads=n, latency_us=[100 / n + i % 2 for i in range(10)])

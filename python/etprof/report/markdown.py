@@ -55,17 +55,12 @@ def _render_run(run: View) -> str:
     lines += _time(run)
     lines += _waterfall(run)
     lines += _operators(run)
-    for title, name, first in (
-        ("## Hot modules", "hot_modules", "module"),
-        ("## Hot lines of the model", "hot_lines", "line"),
-    ):
-        if run[name]:
-            hot = (first, "operators", "time", "share")
-            lines += [
-                title,
-                "",
-                *_table(hot, ([row[column] for column in hot] for row in run[name])),
-            ]
+    for part in run["rollups"] or ():
+        rows = (
+            [row[name] for name in ("key", "operators", "time", "share")] for row in part["rows"]
+        )
+        lines += [f"## {part['title']}", ""]
+        lines += _table((part["what"], "operators", "time", "share"), rows)
     if run["why_not"]:
         lines += ["## Why not SME2?", ""]
         facts = ["reason", "count", *(["time"] if run["stacks"] else []), "operators"]

@@ -37,7 +37,7 @@ def operator_table(assessment: Assessment) -> View:
             _row(number, detail, _single_cells(detail) if meaningful else [])
             for number, detail in enumerate(assessment.primary.details, start=1)
         ]
-        columns = ["median", "mean", "share"]
+        columns = ["median", "mean", "deviation", "share"]
     else:
         rows = list(_compared_rows(comparison, details))
         names = comparison.baseline.experiment.name, comparison.candidate.experiment.name
@@ -48,6 +48,7 @@ def operator_table(assessment: Assessment) -> View:
         "has_kernels": any(row["kernels"] for row in rows),
         "has_origin": any(row["module"] for row in rows),
         "has_macs": any(row["macs"][1] is not None for row in rows),
+        "has_shape": any(row["shape"] for row in rows),
         "show_rates": meaningful,
         "experiment": assessment.primary.experiment.name,
     }
@@ -84,6 +85,7 @@ def _single_cells(detail: OperatorDetail) -> list[Cell]:
     return [
         (format_duration(row.median_ns), row.median_ns),
         (format_duration(row.mean_ns), row.mean_ns),
+        (format_duration(row.standard_deviation_ns), row.standard_deviation_ns),
         (format_share(row.share), row.share),
     ]
 
@@ -105,12 +107,17 @@ def _row(number: int, detail: OperatorDetail, cells: list[Cell]) -> View:
         "grade": detail.evidence.grade or "",
         "why_not": detail.why_not_sme2.text if detail.why_not_sme2 else "",
         "macs": (format_count(macs) if macs else MISSING, macs),
-        "gflops": (f"{detail.gflops:.1f}" if detail.gflops else MISSING, detail.gflops),
+        "gflops": _rate_cell(detail.gflops),
+        "gigabytes": _rate_cell(detail.gigabytes_per_s),
         "shape": "×".join(map(str, found.shape)) if found and found.shape else "",
         "module": (origin.module_path or origin.module_type) if origin else "",
         "source": detail.source or "",
         "code": origin.source.code if origin and origin.source else "",
     }
+
+
+def _rate_cell(value: float | None) -> Cell:
+    return (f"{value:.1f}" if value else MISSING, value)
 
 
 def _kernels(detail: OperatorDetail) -> list[str]:

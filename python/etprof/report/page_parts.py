@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.findings.why_not import WhyNotGroup
+    from etprof.analysis.rollup import Key
     from etprof.analysis.thread_map import Cell
 
 View = dict[str, Any]
-_HOT_LINES = 8
+_ROLLUP_ROWS = 8
 
 
 def amdahl_view(comparison: Comparison) -> View:
@@ -66,38 +67,35 @@ def outlook_view(assessment: Assessment) -> View | None:
     }
 
 
-def hot_lines_view(assessment: Assessment) -> list[View]:
-    """The source lines that take most; empty when the export's report is missing."""
-    rows = roll_up(assessment.primary, "source")
+def rollup_views(assessment: Assessment) -> list[View]:
+    """What takes most by line, module and microkernel; each only where something is known of it."""
+    titles: tuple[tuple[Key, str, str], ...] = (
+        ("source", "Line", "Hot lines of the model"),
+        ("module", "Module", "Modules"),
+        ("microkernel", "Microkernel", "Microkernels"),
+    )
+    found = [
+        {"what": what, "title": title, "rows": _rollup_rows(assessment, by)}
+        for by, what, title in titles
+    ]
+    return [view for view in found if view["rows"]]
+
+
+def _rollup_rows(assessment: Assessment, by: Key) -> list[View]:
     origins = [d.attribution.origin for d in assessment.primary.details if d.attribution]
     code = {str(o.source): o.source.code for o in origins if o and o.source}
     return [
         {
-            "line": row.key,
-            "code": code.get(row.key or "", ""),
+            "key": row.key or "(the model itself)",
+            "code": code.get(row.key, "") if by == "source" else "",
             "operators": row.operators,
             "time": format_duration(row.mean_ns),
             "share": format_share(row.share),
             "percent": f"{row.share * 100:.2f}",
         }
-        for row in rows[:_HOT_LINES]
+        for row in roll_up(assessment.primary, by)
         if row.key is not None
-    ]
-
-
-def hot_modules_view(assessment: Assessment) -> list[View]:
-    """The modules that take most; empty when the export's report is missing."""
-    return [
-        {
-            "module": row.key or "the model itself",
-            "operators": row.operators,
-            "time": format_duration(row.mean_ns),
-            "share": format_share(row.share),
-            "percent": f"{row.share * 100:.2f}",
-        }
-        for row in roll_up(assessment.primary, "module")[:_HOT_LINES]
-        if row.key is not None
-    ]
+    ][:_ROLLUP_ROWS]
 
 
 def comparison_row(comparison: Comparison) -> View:
