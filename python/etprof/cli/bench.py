@@ -13,6 +13,8 @@ never stops the others. A device is never used by two runs at once; several work
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -133,16 +135,15 @@ def _report(
     if as_json:
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        console = Console()
         # A pipe has no width; a log is easier to read with long lines than with folded cells.
-        console.print(render_table(name, rows), width=None if console.is_terminal else _LOG_WIDTH)
+        has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+        Console(width=None if has_width else _LOG_WIDTH).print(render_table(name, rows))
 
 
 class BenchReporter:
     """Shows a line per run on standard error, and a bar per device on a terminal."""
 
     def __init__(self, total: int) -> None:
-        import sys
         import threading
 
         from rich.console import Console
