@@ -199,6 +199,10 @@ def test_time_by_line_module_and_microkernel(tmp_path: Path) -> None:
     # AND the operator's row has its rate, what it moves, and its shape
     assert "800,000 16.0 0.8 1×8×4×4" in text
     assert "| stem.conv | 1 | 100 µs | 100.0 % |" in render_markdown([assessment])
+    # WHEN it takes few of XNNPACK's whole microseconds, THEN rates are limits
+    quick = replace(run, experiments=[Experiment("e", [Op(ops[0].label, 2)], sme="sme2")])
+    text = Page(render_html([assess_run(analyze(tmp_path / "q", quick))])).visible
+    assert "800,000 ≤ 800.0 ≤ 40.0 1×8×4×4" in text
 
 
 def test_thread_map_appears_with_several_thread_counts(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from etprof.analysis.operators import OperatorRow
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
 
+_PARTIAL_READERS: Final = frozenset({"view", "gather and scatter"})
+_COARSE_CLOCK_STEPS: Final = 10
 _CLOCK_STEP_NS: Final = 1000
 """XNNPACK's operator times are whole microseconds."""
 
@@ -66,6 +68,12 @@ class OperatorDetail:
         return row.mean_ns * row.median_ns * row.calls / row.total_ns
 
     @property
+    def rates_are_limits(self) -> bool:
+        """Whether the clock's step is over a tenth of the time: rates are then at most as given."""
+        row = self.row
+        return row.is_delegated and row.median_ns < _COARSE_CLOCK_STEPS * _CLOCK_STEP_NS
+
+    @property
     def gflops(self) -> float | None:
         """Achieved 10⁹ operations a second at the median; a multiply-accumulate is two."""
         macs = self.attribution.macs if self.attribution else None
@@ -73,7 +81,12 @@ class OperatorDetail:
 
     @property
     def gigabytes_per_s(self) -> float | None:
-        """Bytes of inputs, weights and outputs moved at the median time, in GB/s."""
+        """Bytes of inputs, weights and outputs moved at the median time, in GB/s.
+
+        None for views and look-ups, which need not touch all of their inputs.
+        """
+        if self.row.operator_class.finer in _PARTIAL_READERS:
+            return None
         moved = self.attribution.moved_bytes if self.attribution else None
         return moved / self.row.median_ns if moved and self.row.median_ns > 0 else None
 

@@ -107,8 +107,8 @@ def _row(number: int, detail: OperatorDetail, cells: list[Cell]) -> View:
         "grade": detail.evidence.grade or "",
         "why_not": detail.why_not_sme2.text if detail.why_not_sme2 else "",
         "macs": (format_count(macs) if macs else MISSING, macs),
-        "gflops": _rate_cell(detail.gflops),
-        "gigabytes": _rate_cell(detail.gigabytes_per_s),
+        "gflops": _rate_cell(detail, detail.gflops),
+        "gigabytes": _rate_cell(detail, detail.gigabytes_per_s),
         "shape": "×".join(map(str, found.shape)) if found and found.shape else "",
         "module": (origin.module_path or origin.module_type) if origin else "",
         "source": detail.source or "",
@@ -116,8 +116,9 @@ def _row(number: int, detail: OperatorDetail, cells: list[Cell]) -> View:
     }
 
 
-def _rate_cell(value: float | None) -> Cell:
-    return (f"{value:.1f}" if value else MISSING, value)
+def _rate_cell(detail: OperatorDetail, value: float | None) -> Cell:
+    limit = "≤ " if detail.rates_are_limits else ""
+    return (f"{limit}{value:.1f}" if value else MISSING, value)
 
 
 def _kernels(detail: OperatorDetail) -> list[str]:
