@@ -70,6 +70,7 @@ def _request(program: Program, files: ExperimentFiles, mode: str) -> RunnerReque
         model=program.model,
         data=program.data,
         inputs=program.inputs,
+        shapes=program.shapes,
         method=program.method,
         sme=mode,
         kernel_trace=files.file("_kernels.json"),

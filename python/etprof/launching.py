@@ -58,6 +58,7 @@ class Launcher:
             model=self._program.model,
             data=self._program.data,
             inputs=self._program.inputs,
+            shapes=self._program.shapes,
             method=self._program.method,
             warmup=experiment.warmup,
             iterations=experiment.iterations,

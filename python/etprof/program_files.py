@@ -54,6 +54,8 @@ class Program:
     model: Path
     data: Path | None = None
     inputs: tuple[Path, ...] = ()
+    shapes: tuple[str, ...] = ()
+    """Of the example inputs, such as `1x3x224x224`; a method with dynamic shapes takes others too."""
     references: tuple[Path, ...] = ()
     method: str = "forward"
 
@@ -105,6 +107,7 @@ def describe_program(
         model=model,
         data=data or (external if external.is_file() else None),
         inputs=inputs or _paths(model, files.inputs),
+        shapes=() if inputs else _shapes(files.inputs),
         references=() if inputs else _paths(model, files.references),
         method=chosen,
     )
@@ -124,6 +127,12 @@ def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:
         msg = f"the program has no method {method!r}; it has {known}; choose one with --method"
         raise UsageError(msg)
     return manifest.methods[method]
+
+
+def _shapes(tensors: tuple[TensorFile, ...]) -> tuple[str, ...]:
+    """Returns the tensors' shapes as the runner takes them; it has no word for a scalar's."""
+    shapes = [tensor.shape for tensor in tensors if tensor.path is not None]
+    return tuple("x".join(map(str, shape)) for shape in shapes if shape) if all(shapes) else ()
 
 
 def _paths(model: Path, tensors: tuple[TensorFile, ...]) -> tuple[Path, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ PARAMETERS = {
 }
 
 
+@cache
 def network(name: str) -> nn.Module:
     return load_methods(name)["forward"].module
 

@@ -19,6 +19,8 @@ class RunnerRequest:
     result: Path
     data: Path | None = None
     inputs: tuple[Path, ...] = ()
+    shapes: tuple[str, ...] = ()
+    """Of the tensors in `inputs`, such as `1x3x224x224`; empty: the largest the method takes."""
     method: str = "forward"
     iterations: int | None = None
     min_seconds: float | None = None
@@ -67,7 +69,9 @@ def _input_flags(request: RunnerRequest) -> list[tuple[str, object | None]]:
     """What the program is given: tensors for one method, or a prompt."""
     generation = request.generation
     if generation is None:
-        return [*(("input", path) for path in request.inputs), ("method", request.method)]
+        inputs = (("input", path) for path in request.inputs)
+        shapes = ",".join(request.shapes) or None
+        return [*inputs, ("shapes", shapes), ("method", request.method)]
     return [
         ("generate", generation.new_tokens),
         ("prompt-tokens", ",".join(map(str, generation.prompt_tokens))),
