@@ -9,7 +9,6 @@ from rich.console import Group
 from rich.text import Text
 
 from etprof.history.metric_names import METRICS
-from etprof.report.markdown import escape
 from etprof.report.tables import bordered_table
 from etprof.units import MISSING, count_of, format_duration, format_size
 
@@ -91,13 +90,13 @@ def render_markdown(result: CheckResult) -> str:
     """Returns a comment: what needs eyes first, the rest folded away."""
     urgent = [entry for entry in result.entries if entry.outcome in _URGENT]
     calm = [entry for entry in result.entries if entry.outcome not in _URGENT]
-    lines = [f"### etprof: {escape(headline(result))}", ""]
+    lines = [f"### etprof: {_escape(headline(result))}", ""]
     lines += _markdown_table(urgent) if urgent else []
     if calm:
         summary = f"{count_of(len(calm), 'comparison')} without a significant change"
         lines += [f"<details><summary>{summary}</summary>", "", *_markdown_table(calm)]
         lines += ["</details>", ""]
-    lines += [f"- Nothing to compare with: {escape(_name(s))}" for s in result.without_baseline]
+    lines += [f"- Nothing to compare with: {_escape(_name(s))}" for s in result.without_baseline]
     rule = (
         f"A change counts beyond {result.request.threshold * 100:g} % (or its metric's own "
         "threshold) and only where its whole 95 % interval lies there; inconclusive is neither "
@@ -122,7 +121,7 @@ def check_document(result: CheckResult) -> dict[str, Any]:
 
 def _markdown_table(entries: Iterable[Checked]) -> list[str]:
     rows = ((_MARKS[entry.outcome], *_cells(entry)) for entry in entries)
-    body = [f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows]
+    body = [f"| {' | '.join(_escape(cell) for cell in row)} |" for row in rows]
     columns = ("verdict", *_COLUMNS)
     return [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *body, ""]
 
@@ -141,6 +140,13 @@ def _cells(entry: Checked) -> tuple[str, ...]:
         interval,
         entry.reason,
     )
+
+
+def _escape(text: str) -> str:
+    """Makes a text harmless in Markdown; the reports behind it are loaded only where needed."""
+    from etprof.report.markdown import escape
+
+    return escape(text)
 
 
 def _name(subject: Subject) -> str:
