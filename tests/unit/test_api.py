@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -64,6 +65,21 @@ def test_every_column_is_in_the_guide() -> None:
         if f"`{column}`" not in text
     ]
     assert missing == []
+
+
+def test_the_guides_code_runs(
+    run: etprof.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a run where the guide has its own
+    place = tmp_path / "out_mobilenet_v2" / "runs"
+    place.mkdir(parents=True)
+    (place / "android").symlink_to(run.source, target_is_directory=True)
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code, names)  # noqa: S102 - the project's own guide
+    assert names["both"].verdict == "faster"
+    assert (tmp_path / "report.html").is_file()
 
 
 def test_operators_are_the_description(run: etprof.Run) -> None:
