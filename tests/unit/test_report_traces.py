@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 from etprof.analysis.assessment import Assessment, assess_run
 from etprof.report.chrome_trace import chrome_trace
+from etprof.report.documents import write_documents
 from etprof.report.model_explorer import node_data
 from etprof.report.perfetto import encode_trace
 from etprof.report.protobuf import integer, varint
@@ -22,6 +24,8 @@ from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, laun
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+TRACE_PROCESSOR = shutil.which("trace_processor_shell")
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,27 @@ def test_totals_from_the_trace_are_the_description(
     }
     split = assessment.run.experiments[sequence - 1].split
     assert totals["Method::execute"] == split.execute_total_ns
+
+
+@pytest.mark.skipif(TRACE_PROCESSOR is None, reason="no trace_processor_shell on the PATH")
+@pytest.mark.parametrize("name", ["perfetto", "chrome"])
+def test_perfettos_own_processor_adds_up_the_same(
+    assessment: Assessment, tmp_path: Path, name: str
+) -> None:
+    from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+
+    (path,) = write_documents([assessment], tmp_path, [name])
+    config = TraceProcessorConfig(bin_path=TRACE_PROCESSOR)
+    processor = TraceProcessor(trace=str(path), config=config)
+    try:
+        rows = processor.query("select name, sum(dur) as total from slice group by name")
+        totals = {row.name: row.total for row in rows}
+    finally:
+        processor.close()
+    executes = [experiment.split.execute_total_ns for experiment in assessment.run.experiments]
+    assert totals["Method::execute"] == sum(executes)
+    executions = assessment.run.experiments[0].split.executions
+    assert totals[OFF_OPS[1].label] == OFF_OPS[1].us * US * executions
 
 
 def test_synthetic_starts_are_marked(assessment: Assessment) -> None:
