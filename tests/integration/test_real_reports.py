@@ -119,7 +119,7 @@ def test_inverse_transposes_of_a_real_program_are_found(exports: Exports, tmp_pa
 
 
 def test_report_is_small_and_quickly_written(assessment: Assessment) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     page = render_html([assessment])
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert len(page.encode()) < 2 * 2**20
