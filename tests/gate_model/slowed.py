@@ -1,4 +1,4 @@
-"""The same model with one operator more: about a quarter slower."""
+"""The same model with two operators more: about half as slow again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from . import steady
 
 
 class GateModel(steady.GateModel):
-    """One convolution more."""
+    """Two convolutions more."""
 
-    extra = 1
+    extra = 2

@@ -165,6 +165,40 @@ def test_nothing_finished_is_sent_again(finished: Pool) -> None:
     assert "0 runs are with the scheduler" in completed.stderr
 
 
+WITHOUT_DEVICE = """
+import json, sys
+from pathlib import Path
+from etprof.bench.cluster import run_on_cluster
+from etprof.bench.combinations import expand
+from etprof.bench.matrix import load_matrix
+from etprof.bench.pool import Task
+from etprof.cli.bench import BenchReporter
+
+units, _ = expand(load_matrix(Path(sys.argv[1])))
+tasks = [Task(unit, Path(sys.argv[2]), Path("lost", unit.label)) for unit in units]
+outcomes = run_on_cluster(tasks, sys.argv[3], BenchReporter(2), patience_s=0.5)
+print(json.dumps([outcome.errors for outcome in outcomes]))
+"""
+
+
+def test_a_device_that_nobody_offers_fails_and_hangs_nothing(finished: Pool) -> None:
+    program = finished.folder / "out_bench/pool/programs/toy_cnn_xnnpack_fp32.pte"
+    matrix = write_matrix(finished.folder, ("nobody",))
+    completed = run_command(
+        [sys.executable, "-c", WITHOUT_DEVICE, matrix, program, finished.address],
+        folder=finished.folder,
+        timeout_s=120,
+    )
+    assert completed.exit_code == 0, completed.stderr
+    reason = (
+        "no worker has offered the device 'nobody' for 0.5 s; start one with --resources 'nobody=1'"
+    )
+    assert json.loads(completed.stdout) == [[reason], [reason]]
+    lost = load_manifest(finished.folder / "lost/toy_cnn_xnnpack_fp32")
+    assert lost is not None
+    assert lost.status == "failed"
+
+
 def test_a_device_that_two_workers_offer_is_refused(finished: Pool) -> None:
     finished.add_worker("three", ("red",))
     matrix = write_matrix(finished.folder, ("red",))

@@ -1,0 +1,103 @@
+"""Is the gate right on this machine? The same model twice, then with two operators more.
+
+Each repetition is what a new user does: an empty history, three matrix runs, two checks. The same
+model must never be called a regression or an improvement, the slower one always a regression; the
+dashboard colours by the same judgement. Exit code 1 when that is not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.bench.combinations import expand
+from etprof.bench.matrix import parse_matrix
+from etprof.bench.session import Request, Session
+from etprof.history.check import CheckRequest, check_history
+from etprof.history.store import open_store
+from etprof.units import format_change
+
+if TYPE_CHECKING:
+    from etprof.bench.combinations import Unit
+    from etprof.bench.execution import Outcome
+    from etprof.history.check import Checked
+    from etprof.history.store import Store
+
+GATE_MODEL = Path(__file__).parents[1] / "tests" / "gate_model"
+
+
+class Silent:
+    """A reporter for whom no news is good news."""
+
+    def say(self, text: str) -> None:
+        """Says nothing."""
+
+    def step(self, unit: Unit, text: str, done: int, total: int) -> None:
+        """Says nothing."""
+
+    def finished(self, outcome: Outcome) -> None:
+        """Ends the benchmark when a run failed."""
+        if outcome.errors:
+            sys.exit(f"{outcome.unit.text}: {outcome.errors[0]}")
+
+
+def measure(folder: Path, store: Store, variant: str, blocks: int) -> None:
+    """Measures one variant of the model into the store."""
+    document = {
+        "models": [f"{GATE_MODEL}/{variant}.py:GateModel"],
+        "measurement": {"blocks": blocks, "etdump_runs": 5},
+    }
+    units, _ = expand(parse_matrix(json.dumps(document), variant))
+    Session(units, Request(folder / variant), store, Silent()).run()
+
+
+def check(store: Store) -> Checked:
+    """Compares the newest run with the one before, by its latency."""
+    with store.session() as session:
+        result = check_history(session, CheckRequest("window:1", metrics=("latency_ns",)))
+    (entry,) = result.entries
+    return entry
+
+
+def repeat(folder: Path, number: int, blocks: int) -> dict[str, Checked]:
+    """Returns what the gate says of the same model and of the slower one."""
+    store = open_store(folder / f"history{number}.sqlite")
+    measure(folder, store, "steady", blocks)
+    found = {}
+    for label, variant in (("the same", "steady"), ("two operators more", "slowed")):
+        measure(folder, store, variant, blocks)
+        found[label] = check(store)
+    return found
+
+
+def main() -> int:
+    """Prints one line per check, the counts, and says whether all verdicts are right."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--blocks", type=int, default=10)
+    arguments = parser.parse_args()
+    counts: dict[str, Counter[str]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        for number in range(1, arguments.repetitions + 1):
+            for label, entry in repeat(Path(name), number, arguments.blocks).items():
+                counts.setdefault(label, Counter())[entry.outcome] += 1
+                change = entry.judgement.change if entry.judgement else None
+                print(f"{number:2}  {label:18} {format_change(change):>9}  {entry.outcome}")
+    for label, outcomes in counts.items():
+        print(f"{label}: {', '.join(f'{n} {outcome}' for outcome, n in outcomes.items())}")
+    return 0 if all_right(counts) else 1
+
+
+def all_right(counts: dict[str, Counter[str]]) -> bool:
+    """Whether nothing was found where nothing is, and what is there was found every time."""
+    same, slower = counts["the same"], counts["two operators more"]
+    return not same["regression"] + same["improvement"] and set(slower) == {"regression"}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
