@@ -129,6 +129,16 @@ class GenerationConfig(StrictModel):
     prefill_method: str | None = Field(None, description="reads the prompt; default: prefill")
     decode_method: str | None = Field(None, description="adds one token; default: decode, forward")
 
+    @model_validator(mode="after")
+    def _check_prompt(self) -> GenerationConfig:
+        if (self.prompt is None) == (self.prompt_tokens is None):
+            msg = "give one of prompt and prompt_tokens"
+            raise ValueError(msg)
+        if self.prompt is not None and self.tokenizer is None:
+            msg = "prompt is text, so it needs the model's tokenizer"
+            raise ValueError(msg)
+        return self
+
 
 class AnalysisConfig(StrictModel):
     """What to compare, and how small a difference does not matter."""
@@ -253,6 +263,10 @@ def _missing_files(config: Config) -> list[str]:
     files = [("model", config.model)]
     files += [(f"inputs.{i}", path) for i, path in enumerate(config.inputs)]
     files += [("data", config.data)] if config.data else []
+    if config.generation is not None:
+        given = config.generation
+        named = {"tokenizer": given.tokenizer, "prompt_tokens": given.prompt_tokens}
+        files += [(f"generation.{n}", path) for n, path in named.items() if isinstance(path, Path)]
     for index, experiment in enumerate(config.experiments):
         if experiment.runner_path is not None:
             files.append((f"experiments.{index}.runner_path", experiment.runner_path))

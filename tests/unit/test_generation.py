@@ -22,6 +22,7 @@ from etprof.generation import Generation, parse_ids, plan_generation
 from etprof.pipeline import Measured, measure
 from etprof.plan import Experiment, Settings
 from etprof.program_files import Program
+from etprof.report.html import render_html
 from etprof.report.hud_records import hud_metrics
 from etprof.report.markdown import render_markdown
 from etprof.report.summary_json import summary_document
@@ -193,6 +194,9 @@ def test_reports_show_speed_and_tokens(analysis: RunAnalysis) -> None:
     assert "Generated: 5 6 7 8" in text
     page = render_markdown([assess_run(analysis)])
     assert "| Decode, tokens | 750 /s | 750 /s … 750 /s |" in page
+    html = render_html([assess_run(analysis)])
+    assert ">Generation</h2>" in html
+    assert '<td class="num">375 /s … 375 /s</td>' in html
     document: Any = json.loads(json.dumps(summary_document(analysis)))
     speed = document["experiments"]["off"]["generation"]["speed"]
     assert speed["token_latency_ns"]["median"] == 2 * MS
@@ -347,6 +351,15 @@ def test_configs_ask_for_tokens(tmp_path: Path) -> None:
     }
     config = parse_config(json.dumps(document), "c.json")
     assert configured_generation(config) == GENERATION
+    for given, problem in (
+        ({}, "generation: give one of prompt and prompt_tokens"),
+        ({"prompt": "x"}, "generation: prompt is text, so it needs the model's tokenizer"),
+        ({"prompt": "x", "tokenizer": "t.json"}, "generation.tokenizer: t.json does not exist"),
+    ):
+        wrong = document | {"generation": {"new_tokens": 4, **given}}
+        with pytest.raises(UsageError) as caught:
+            parse_config(json.dumps(wrong), "c.json")
+        assert problem in str(caught.value)
     document["method"] = "decode"
     with pytest.raises(UsageError, match="names its own methods and inputs"):
         parse_config(json.dumps(document), "c.json")
