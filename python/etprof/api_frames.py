@@ -39,6 +39,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "kernel_level": _TEXT, "kernel_source": _TEXT, "kernel_calls": _COUNT,
         "why_not_sme2": _TEXT, "shape": _TEXT, "macs": _COUNT, "moved_bytes": _COUNT,
         "gflops": _NUMBER, "gigabytes_per_s": _NUMBER, "module_path": _TEXT, "module_type": _TEXT,
+        "module_certainty": _TEXT, "modules": _TEXT,
         "source": _TEXT, "graph_operators": _TEXT, "not_delegated_because": _TEXT,
     },
     "categories": {

@@ -69,6 +69,37 @@ def test_depthwise_and_pointwise_are_not_mixed_up(tmp_path: Path) -> None:
     found = attribute(tmp_path, ops, nodes, [operator("a", 1), operator("b", 2), operator("c", 3)])
     assert [f.origin.module_path for f in found if f and f.origin] == ["m.a", "m.b", "m.c"]
     assert [f.macs for f in found if f] == [1, 2, 3]
+    assert [f.certainty for f in found if f] == ["kind", "kind", "kind"]
+
+
+def test_what_an_attribution_rests_on_is_told(tmp_path: Path) -> None:
+    # GIVEN one of two clamps that left no operator, a name that is not its node's, a layout change
+    ops = [
+        Op("Transpose (ND, X32) #1", 1),
+        Op("Convolution (NHWC, F32) IGEMM #1", 5),
+        Op("Clamp (NC, F32) #1", 5),
+        Op("Invalid Unary Op (NC) #1", 5),
+        Op("native_call_mean.out", 3, 7),
+    ]
+    nodes = [
+        node("StaticTranspose", "a", attribution="inserted"),
+        node("Conv2d", "a", "norm", attribution="fused", macs=2),
+        node("Clamp", "b"),
+        node("Hardswish", "c"),
+        node("Clamp", "d"),
+    ]
+    operators = [operator("a", 2), *map(operator, ("norm", "b", "c", "d"))]
+    found = attribute(tmp_path, ops, nodes, [*operators, operator("mean", instruction=7)])
+    # THEN each says so, and an operator of several modules names them all
+    assert [f.certainty for f in found if f] == [
+        "inserted",
+        "kind",
+        "order",
+        "place",
+        "instruction",
+    ]
+    assert found[1] is not None
+    assert found[1].modules == ("m.a", "m.norm")
 
 
 def test_of_nodes_that_share_operators_only_the_product_multiplies(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ def operator_record(detail: OperatorDetail) -> dict[str, Value]:
         "gigabytes_per_s": detail.gigabytes_per_s,
         "module_path": origin.module_path if origin else None,
         "module_type": origin.module_type if origin else None,
+        "module_certainty": found.certainty if found else None,
+        "modules": ", ".join(filter(None, found.modules)) or None if found else None,
         "source": detail.source,
         "graph_operators": " ".join(found.graph_operators) if found else None,
         "not_delegated_because": found.reason if found else None,
