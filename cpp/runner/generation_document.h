@@ -8,8 +8,7 @@
 namespace etprof {
 
 /// Writes what was generated, and how fast, as the value of a member of the current object.
-void write_generation(JsonWriter& json, const GenerationPlan& plan,
-                      const GenerationReport& report);
+void write_generation(JsonWriter& json, const GenerationPlan& plan, const GenerationReport& report);
 
 /// One line for each timed repetition as ExecuTorch's own LLM runner prints it:
 /// `PyTorchObserver {json}`, times in ms since 1970.

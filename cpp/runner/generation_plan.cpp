@@ -59,8 +59,7 @@ const MethodDescription& find_prefill(const ProgramDescription& program, const O
 }
 
 bool is_index(const ValueDescription& value) {
-    return value.is_tensor() &&
-           (value.dtype == ScalarType::Long || value.dtype == ScalarType::Int);
+    return value.is_tensor() && (value.dtype == ScalarType::Long || value.dtype == ScalarType::Int);
 }
 
 bool is_score(const ValueDescription& value) {
@@ -85,8 +84,9 @@ std::size_t count_elements(const ValueDescription& value) {
 }
 
 TokenMethod describe_token_method(const MethodDescription& method) {
-    if (method.inputs.size() != 2 || !std::all_of(method.inputs.begin(), method.inputs.end(),
-                                                  [](const auto& value) { return is_index(value); })) {
+    if (method.inputs.size() != 2 ||
+        !std::all_of(method.inputs.begin(), method.inputs.end(),
+                     [](const auto& value) { return is_index(value); })) {
         refuse_signature(method, "it does not take two tensors of integers");
     }
     if (method.outputs.empty() || !is_score(method.outputs.front())) {
@@ -99,8 +99,8 @@ TokenMethod describe_token_method(const MethodDescription& method) {
     }
     const std::size_t positions = count_elements(method.inputs[1]);
     if (method.inputs[1].shape.empty() || (positions != 1 && positions != most)) {
-        refuse_signature(method, "its positions have the shape " +
-                                     shape_text(method.inputs[1].shape));
+        refuse_signature(method,
+                         "its positions have the shape " + shape_text(method.inputs[1].shape));
     }
     return {&method, positions == 1 ? PositionForm::kStart : PositionForm::kEach, most};
 }
@@ -135,8 +135,7 @@ void require_known_tokens(const GenerationPlan& plan) {
         if (id < 0 || static_cast<std::uint64_t>(id) >= vocabulary) {
             throw RunnerError(ExitCode::kInput,
                               "--prompt-tokens has the id " + std::to_string(id) +
-                                  ", but the model knows " + std::to_string(vocabulary) +
-                                  " tokens",
+                                  ", but the model knows " + std::to_string(vocabulary) + " tokens",
                               "give ids from 0 to " + std::to_string(vocabulary - 1) +
                                   ", made by the model's own tokenizer");
         }
