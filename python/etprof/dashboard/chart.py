@@ -66,12 +66,15 @@ class Scale:
 
     def time(self, point: TrendPoint) -> float:
         """The place by time."""
-        span = (self.last - self.first).total_seconds() or 1.0
-        return (point.measured_at - self.first).total_seconds() / span * WIDTH
+        span = (self.last - self.first).total_seconds()
+        reach = (point.measured_at - self.first).total_seconds() / span if span else 0.5
+        return reach * WIDTH
 
     def order(self, point: TrendPoint) -> float:
         """The place by order of measuring, evenly spaced."""
-        return self._ranks[point.measured_at] / max(len(self._ranks) - 1, 1) * WIDTH
+        steps = len(self._ranks) - 1
+        reach = self._ranks[point.measured_at] / steps if steps else 0.5
+        return reach * WIDTH
 
     def x(self, point: TrendPoint) -> float:
         """The place on the axis in force."""

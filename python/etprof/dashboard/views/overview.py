@@ -150,7 +150,7 @@ def _why_not_compared(off: Run | None, on: Run | None, loaded: Loaded) -> str:
         absent = [sme_label(m) for m, run in zip(_SIDES, (off, on), strict=True) if run is None]
         return f"no run with {' or '.join(absent)}"
     if not (off.representative and on.representative):
-        return "emulated: times mean nothing"
+        return "not representative: times mean nothing"
     if off.id not in loaded.values or on.id not in loaded.values:
         return "not measured on both sides"
     return "" if differ_in_sme_alone(off, on) else "the newest runs differ in more than SME"
