@@ -62,6 +62,7 @@ def benchmarks(session: nox.Session) -> None:
         "runner_overhead",
         "verdicts",
         "history_verdicts",
+        "report_speed",
     ]
     for name in names:
         session.run("python", f"benchmarks/{name}.py")
