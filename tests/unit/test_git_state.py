@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.git_state import GitState, read_git_state
+from etprof.pipeline import measure
+from etprof.plan import Experiment, Settings
 from etprof.process import run_command
+from etprof.program_files import Program
+from etprof.run_directory import ManifestGit, load_manifest
+from tests.fake_target import FakeTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +75,26 @@ def test_a_workflow_of_another_commit_says_nothing(
     monkeypatch.setenv("GITHUB_SHA", "0" * 40)
     monkeypatch.setenv("GITHUB_REF_NAME", "main")
     assert state_of(tree).branch is None
+
+
+def test_a_measurement_writes_it_into_its_manifest(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree)
+    model = tree / "m.pte"
+    model.write_bytes(b"program")
+    measure(
+        program=Program(name="m", label="m", model=model),
+        target=FakeTarget(),
+        run=tree / "run",
+        experiments=[Experiment(name="off")],
+        settings=Settings(blocks=1),
+        progress=lambda *_: None,
+    )
+    manifest = load_manifest(tree / "run")
+    assert manifest is not None
+    commit = git(tree, "rev-parse", "HEAD")
+    assert manifest.git == ManifestGit(commit=commit, branch="work", dirty=False)
 
 
 def test_outside_of_git_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
