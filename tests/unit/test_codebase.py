@@ -239,5 +239,14 @@ def test_help_imports_nothing_heavy() -> None:
     completed = run_command([sys.executable, "-c", code])
     assert completed.stdout.startswith("usage: etprof")
     loaded = completed.stderr
-    for heavy in ("torch", "executorch", "pandas", "scipy", "numpy", "pydantic", "rich"):
+    for heavy in (
+        "torch",
+        "executorch",
+        "pandas",
+        "scipy",
+        "numpy",
+        "pydantic",
+        "rich",
+        "sqlalchemy",
+    ):
         assert f"'{heavy}'" not in loaded, heavy

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
+from etprof.history.documents import metric_document
 from etprof.history.hud import run_records
 from etprof.history.hud_schema import HudRecord
 from etprof.history.ingest import read_run_directory
@@ -33,6 +34,15 @@ def test_a_run_becomes_one_record_per_metric(tmp_path: Path) -> None:
         assert (record["head_branch"], record["head_sha"]) == ("main", "c" * 40)
         assert record["model"]["extra_info"] == {"sha256": "b" * 64}
         assert record["runners"][0]["name"] == "Known CPU, 2 cores, Linux"
+
+
+def test_a_language_model_has_the_names_of_the_llm_benchmark(tmp_path: Path) -> None:
+    (document,) = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
+    decode = metric_document("decode_tokens_per_second", "1/s", [20.0], higher_is_better=True)
+    records = run_records(document.model_copy(update={"metrics": (*document.metrics, decode)}))
+    names = {record["metric"]["name"] for record in records}  # type: ignore[index]
+    assert {"llm_model_load_time(ms)", "generate_time(ms)", "token_per_sec"} <= names
+    assert not {"model_load_time(ms)", "avg_inference_latency(ms)"} & names
 
 
 def test_a_failed_run_is_reported_as_executorch_does(tmp_path: Path) -> None:

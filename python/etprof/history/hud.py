@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 
 _FAILURE: Final = "FAILURE_REPORT"
 """The metric by which ExecuTorch's own workflows report a job that failed."""
+_GENERATION_NAMES: Final = {
+    "model_load_time(ms)": "llm_model_load_time(ms)",
+    "avg_inference_latency(ms)": "generate_time(ms)",
+    "trimmean_inference_latency(ms)": "trimmean_generate_time(ms)",
+    "median_inference_latency(ms)": "median_generate_time(ms)",
+}
+"""An inference is a whole generation then."""
 
 
 def run_records(document: RunDocument) -> list[dict[str, object]]:
@@ -56,7 +63,14 @@ def _values(document: RunDocument) -> dict[str, list[float]]:
     raw = (
         {} if document.raw is None else hud_metrics(ExperimentMetrics.model_validate(document.raw))
     )
-    return {**values, **raw}
+    return _named_for_generation({**values, **raw})
+
+
+def _named_for_generation(values: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Names load and inference of a language model as ExecuTorch's LLM benchmark does."""
+    if METRICS["decode_tokens_per_second"].hud_name not in values:
+        return values
+    return {_GENERATION_NAMES.get(name, name): values[name] for name in values}
 
 
 def _subject(document: RunDocument) -> HudSubject:
