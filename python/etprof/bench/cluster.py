@@ -60,6 +60,15 @@ def run_on_cluster(
         client.close(timeout=_CONNECT_S)
 
 
+def check_scheduler(address: str) -> None:
+    """Raises UsageError for a scheduler that cannot be reached or must not be used."""
+    client = _connect(address)
+    try:
+        _check_offers(_offers(client))
+    finally:
+        client.close()
+
+
 def _connect(address: str) -> Client:
     try:
         from distributed import Client

@@ -57,6 +57,10 @@ class Session:
 
     def run(self) -> list[Kept]:
         """Measures what is not finished yet; returns how each unit went, in their order."""
+        if self.request.scheduler is not None:
+            from etprof.bench.cluster import check_scheduler
+
+            check_scheduler(self.request.scheduler)
         tasks = [task for task in self._export() if not self._is_finished(task)]
         with closing(self._start(tasks)) as outcomes:
             for outcome in outcomes:
