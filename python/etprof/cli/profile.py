@@ -19,19 +19,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import etprof
+from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
 from etprof.errors import TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.analysis.run_analysis import RunAnalysis
-    from etprof.generation import Generation
     from etprof.pipeline import Measured
     from etprof.plan import Settings
     from etprof.program_files import Program
     from etprof.targets import Target
 
 ETDUMP_ITERATIONS = 100
+ITERATIONS, WARMUP = 20, 10
+GENERATIONS, WARMUP_GENERATIONS = 3, 1
+"""One generation is hundreds of inferences."""
 TARGETS = ("local", "emulator", "android")
 
 EXAMPLES = """\
@@ -79,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR", help="run directory instead of out_<model>/runs/…"
     )
     _add_measurement_arguments(parser)
-    _add_generation_arguments(parser)
+    add_generation_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the same data as JSON")
 
 
@@ -89,7 +91,7 @@ def _add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--threads", type=_positive, help="threads (default: all cores)")
     group.add_argument("--blocks", type=_positive, default=10, help="process launches (default 10)")
     group.add_argument(
-        "--iterations", type=_positive, default=20, help="least inferences a block (default 20)"
+        "--iterations", type=_positive, help="least inferences a block (default 20; generations: 3)"
     )
     group.add_argument(
         "--min-seconds",
@@ -98,7 +100,7 @@ def _add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="least time a block (default 0.2)",
     )
-    group.add_argument("--warmup", type=int, default=10, help="warm-up inferences (default 10)")
+    group.add_argument("--warmup", type=int, help="warm-up inferences (default 10; generations: 1)")
     group.add_argument("--seed", type=int, default=0, help="of inputs and block order (default 0)")
     group.add_argument(
         "--timeout",
@@ -106,25 +108,6 @@ def _add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
         default=3600,
         metavar="S",
         help="longest a launch may take (default 3600 s)",
-    )
-
-
-def _add_generation_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares what to generate, for language models."""
-    group = parser.add_argument_group("language models: an iteration generates tokens, greedily")
-    group.add_argument("--generate", type=_several, metavar="N", help="new tokens, at least 2")
-    group.add_argument(
-        "--prompt-tokens", metavar="1,2,3|FILE", help="token ids of the prompt, or a file of them"
-    )
-    group.add_argument("--prompt", metavar="TEXT", help="the prompt as text; needs --tokenizer")
-    group.add_argument(
-        "--tokenizer", type=Path, metavar="FILE", help="the model's own, to show what it says"
-    )
-    group.add_argument(
-        "--prefill-method", metavar="NAME", help="reads the prompt (default prefill)"
-    )
-    group.add_argument(
-        "--decode-method", metavar="NAME", help="adds one token (default decode, else forward)"
     )
 
 
@@ -136,14 +119,6 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         msg = f"must be at least 1, not {value}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
-
-
-def _several(text: str) -> int:
-    value = int(text)
-    if value < 2:
-        msg = f"must be at least 2, so that there is a token after the first, not {value}"
         raise argparse.ArgumentTypeError(msg)
     return value
 
@@ -162,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.cli.progress import say
     from etprof.run_directory import DELEGATION_REPORT, runs_folder, set_aside
 
-    _find_generation(arguments)
+    find_generation(arguments)
     target = _find_target(arguments)
     modes = target.sme_modes()
     program = _find_program(arguments)
@@ -220,27 +195,9 @@ def _report_evidence(
         print(json.dumps(evidence_document(evidence), indent=2))
     else:
         Console().print(render_evidence(evidence))
-        _show_generated(analysis)
+        show_generated(analysis)
     say(f"Everything is in {run_directory}")
     return 0
-
-
-def _show_generated(analysis: RunAnalysis) -> None:
-    """Shows what each SME mode generated, where times mean nothing, and whether it is the same."""
-    from rich.console import Console
-
-    from etprof.analysis.assessment import assess_run
-    from etprof.report.generation import render_generation
-
-    if analysis.times_are_meaningful:
-        return
-    console = Console()
-    for experiment in analysis.experiments:
-        for part in render_generation(experiment, times_are_meaningful=False):
-            console.print(f"{experiment.name}: ", part, sep="", style=None)
-    for comparison in assess_run(analysis).comparisons:
-        if comparison.tokens is not None:
-            console.print(f"{comparison.name}: {comparison.tokens}", markup=False)
 
 
 def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -> int:
@@ -273,13 +230,14 @@ def _measure(
     from etprof.pipeline import measure
     from etprof.plan import Experiment
 
+    iterations = ITERATIONS if arguments.generate is None else GENERATIONS
     experiments = [
         Experiment(
             name=f"{target.platform}_{mode}",
             sme=mode,
             threads=arguments.threads or target.default_threads(),
-            iterations=arguments.iterations,
-            warmup=arguments.warmup if target.times_are_meaningful else 0,
+            iterations=arguments.iterations or iterations,
+            warmup=_warmup(arguments, target),
         )
         for mode in modes
     ]
@@ -294,6 +252,14 @@ def _measure(
         )
 
 
+def _warmup(arguments: argparse.Namespace, target: Target) -> int:
+    """Returns the number of warm-up inferences: none where nothing is timed."""
+    if not target.times_are_meaningful:
+        return 0
+    by_default = WARMUP if arguments.generate is None else WARMUP_GENERATIONS
+    return by_default if arguments.warmup is None else int(arguments.warmup)
+
+
 def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
     """Turns the flags into settings; what is emulated is run, never timed."""
     from etprof.plan import Settings
@@ -305,30 +271,8 @@ def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
         etdump_iterations=1 if emulated else ETDUMP_ITERATIONS,
         seed=arguments.seed,
         timeout_s=arguments.timeout,
-        generation=_find_generation(arguments),
+        generation=find_generation(arguments),
     )
-
-
-def _find_generation(arguments: argparse.Namespace) -> Generation | None:
-    """Returns what to generate; raises UsageError for flags that do not belong together."""
-    from etprof.errors import UsageError
-    from etprof.generation import parse_ids, plan_generation
-
-    beside = ("prompt_tokens", "prompt", "tokenizer", "prefill_method", "decode_method")
-    given = {name: getattr(arguments, name) for name in beside}
-    if arguments.generate is None:
-        for name, value in given.items():
-            if value is not None:
-                msg = f"--{name.replace('_', '-')} is given without --generate N"
-                raise UsageError(msg)
-        return None
-    if arguments.method is not None or arguments.inputs:
-        msg = "--generate takes its methods from --prefill-method and --decode-method, its inputs "
-        raise UsageError(msg + "from the prompt; leave out --method and --inputs")
-    tokens = given["prompt_tokens"]
-    if tokens is not None:
-        given["prompt_tokens"] = parse_ids(tokens) or Path(tokens)
-    return plan_generation(new_tokens=arguments.generate, **given)
 
 
 def _find_program(arguments: argparse.Namespace) -> Program:

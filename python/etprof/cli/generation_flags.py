@@ -1,0 +1,79 @@
+"""The flags of `etprof profile` for language models, and what they end in."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.errors import UsageError
+
+if TYPE_CHECKING:
+    from etprof.analysis.run_analysis import RunAnalysis
+    from etprof.generation import Generation
+
+
+def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what to generate, for language models."""
+    group = parser.add_argument_group("language models: an iteration generates tokens, greedily")
+    group.add_argument("--generate", type=_several, metavar="N", help="new tokens, at least 2")
+    group.add_argument(
+        "--prompt-tokens", metavar="1,2,3|FILE", help="token ids of the prompt, or a file of them"
+    )
+    group.add_argument("--prompt", metavar="TEXT", help="the prompt as text; needs --tokenizer")
+    group.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="the model's own, to show what it says"
+    )
+    group.add_argument(
+        "--prefill-method", metavar="NAME", help="reads the prompt (default prefill)"
+    )
+    group.add_argument(
+        "--decode-method", metavar="NAME", help="adds one token (default decode, else forward)"
+    )
+
+
+def _several(text: str) -> int:
+    value = int(text)
+    if value < 2:
+        msg = f"must be at least 2, so that there is a token after the first, not {value}"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def find_generation(arguments: argparse.Namespace) -> Generation | None:
+    """Returns what to generate; raises UsageError for flags that do not belong together."""
+    from etprof.generation import parse_ids, plan_generation
+
+    beside = ("prompt_tokens", "prompt", "tokenizer", "prefill_method", "decode_method")
+    given = {name: getattr(arguments, name) for name in beside}
+    if arguments.generate is None:
+        for name, value in given.items():
+            if value is not None:
+                msg = f"--{name.replace('_', '-')} is given without --generate N"
+                raise UsageError(msg)
+        return None
+    if arguments.method is not None or arguments.inputs:
+        msg = "--generate takes its methods from --prefill-method and --decode-method, its inputs "
+        raise UsageError(msg + "from the prompt; leave out --method and --inputs")
+    tokens = given["prompt_tokens"]
+    if tokens is not None:
+        given["prompt_tokens"] = parse_ids(tokens) or Path(tokens)
+    return plan_generation(new_tokens=arguments.generate, **given)
+
+
+def show_generated(analysis: RunAnalysis) -> None:
+    """Shows what each SME mode generated, where times mean nothing, and whether it is the same."""
+    from rich.console import Console
+
+    from etprof.analysis.assessment import assess_run
+    from etprof.report.generation import render_generation
+
+    if analysis.times_are_meaningful:
+        return
+    console = Console()
+    for experiment in analysis.experiments:
+        for part in render_generation(experiment, times_are_meaningful=False):
+            console.print(f"{experiment.name}: ", part, sep="", markup=False)
+    for comparison in assess_run(analysis).comparisons:
+        if comparison.tokens is not None:
+            console.print(f"{comparison.name}: {comparison.tokens}", markup=False)
