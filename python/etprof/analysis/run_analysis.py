@@ -76,6 +76,11 @@ class RunAnalysis:
     timed: Mapping[str, ExperimentMetrics] = field(default_factory=dict)
     """Everything in metrics.json, experiments without an ETDump included."""
 
+    @property
+    def name(self) -> str:
+        """The model's name, or the file's where it is not known."""
+        return self.manifest.model.name if self.manifest else self.source.stem
+
 
 def analyze_source(source: Path) -> RunAnalysis:
     """Analyses a run directory or a single ETDump file."""

@@ -95,6 +95,8 @@ def _findings(run: View) -> list[str]:
         )
         lines.append(f"  Do: {escape(finding['action'])}.")
     lines += [] if run["findings"] else ["No rule fired."]
+    if run["answers"]:
+        lines += ["", f"Beside the reference model, {escape(run['reference'])}:", ""]
     for answer in run["answers"]:
         lines.append(
             f"- {answer['question']} {answer['answer']} ({answer['share']} here, "

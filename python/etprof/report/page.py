@@ -51,7 +51,7 @@ def run_view(assessment: Assessment, key: str) -> View:
     found = assessment.findings_of(assessment.primary.experiment.name)
     return {
         "key": key,
-        "title": _title(assessment),
+        "title": assessment.run.name,
         "subtitle": _subtitle(assessment),
         "warning": platform_warning(assessment),
         "headline": _headline(assessment),
@@ -127,13 +127,7 @@ def _reference_name(reference: RunAnalysis | None) -> str:
     """Names the reference model and its run."""
     if reference is None:
         return ""
-    model = reference.manifest.model.name if reference.manifest else reference.source.stem
-    return f"{model}, {reference.source}"
-
-
-def _title(assessment: Assessment) -> str:
-    manifest = assessment.run.manifest
-    return manifest.model.name if manifest else assessment.run.source.stem
+    return f"{reference.name}, {reference.source}"
 
 
 def _subtitle(assessment: Assessment) -> str:

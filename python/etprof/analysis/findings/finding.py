@@ -58,6 +58,8 @@ class Subject:
     thread_comparisons: tuple[Comparison, ...] = ()
     """With fewer threads as the baseline, of this experiment's mode."""
     reference: ExperimentInsight | None = None
+    reference_name: str = ""
+    """The reference's model, or its experiment where the model is not known."""
     precision_rivals: tuple[Comparison, ...] = ()
     """The same model at another precision as the baseline, this experiment as the candidate."""
 

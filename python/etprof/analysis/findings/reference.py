@@ -73,7 +73,6 @@ def find_movement_above_reference(subject: Subject) -> Finding | None:
         return None
     movement = subject.in_category("Data Movement")
     excess = (answer.share - answer.reference_share) * subject.total_ns
-    name = subject.reference.experiment.name
     return Finding(
         rule="F7",
         title="More data movement than in the reference",
@@ -81,7 +80,7 @@ def find_movement_above_reference(subject: Subject) -> Finding | None:
         experiment=subject.name,
         summary=(
             f"Data movement is {format_share(answer.share)} of an inference, in the reference "
-            f"({name}) {format_share(answer.reference_share)}."
+            f"({subject.reference_name}) {format_share(answer.reference_share)}."
         ),
         evidence=subject.show(movement),
         gain_ns=min(excess, sum_ns(movement)),

@@ -124,6 +124,7 @@ def evaluate_run(
                 comparison=_against_off(entry, comparisons),
                 thread_comparisons=_against_fewer_threads(entry, comparisons),
                 reference=_like(reference, entry) if reference else None,
+                reference_name=reference.run.name if reference else "",
                 precision_rivals=_precision_rivals(run, entry, rivals),
             )
         )
