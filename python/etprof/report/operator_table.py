@@ -104,7 +104,7 @@ def _row(number: int, detail: OperatorDetail, cells: list[Cell]) -> View:
         "place": "delegate" if row.is_delegated else "portable",
         "cells": cells,
         "kernels": _kernels(detail),
-        "grade": detail.evidence.grade or "",
+        "grade": detail.evidence.grade if detail.kernels or detail.evidence.could_use_sme2 else "",
         "why_not": detail.why_not_sme2.text if detail.why_not_sme2 else "",
         "macs": (format_count(macs) if macs else MISSING, macs),
         "gflops": _rate_cell(detail, detail.gflops),
