@@ -74,11 +74,16 @@ class Journal:
     def add(self, record: LaunchRecord, result: RunnerResult | None) -> None:
         """Records how a launch went."""
         self.records.append(record)
-        if result is not None and self._document["runner"] is None:
+        if result is not None:
+            self.describe(result)
+        self._write()
+
+    def describe(self, result: RunnerResult) -> None:
+        """Takes runner and CPU from the first result, be it of this run or of an interrupted one."""
+        if self._document["runner"] is None:
             self._document["runner"] = result.runner.model_dump()
             self._document["cpu"] = result.cpu.model_dump()
             self._keep_descriptions()
-        self._write()
 
     def finish(self, status: str, notes: Sequence[str] = ()) -> None:
         """Writes logs, hashes every file and closes the manifest; call it last."""

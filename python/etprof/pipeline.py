@@ -121,6 +121,8 @@ class _Progress:
         self._first_failure: EtprofError | None = None
         self._started = time.monotonic()
         journal.records += [record for record in earlier.records if record.error is None]
+        for result in earlier.results.values():
+            journal.describe(result)
         journal.start()
 
     def execute(

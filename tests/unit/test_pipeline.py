@@ -183,6 +183,17 @@ def test_a_resumed_run_does_what_is_missing_and_nothing_else(tmp_path: Path) -> 
     assert len(metrics.experiments["linux_sme2_on"].blocks) == 4
 
 
+def test_a_resume_with_nothing_left_to_do_forgets_nothing(tmp_path: Path) -> None:
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    first = json.loads((tmp_path / "run/manifest.json").read_text())
+    target = FakeTarget()
+    run(tmp_path, target, EXPERIMENTS[:1], resume=True)
+    second = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert target.requests == []
+    for field in ("cpu", "runner", "launches"):
+        assert second[field] == first[field]
+
+
 def test_a_damaged_result_is_measured_again(tmp_path: Path) -> None:
     run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
     (result,) = (tmp_path / "run").glob("*/*_b02_result.json")

@@ -34,6 +34,8 @@ _MARKS: Final = {
     "inconclusive": "⚪ inconclusive",
     "unchanged": "⚪ unchanged",
 }
+_WHOLE_RATES: Final = 100.0
+"""Rates per second from here on are shown without digits behind the point."""
 _URGENT: Final = ("failed", "regression", "improvement")
 _COLUMNS: Final = ("run", "metric", "baseline", "now", "change", "95 % interval", "why")
 
@@ -44,7 +46,9 @@ def format_value(value: float | None, unit: str | None) -> str:
         return MISSING
     if unit == "bytes":
         return format_size(value)
-    return format_duration(value) if unit == "ns" else f"{value:.4g}/s"
+    if unit == "ns":
+        return format_duration(value)
+    return f"{value:,.0f}/s" if value >= _WHOLE_RATES else f"{value:.3g}/s"
 
 
 def format_change(change: float | None) -> str:

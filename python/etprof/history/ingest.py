@@ -115,7 +115,7 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> RunDocu
     version = build.get("executorch_version") or provenance.pins.get("executorch")
     git = manifest.git
     return RunDocument(
-        key=full_hash(source.document, experiment.name),
+        key=_key(source, experiment),
         run_name=source.run.resolve().name,
         run_path=str(source.run.resolve()),
         experiment=experiment.name,
@@ -144,6 +144,26 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> RunDocu
         categories=source.categories.get(experiment.name, {}),
         raw=source.raw.get(experiment.name) if measured else None,
     )
+
+
+def _key(source: _Source, experiment: ManifestExperiment) -> str:
+    """Hashes what makes this run: which program, which launches when, and all they measured.
+
+    The rest of the manifest may change without another run: a resume that finds all launches done
+    writes it anew, with another command, load and time.
+    """
+    manifest = source.manifest
+    launches = [
+        (launch.started_at, launch.purpose, launch.block, launch.error)
+        for launch in manifest.launches
+        if launch.experiment == experiment.name
+    ]
+    began = launches or manifest.created_at
+    planned = experiment.model_dump()
+    return full_hash(
+        manifest.model.name, manifest.model.sha256, manifest.platform, planned, began,
+        source.raw.get(experiment.name),
+    )  # fmt: skip
 
 
 def _failure(

@@ -77,7 +77,7 @@ class Run(Table):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(unique=True)
-    """Hash of the manifest's content and the experiment's name: the same run is added once."""
+    """Hash of program, experiment, launches and samples: the same run is added once."""
     run_name: Mapped[str]
     """Name of the run directory."""
     run_path: Mapped[str | None]

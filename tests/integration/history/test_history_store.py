@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -135,10 +136,24 @@ def test_a_database_of_something_else_is_left_alone(store: Store, target: str) -
 
 def test_runs_differ_where_anything_of_them_does(store: Store, tmp_path: Path) -> None:
     base = MeasuredRun()
-    variants = [base, replace(base, minute=1), replace(base, blocks_us=(1, 2, 3))]
-    for number, run in enumerate(variants[:2]):
+    variants = [
+        replace(base, minute=1), replace(base, blocks_us=(1, 2, 3)), replace(base, program="e" * 64)
+    ]  # fmt: skip
+    for number, run in enumerate([base, *variants]):
         store.add_run_directory(write_measured(tmp_path / str(number), run))
-    assert count(store, Run) == 2
-    # The manifest is what makes a run: it holds the hash of everything that was measured.
-    store.add_run_directory(write_measured(tmp_path / "same", variants[2]))
-    assert count(store, Run) == 2
+    assert count(store, Run) == 4
+
+
+def test_a_manifest_that_was_written_anew_is_the_same_run(store: Store, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", on_off_run())
+    launch = {"experiment": "android_off", "purpose": "timing", "block": 0, "duration_s": 1.0}
+    launches = [{**launch, "started_at": "2026-11-21T05:00:01+00:00"}]
+    for moment in ("2026-11-21T05:00:00+00:00", "2026-11-22T07:00:00+00:00"):
+        manifest = json.loads((run / "manifest.json").read_text())
+        changed = {"created_at": moment, "updated_at": moment, "launches": launches}
+        (run / "manifest.json").write_text(json.dumps({**manifest, **changed}))
+        store.add_run_directory(run)
+    with store.session() as session:
+        names = session.scalars(select(Run.experiment)).all()
+    # An experiment without launches has nothing but the manifest's time to be told apart by.
+    assert sorted(names) == ["android_off", "android_sme2", "android_sme2"]
