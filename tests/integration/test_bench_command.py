@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +116,36 @@ def test_resume_repeats_what_failed_and_nothing_else(folder: Path, tmp_path: Pat
     assert [row["status"] for row in rows] == ["ok"] * 4
     after = tmp_path / "out_bench/test/runs/host/toy_cnn_xnnpack_fp32/manifest.json"
     assert after.read_bytes() == before
+
+
+def test_a_killed_matrix_goes_on_where_it_was(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    changed = {**MEASUREMENT, "blocks": 30}
+    matrix = write_matrix(tmp_path, models=["toy_cnn"], measurement=changed)
+    manifest = tmp_path / "out_bench/test/runs/host/toy_cnn_xnnpack_fp32/manifest.json"
+    command = [sys.executable, "-m", "etprof", "bench", str(matrix), "--resume"]
+    environment = {**os.environ, "ETPROF_LOCKS": str(tmp_path / "locks")}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        while len(launches(manifest, blocks=30)) < 3:
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+    kept = launches(manifest, blocks=30)
+    assert len(kept) < 31
+    completed = etprof(tmp_path, "bench", matrix, "--resume")
+    assert completed.exit_code == 0, completed.stderr
+    assert launches(manifest, blocks=30)[: len(kept)] == kept
+    assert len(launches(manifest, blocks=30)) == 31
+
+
+def launches(manifest: Path, *, blocks: int) -> list[dict[str, Any]]:
+    """The launches of the run with so many blocks; none while it has not begun."""
+    document = json.loads(manifest.read_text()) if manifest.exists() else {"settings": {}}
+    is_it = document["settings"].get("blocks") == blocks
+    found: list[dict[str, Any]] = document["launches"] if is_it else []
+    return found
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
