@@ -6,14 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.history.gate import judge
-from etprof.history.noise import noise_floor
 from etprof.units import format_change, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy.orm import Session
-
+    from etprof.dashboard.visit import Catalogue
     from etprof.history.gate import Judgement
     from etprof.history.noise import NoiseFloor
     from etprof.history.schema import Run
@@ -32,8 +30,8 @@ class Judge:
     device and what was measured within a day before it.
     """
 
-    def __init__(self, session: Session, metric: str, candidates: Iterable[Run]) -> None:
-        self._session = session
+    def __init__(self, catalogue: Catalogue, metric: str, candidates: Iterable[Run]) -> None:
+        self._catalogue = catalogue
         self._metric = metric
         self._floors: dict[str, NoiseFloor | None] = {}
         self._runs: dict[str, list[Run]] = {}
@@ -70,10 +68,10 @@ class Judge:
         runs = self._runs.get(device, [])
         newest = max((run.measured_at for run in runs), default=None)
         if newest is None:
-            return noise_floor(self._session, device, self._metric)
+            return self._catalogue.noise_floor(device, self._metric, None)
         judged = [run for run in runs if newest - run.measured_at < _ONE_NIGHT]
         first = min(judged, key=lambda run: run.measured_at)
-        return noise_floor(self._session, device, self._metric, before=first)
+        return self._catalogue.noise_floor(device, self._metric, first)
 
 
 def _interval_text(found: Judgement) -> str:

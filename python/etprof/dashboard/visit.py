@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.dashboard.queries import (
     count_runs,
@@ -13,16 +13,26 @@ from etprof.dashboard.queries import (
 )
 from etprof.errors import InputFileError
 from etprof.history.metric_names import METRICS
+from etprof.history.noise import noise_floor
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sqlalchemy.orm import Session
 
     from etprof.dashboard.addresses import Address, Links
     from etprof.dashboard.queries import Series
+    from etprof.history.noise import NoiseFloor
+    from etprof.history.schema import Run
 
 
 class NoSuchPageError(InputFileError):
     """An address that no page has."""
+
+
+Floors = dict[tuple[str, str, "datetime | None", int], "NoiseFloor | None"]
+"""Noise floors that a server keeps from page to page."""
+_MOST_FLOORS: Final = 10_000
 
 
 def metric_key(name: str) -> tuple[int, str]:
@@ -34,8 +44,11 @@ def metric_key(name: str) -> tuple[int, str]:
 class Catalogue:
     """The store's series, metrics and branches, each read once."""
 
-    def __init__(self, session: Session, *, most_branches: int = 100) -> None:
+    def __init__(
+        self, session: Session, *, most_branches: int = 100, floors: Floors | None = None
+    ) -> None:
         self.session = session
+        self._floors = {} if floors is None else floors
         self._most_branches = most_branches
         self._series: dict[str, list[Series]] = {}
         self._metrics: list[str] | None = None
@@ -69,6 +82,16 @@ class Catalogue:
         if self._count is None:
             self._count = count_runs(self.session)
         return self._count
+
+    def noise_floor(self, device: str, metric: str, before: Run | None) -> NoiseFloor | None:
+        """The noise floor of a device from runs older than `before`, read again after new runs."""
+        moment = before.measured_at if before else None
+        key = (device, metric, moment, self.run_count)
+        if key not in self._floors:
+            if len(self._floors) >= _MOST_FLOORS:
+                self._floors.clear()
+            self._floors[key] = noise_floor(self.session, device, metric, before=before)
+        return self._floors[key]
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _rows(visit: Visit, baseline: Run, candidate: Run, *, may_judge: bool) -> li
             "name": metric_label(name),
             "baseline": value_view(before.get(name)),
             "candidate": value_view(after.get(name)),
-            "change": Judge(visit.session, name, [candidate]).change(
+            "change": Judge(visit.catalogue, name, [candidate]).change(
                 candidate.device, before.get(name), after.get(name), "the baseline"
             )
             if may_judge

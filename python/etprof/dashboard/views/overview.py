@@ -88,7 +88,7 @@ def _load(visit: Visit, groups: Sequence[Group], metric: str) -> Loaded:
     runs = load_runs(visit.session, ids)
     values = load_values(visit.session, runs.values(), metric)
     references = find_references(visit.session, list(runs.values()), metric)
-    return Loaded(runs, values, references, Judge(visit.session, metric, runs.values()))
+    return Loaded(runs, values, references, Judge(visit.catalogue, metric, runs.values()))
 
 
 def _row(group: Group, modes: Sequence[str], metric: str, loaded: Loaded) -> View:

@@ -92,7 +92,7 @@ def _rows(visit: Visit, run: Run, values: dict[str, MetricValue], before: int | 
             "value": value_view(value),
             "blocks": value.count or None,
             "trend": make_address("trend", {"config": config_key(run), "metric": name}),
-            "change": Judge(visit.session, name, [run]).change(
+            "change": Judge(visit.catalogue, name, [run]).change(
                 run.device, earlier.get(name), value, "the run before"
             ),
         }

@@ -93,7 +93,7 @@ def _load(visit: Visit, rows: Sequence[Columns], metric: str) -> Loaded:
     ids = [entry.latest_id for row in rows for entry in row.values() if entry.latest_id]
     runs = load_runs(visit.session, ids)
     values = load_values(visit.session, runs.values(), metric)
-    return Loaded(values, Judge(visit.session, metric, runs.values()))
+    return Loaded(values, Judge(visit.catalogue, metric, runs.values()))
 
 
 def _row(row: Columns, by: str, columns: Sequence[str], loaded: Loaded, metric: str) -> View:

@@ -103,7 +103,7 @@ def _judged(visit: Visit, lines: dict[str, Line], metric: str, device: str) -> V
     runs = load_runs(visit.session, (point.run_id for point in points))
     values = load_values(visit.session, runs.values(), metric)
     newest = [runs[line.points[-1].run_id] for line in lines.values() if line.points]
-    judge = Judge(visit.session, metric, newest)
+    judge = Judge(visit.catalogue, metric, newest)
     return {
         "rows": [_describe(row, values, judge, device) for row in rows],
         "changes": [_describe(row, values, judge, device) for row in changes],
