@@ -1,14 +1,15 @@
 """Is the gate right on this machine? The same model twice, then with two operators more.
 
 Each repetition is what a new user does: an empty history, three matrix runs, two checks. The same
-model must never be called a regression or an improvement, the slower one always a regression; the
-dashboard colours by the same judgement. Exit code 1 when that is not so.
+model must never be called a regression or an improvement and stay grey in the dashboard, the slower
+one must always be a regression and red. Exit code 1 when that is not so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from etprof.bench.combinations import expand
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.session import Request, Session
+from etprof.dashboard.export import export_site
 from etprof.history.check import CheckRequest, check_history
 from etprof.history.store import open_store
 from etprof.units import format_change
@@ -64,14 +66,22 @@ def check(store: Store) -> Checked:
     return entry
 
 
-def repeat(folder: Path, number: int, blocks: int) -> dict[str, Checked]:
-    """Returns what the gate says of the same model and of the slower one."""
+def colour(store: Store, folder: Path) -> str:
+    """Returns what the dashboard's overview of latencies makes of the newest run."""
+    export_site(store, folder, newest_runs=3)
+    page = (folder / "overview-latency_ns-all.html").read_text(encoding="utf-8")
+    found = re.findall(r'<span class="change (\w+)"', page)
+    return {"worse": "red", "better": "green", "same": "grey"}.get("".join(found), str(found))
+
+
+def repeat(folder: Path, number: int, blocks: int) -> dict[str, tuple[Checked, str]]:
+    """Returns what gate and dashboard make of the same model and of the slower one."""
     store = open_store(folder / f"history{number}.sqlite")
     measure(folder, store, "steady", blocks)
     found = {}
     for label, variant in (("the same", "steady"), ("two operators more", "slowed")):
         measure(folder, store, variant, blocks)
-        found[label] = check(store)
+        found[label] = (check(store), colour(store, folder / f"site{number}"))
     return found
 
 
@@ -84,10 +94,13 @@ def main() -> int:
     counts: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as name:
         for number in range(1, arguments.repetitions + 1):
-            for label, entry in repeat(Path(name), number, arguments.blocks).items():
-                counts.setdefault(label, Counter())[entry.outcome] += 1
-                change = entry.judgement.change if entry.judgement else None
-                print(f"{number:2}  {label:18} {format_change(change):>9}  {entry.outcome}")
+            results = repeat(Path(name), number, arguments.blocks)
+            for label, (entry, shown) in results.items():
+                counts.setdefault(label, Counter()).update((entry.outcome, shown))
+                change = format_change(entry.judgement.change if entry.judgement else None)
+                print(
+                    f"{number:2}  {label:18} {change:>9}  {entry.outcome:12}  {shown}", flush=True
+                )
     for label, outcomes in counts.items():
         print(f"{label}: {', '.join(f'{n} {outcome}' for outcome, n in outcomes.items())}")
     return 0 if all_right(counts) else 1
@@ -96,7 +109,8 @@ def main() -> int:
 def all_right(counts: dict[str, Counter[str]]) -> bool:
     """Whether nothing was found where nothing is, and what is there was found every time."""
     same, slower = counts["the same"], counts["two operators more"]
-    return not same["regression"] + same["improvement"] and set(slower) == {"regression"}
+    wrong = same.keys() & {"regression", "improvement", "red", "green"}
+    return not wrong and slower.keys() == {"regression", "red"}
 
 
 if __name__ == "__main__":

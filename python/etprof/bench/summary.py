@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -164,16 +165,16 @@ def _problems(kept: Sequence[Kept]) -> list[str]:
     return [f"{entry.outcome.unit.text}: {e}" for entry in kept for e in entry.outcome.errors]
 
 
-def render_table(name: str, rows: Sequence[Row]) -> Table:
+def render_table(name: str, rows: Sequence[Row]) -> Group:
     """Returns the summary for a terminal."""
-    shown, title = _shown_columns(rows), _title(name, rows)
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False)
+    shown = _shown_columns(rows)
+    table = Table(box=None, pad_edge=False)
     for index in shown:
         table.add_column(_COLUMNS[index], justify="right" if index in _NUMBERS else "left")
     for row in rows:
         style = "red" if row.failure is not None else ""
         table.add_row(*(Text(row.cells[index]) for index in shown), style=style)
-    return table
+    return Group(Text(_title(name, rows), style="bold"), table)
 
 
 def render_markdown(
