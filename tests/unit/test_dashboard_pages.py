@@ -119,6 +119,19 @@ def test_speed_up_needs_runs_that_differ_in_sme_alone(
     assert reason in change(run_name="elsewhere")
 
 
+def test_precisions_are_held_against_each_other_at_one_commit_only(
+    make_store: Callable[[KnownHistory], Store],
+) -> None:
+    store = make_store(replace(ONE, precisions=("fp32", "fp16"), sme_modes=("off",)))
+    page = words(show(store, "sides", model="toy_cnn"))
+    assert re.search(r"−3\d\.\d % improvement .* against fp32", page)
+    newer = update(Run).where(Run.precision == "fp16").values(git_commit="f" * 40)
+    store.write(lambda session: session.execute(newer))
+    page = show(store, "sides", model="toy_cnn")
+    assert "measured at another commit than fp32" in page
+    assert colours(page) == []
+
+
 def test_emulated_times_are_on_no_page(make_store: Callable[[KnownHistory], Store]) -> None:
     store = make_store(replace(ONE, devices=(), emulated=True))
     with store.session() as session:

@@ -79,19 +79,19 @@ def _check_replaceable(folder: Path) -> None:
 
 
 def _put_in_place(workplace: Path, folder: Path) -> None:
-    """Swaps the finished site for the earlier one."""
+    """Swaps the finished site for the earlier one, which stays when that fails."""
+    earlier = workplace.with_name(f"{workplace.name}.earlier")
     try:
         workplace.chmod(0o755)
         if folder.exists():
-            old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
-            folder.rename(old / "earlier")
-            workplace.rename(folder)
-            shutil.rmtree(old)
-        else:
-            workplace.rename(folder)
+            folder.rename(earlier)
+        workplace.rename(folder)
     except OSError as error:
+        if earlier.exists():
+            earlier.rename(folder)
         msg = f"cannot replace {folder}: {error.strerror}; choose another folder"
         raise OutputError(msg) from error
+    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _write_site(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from etprof.dashboard.queries import Series
     from etprof.dashboard.visit import Visit
+    from etprof.history.schema import Run
     from etprof.history.values import MetricValue
 
 CHOICES: Final = ("precision", "backend")
@@ -81,6 +82,7 @@ def _rows(series: Sequence[Series], by: str) -> list[Columns]:
 class Loaded:
     """What the shown rows need of the store."""
 
+    runs: dict[int, Run]
     values: dict[int, MetricValue]
     judge: Judge
 
@@ -93,7 +95,7 @@ def _load(visit: Visit, rows: Sequence[Columns], metric: str) -> Loaded:
     ids = [entry.latest_id for row in rows for entry in row.values() if entry.latest_id]
     runs = load_runs(visit.session, ids)
     values = load_values(visit.session, runs.values(), metric)
-    return Loaded(values, Judge(visit.catalogue, metric, runs.values()))
+    return Loaded(runs, values, Judge(visit.catalogue, metric, runs.values()))
 
 
 def _row(row: Columns, by: str, columns: Sequence[str], loaded: Loaded, metric: str) -> View:
@@ -119,10 +121,14 @@ def _cell(
         "trend": make_address("trend", {"config": entry.config, "metric": metric}),
         "value": value_view(value),
         "change": None,
+        "note": "",
         "compare": None,
     }
     if reference is None or reference.latest_id is None or entry is reference:
         return shown
+    runs = loaded.runs[reference.latest_id], loaded.runs[entry.latest_id]
+    if runs[0].git_commit != runs[1].git_commit:
+        return {**shown, "note": f"measured at another commit than {name}"}
     return {
         **shown,
         "change": loaded.judge.change(entry.device, baseline, value, name),
