@@ -13,7 +13,7 @@ from etprof.bench.local_pool import run_here
 from etprof.bench.pool import Task
 from etprof.bench.programs import export_programs
 from etprof.report.files import write_report_files
-from etprof.run_directory import find_etdumps
+from etprof.run_directory import ANALYSIS_SUMMARY, find_etdumps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -54,6 +54,7 @@ class Session:
     store: Store
     reporter: Reporter
     kept: list[Kept] = field(default_factory=list)
+    has_waited: bool = False
 
     def run(self) -> list[Kept]:
         """Measures what is not finished yet; returns how each unit went, in their order."""
@@ -112,7 +113,8 @@ class Session:
             try:
                 added = self.store.add_run_directory(run, device=unit.device.history_name)
                 runs = tuple(each.document for each in added)
-                if find_etdumps(run):
+                is_reported = not outcome.worker and (run / ANALYSIS_SUMMARY).exists()
+                if find_etdumps(run) and not is_reported:
                     write_report_files(analyze_source(run), run)
             # Even a defect of ours: the run itself is kept, `--resume` adds it, the others go on.
             except Exception as error:  # noqa: BLE001
@@ -122,4 +124,7 @@ class Session:
         self.reporter.finished(kept.outcome)
 
     def _wait(self) -> None:
-        """Waits for another etprof on this host; interrupting it is the only way out."""
+        """Says, once, why nothing happens."""
+        if not self.has_waited:
+            self.has_waited = True
+            self.reporter.say("waiting: something else is measured on this host")
