@@ -69,6 +69,15 @@ def launch(
     return Launch(json.loads(result.read_text()), arrivals[2:], wall_ns)
 
 
+def prefer_this_clock() -> None:
+    """Lets this process wake at once, where allowed: its own waiting for a CPU is no latency."""
+    try:
+        policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+        os.sched_setscheduler(0, policy, os.sched_param(1))
+    except (AttributeError, PermissionError):
+        print("not allowed to run with priority; on a busy machine the outside clock may be late")
+
+
 def read_arrivals(pipe: int) -> list[list[int]]:
     """Notes the time of every line; a line that says `repetition` begins a new list."""
     arrivals: list[list[int]] = []
@@ -165,6 +174,7 @@ def main() -> int:
     parser.add_argument("--tolerance", type=float, default=TOLERANCE)
     arguments = parser.parse_args()
     arguments.runner = arguments.runner or find_host_runner()
+    prefer_this_clock()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         arguments.model = arguments.model or export_decoder(folder)
