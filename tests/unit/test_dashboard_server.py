@@ -11,6 +11,7 @@ import pytest
 from etprof.analysis.assessment import assess_runs
 from etprof.cli import main
 from etprof.dashboard import server
+from etprof.history.schema import Run
 from etprof.history.store import Store, open_store
 from etprof.report.html import render_html
 from tests.dashboard_server import Served, serving
@@ -20,6 +21,8 @@ from tests.known_runs import on_off_run, write_run
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from sqlalchemy.orm import Session
 
 KNOWN = KnownHistory(commits=2, models=("toy_cnn",), devices=("Phone A",), precisions=("fp32",))
 
@@ -199,6 +202,24 @@ def test_no_other_file_is_given_out_as_a_report(
         assert served.ask("/report?id=1").status == 404
     finally:
         file.rmdir() if kind == "folder" else file.unlink()
+
+
+def test_a_run_that_is_added_shows_at_once(tmp_path: Path) -> None:
+    with open_store(tmp_path / "grows.sqlite") as store, serving(store) as running:
+        assert "0 configurations" in running.ask("/overview").text
+        fill(store, KNOWN)
+        assert "1 configurations" in running.ask("/overview").text
+
+        def add(session: Session) -> None:
+            old = session.get_one(Run, 1)
+            facts = {c.name: getattr(old, c.name) for c in Run.__table__.columns}
+            new = {"id": 99, "key": "new", "series": "new", "model": "newcomer"}
+            session.add(Run(**{**facts, **new}))
+
+        store.write(add)
+        answer = running.ask("/overview").text
+    assert "2 configurations" in answer
+    assert "newcomer" in answer
 
 
 def test_a_store_that_breaks_is_said_on_the_page(tmp_path: Path) -> None:

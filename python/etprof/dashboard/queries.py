@@ -166,9 +166,10 @@ def list_newest(session: Session, most: int) -> list[int]:
     return list(session.scalars(statement))
 
 
-def count_runs(session: Session) -> int:
-    """Returns how many runs the store has."""
-    return session.scalar(select(func.count()).select_from(Run)) or 0
+def count_runs(session: Session) -> tuple[int, int]:
+    """Returns how many runs the store has, and the one that was added last; 0 for none."""
+    count, newest = session.execute(select(func.count(), func.max(Run.id)).select_from(Run)).one()
+    return count, newest or 0
 
 
 def load_runs(session: Session, ids: Iterable[int]) -> dict[int, Run]:

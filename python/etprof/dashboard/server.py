@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.requests import Request
 
-    from etprof.dashboard.visit import Floors
+    from etprof.dashboard.visit import Kept
     from etprof.history.store import Store
 
 _LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -56,37 +56,37 @@ def create_app(store: Store, host_names: tuple[str, ...] | None = _LOOPBACK_NAME
     It answers only to `host_names`, so that no web page can reach it through a name of its own that
     points to this machine (DNS rebinding); None takes any name.
     """
-    floors: Floors = {}
+    kept: Kept = {}
 
     def respond(request: Request) -> Response:
         host = request.headers.get("host", "").lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if host_names is not None and name not in host_names:
             return PlainTextResponse("this dashboard answers to localhost only", 421)
-        return _respond(store, floors, request.path_params["name"], dict(request.query_params))
+        return _respond(store, kept, request.path_params["name"], dict(request.query_params))
 
     return Starlette(routes=[Route("/{name:path}", respond, methods=["GET"])])
 
 
-def _respond(store: Store, floors: Floors, name: str, query: dict[str, str]) -> Response:
+def _respond(store: Store, kept: Kept, name: str, query: dict[str, str]) -> Response:
     if not name:
         return RedirectResponse("overview", headers=_COMMON_HEADERS)
     if name in ASSETS:
         return Response(read_asset(name), media_type=ASSETS[name], headers=_COMMON_HEADERS)
     try:
-        return _respond_with_page(store, floors, name, query)
+        return _respond_with_page(store, kept, name, query)
     except NoSuchPageError as error:
         return _problem(404, "No such page", str(error))
     except EtprofError as error:
         return _problem(503, "The history cannot be read", str(error))
 
 
-def _respond_with_page(store: Store, floors: Floors, name: str, query: dict[str, str]) -> Response:
+def _respond_with_page(store: Store, kept: Kept, name: str, query: dict[str, str]) -> Response:
     if name not in (*PAGES, "report"):
         msg = "the dashboard has no page of this name"
         raise NoSuchPageError(msg)
     with store.session() as session:
-        visit = Visit(make_address(name, query), ServedLinks(), Catalogue(session, floors=floors))
+        visit = Visit(make_address(name, query), ServedLinks(), Catalogue(session, kept=kept))
         if name != "report":
             return HTMLResponse(render_page(visit), headers=_COMMON_HEADERS)
         content = read_report(find_run(visit, visit.address["id"]))

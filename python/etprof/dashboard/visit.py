@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from etprof.dashboard.queries import (
     count_runs,
@@ -16,7 +18,7 @@ from etprof.history.metric_names import METRICS
 from etprof.history.noise import noise_floor
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from collections.abc import Callable
 
     from sqlalchemy.orm import Session
 
@@ -30,9 +32,10 @@ class NoSuchPageError(InputFileError):
     """An address that no page has."""
 
 
-Floors = dict[tuple[str, str, "datetime | None", int], "NoiseFloor | None"]
-"""Noise floors that a server keeps from page to page."""
-_MOST_FLOORS: Final = 10_000
+Kind = TypeVar("Kind")
+Kept = dict[tuple[Hashable, ...], Any]
+"""What a server keeps from page to page; the state of the store is part of every key."""
+_MOST_KEPT: Final = 500
 
 
 def metric_key(name: str) -> tuple[int, str]:
@@ -42,56 +45,53 @@ def metric_key(name: str) -> tuple[int, str]:
 
 
 class Catalogue:
-    """The store's series, metrics and branches, each read once."""
+    """The store's series, metrics, branches and noise floors, read once for each of its states.
+
+    Runs are added and never changed, so their number and the newest one's tell states apart.
+    """
 
     def __init__(
-        self, session: Session, *, most_branches: int = 100, floors: Floors | None = None
+        self, session: Session, *, most_branches: int = 100, kept: Kept | None = None
     ) -> None:
         self.session = session
-        self._floors = {} if floors is None else floors
+        self._kept = {} if kept is None else kept
         self._most_branches = most_branches
-        self._series: dict[str, list[Series]] = {}
-        self._metrics: list[str] | None = None
-        self._branches: list[str] | None = None
-        self._count: int | None = None
+        self.run_count, self._newest = count_runs(session)
 
     def series(self, branch: str = "") -> list[Series]:
         """All series, or those with recent runs of a branch."""
-        if branch not in self._series:
-            self._series[branch] = list_series(self.session, branch=branch)
-        return self._series[branch]
+        return self._keep(lambda: list_series(self.session, branch=branch), "series", branch)
 
     @property
     def metrics(self) -> list[str]:
-        """Names of the metrics on offer."""
-        if self._metrics is None:
-            found = list_metrics(self.session, self.series())
-            self._metrics = sorted(found, key=metric_key)
-        return self._metrics
+        """Names of the metrics on offer, the headline first."""
+        return self._keep(
+            lambda: sorted(list_metrics(self.session, self.series()), key=metric_key), "metrics"
+        )
 
     @property
     def branches(self) -> list[str]:
         """Branches on offer."""
-        if self._branches is None:
-            self._branches = list_branches(self.session, self._most_branches)
-        return self._branches
-
-    @property
-    def run_count(self) -> int:
-        """How many runs the store has."""
-        if self._count is None:
-            self._count = count_runs(self.session)
-        return self._count
+        return self._keep(lambda: list_branches(self.session, self._most_branches), "branches")
 
     def noise_floor(self, device: str, metric: str, before: Run | None) -> NoiseFloor | None:
-        """The noise floor of a device from runs older than `before`, read again after new runs."""
+        """The noise floor of a device from runs older than `before`."""
         moment = before.measured_at if before else None
-        key = (device, metric, moment, self.run_count)
-        if key not in self._floors:
-            if len(self._floors) >= _MOST_FLOORS:
-                self._floors.clear()
-            self._floors[key] = noise_floor(self.session, device, metric, before=before)
-        return self._floors[key]
+        return self._keep(
+            lambda: noise_floor(self.session, device, metric, before=before),
+            "floor", device, metric, moment,
+        )  # fmt: skip
+
+    def _keep(self, read: Callable[[], Kind], *name: Hashable) -> Kind:
+        """Returns what is kept under a name for this state of the store, else reads it."""
+        key = (self.run_count, self._newest, *name)
+        with suppress(KeyError):
+            found: Kind = self._kept[key]
+            return found
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        self._kept[key] = made = read()
+        return made
 
 
 @dataclass(frozen=True)
