@@ -97,7 +97,7 @@ def test_profile_names_the_modules_of_another_exporters_program(
     assert {"stem", "depthwise", "pointwise", "pool", "head"} <= set(modules)
     # AND the report shows time per module and per source line
     report = (run / "report.md").read_text(encoding="utf-8")
-    assert "## Hot modules" in report
+    assert "## Modules" in report
     assert re.search(r"^\| stem \| 2 \|", report, re.MULTILINE)
     assert re.search(r"^\| model\.py:24 \| 2 \|", report, re.MULTILINE)
 
