@@ -184,6 +184,7 @@ def take_part(
         "first": first + 1,
         "last": first + len(shown),
         "total": len(entries),
+        "words": count_of(len(entries), noun),
         "earlier": _other_part(visit, part - 1) if part > 1 else None,
         "later": _other_part(visit, part + 1) if part < count else None,
     }

@@ -33,7 +33,7 @@ function filterRows(filters) {
   const count = document.getElementById("count");
   if (!count) return;
   const shown = document.querySelectorAll(`${count.dataset.counted}:not([hidden])`).length;
-  count.textContent = `${shown} ${count.dataset.noun}`;
+  count.textContent = `${shown} ${count.dataset.noun}${shown === 1 ? "" : "s"}`;
   hide(document.getElementById("nothing"), shown > 0);
 }
 

@@ -27,7 +27,7 @@ MOST: Final = 2_000
 def show(visit: Visit) -> View:
     """Returns what the template shows."""
     found = list_failures(visit.session, visit.address.filters, limit=MOST)
-    shown, pager = take_part(visit, found, "failed runs")
+    shown, pager = take_part(visit, found, "failed run")
     branches = [{"branch": branch} for branch in visit.catalogue.branches]
     return {
         "title": "Failures",

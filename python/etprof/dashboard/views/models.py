@@ -35,7 +35,7 @@ def show(visit: Visit) -> View:
     metric = choose_metric(visit)
     series = [e for e in visit.catalogue.series() if e.latest_id and e.representative]
     kept = [entry for entry in series if passes(series_facts(entry), visit.address.filters)]
-    shown, pager = take_part(visit, _places(kept), "configurations", size=_GROUPS_A_PAGE)
+    shown, pager = take_part(visit, _places(kept), "configuration", size=_GROUPS_A_PAGE)
     values = _load(visit, [entry for group in shown for entry in group], metric)
     groups = [_group(entries, values, metric) for entries in shown]
     return {

@@ -56,7 +56,7 @@ def show(visit: Visit) -> View:
     groups = group_by_config(visit.catalogue.series(visit.address["branch"]))
     facts = [series_facts(_any(group)) for group in groups]
     kept = [g for g, f in zip(groups, facts, strict=True) if passes(f, visit.address.filters)]
-    shown, pager = take_part(visit, kept, "configurations")
+    shown, pager = take_part(visit, kept, "configuration")
     modes = sorted({mode for group in groups for mode in group}, key=sme_key)
     loaded = _load(visit, shown, metric)
     return {

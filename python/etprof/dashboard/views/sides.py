@@ -46,7 +46,7 @@ def show(visit: Visit) -> View:
         raise NoSuchPageError(msg)
     kept = [entry for entry in series if passes(series_facts(entry), visit.address.filters)]
     columns = _columns(kept, by)
-    rows, pager = take_part(visit, _rows(kept, by), "configurations")
+    rows, pager = take_part(visit, _rows(kept, by), "configuration")
     loaded = _load(visit, rows, metric)
     return {
         "title": f"{model}: {by}s side by side",
