@@ -156,16 +156,6 @@ TEST(generation_prints_an_observer_line_for_each_timed_repetition) {
     CHECK(generated.standard_output.find(end + "\n") != std::string::npos);
 }
 
-TEST(generation_writes_an_etdump_with_the_prefill_apart) {
-    const ScratchFolder folder;
-    const std::string path = folder.path("x.etdump");
-    const Generated generated("lm_shared.pte", {3, 1, 4, 1}, {"--etdump", path});
-    const std::string etdump = read_file(path);
-    for (const char* block : {"First", "Warmup", "Execute", "Prefill"}) {
-        CHECK(etdump.find(block) != std::string::npos);
-    }
-}
-
 /// Expects failure: `line` is all of stderr but the name.
 void expect_failure(int exit_code, const std::string& line, const std::string& model,
                     std::vector<std::string> more) {

@@ -199,18 +199,6 @@ TEST(run_reports_memory) {
     CHECK(std::stol(run.field("planned_buffers_bytes").substr(1)) > 0);
 }
 
-TEST(run_with_event_tracer_writes_an_etdump) {
-    const ScratchFolder folder;
-    const Run run("convolutions_fp32.pte", {"--etdump", folder.path("x.etdump")});
-    const std::string etdump = read_file(folder.path("x.etdump"));
-    CHECK_EQUAL("ED00", etdump.substr(8, 4));
-    for (const char* block : {"Default", "First", "Warmup", "Execute"}) {
-        CHECK(etdump.find(block) != std::string::npos);
-    }
-    CHECK_EQUAL("\"etdump\"", run.field("pass"));
-    CHECK_EQUAL(1U, folder.count());
-}
-
 TEST(run_takes_an_input_with_a_comma_in_its_name) {
     const ScratchFolder folder;
     const std::string path = folder.write("a,b.bin", std::string(32, '\0'));
