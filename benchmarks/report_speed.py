@@ -50,8 +50,8 @@ def record(folder: Path, inferences: int) -> Path:
     """Exports and measures MobileNetV2; returns the run directory."""
     from etprof.export.exporter import export_model
     from etprof.export.request import ExportRequest
-    from etprof.pipeline import measure
-    from etprof.plan import Experiment, Settings
+    from etprof.measuring.pipeline import measure
+    from etprof.measuring.plan import Experiment, Settings
     from etprof.program_files import describe_program
     from etprof.targets.local import LocalTarget
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from etprof.analysis.effect import Effect, estimate_effect
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.pipeline import measure
-from etprof.plan import Experiment, Settings
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
 from etprof.program_files import describe_program
 from etprof.run_directory import load_metrics
 from etprof.targets.local import LocalTarget

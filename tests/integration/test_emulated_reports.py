@@ -12,8 +12,8 @@ from etprof.analysis.run_analysis import analyze_source
 from etprof.emulator.installation import locate
 from etprof.errors import EtprofError
 from etprof.export.request import ExportRequest
-from etprof.pipeline import measure
-from etprof.plan import Experiment, Settings
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
 from etprof.program_files import describe_program
 from etprof.report.html import render_html
 from etprof.targets.emulator import EmulatorTarget

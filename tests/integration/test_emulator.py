@@ -8,7 +8,7 @@ import pytest
 
 from etprof.emulator.installation import locate
 from etprof.errors import EtprofError, TargetError
-from etprof.evidence_pipeline import collect_evidence
+from etprof.measuring.evidence_pipeline import collect_evidence
 from etprof.process import run_command
 from etprof.targets.emulator import EmulatorTarget
 from tests.integration.emulated import PROGRAMS, Laboratory, Setup, operator_calls

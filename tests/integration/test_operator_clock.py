@@ -12,7 +12,7 @@ from etprof.analysis.executions import split_executions
 from etprof.analysis.kernel_trace import KernelTrace, TracedOperator, read_kernel_trace
 from etprof.analysis.operators import split_operators
 from etprof.etdump import load_etdump
-from etprof.evidence_pipeline import collect_evidence
+from etprof.measuring.evidence_pipeline import collect_evidence
 from etprof.process import run_command
 from etprof.targets.local import LocalTarget
 from etprof.targets.runner import find_host_runner

@@ -13,8 +13,8 @@ from etprof.analysis.effect import (
     judge,
     sign_flip_p,
 )
+from etprof.measuring.plan import Experiment, Settings, plan_timing
 from etprof.order_statistics import Interval
-from etprof.plan import Experiment, Settings, plan_timing
 
 TRIALS = 2000
 PAIRS = 10

@@ -16,18 +16,18 @@ from etprof.analysis.generation import TokenComparison, compare_tokens, find_obs
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
 from etprof.cli import run_command_line
 from etprof.config import parse_config
-from etprof.configured_run import configured_generation
 from etprof.errors import InputFileError, UsageError
 from etprof.generation import Generation, parse_ids, plan_generation
-from etprof.pipeline import Measured, measure
-from etprof.plan import Experiment, Settings
+from etprof.measuring.configured_run import configured_generation
+from etprof.measuring.pipeline import Measured, measure
+from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.resume import load_earlier
 from etprof.program_files import Program
 from etprof.report.html import render_html
 from etprof.report.hud_records import hud_metrics
 from etprof.report.markdown import render_markdown
 from etprof.report.summary_json import summary_document
 from etprof.report.terminal import render_analysis
-from etprof.resume import load_earlier
 from etprof.run_directory import GeneratedTokens, load_metrics
 from etprof.runner_result import GenerationResult, Repetition
 from etprof.targets.request import RunnerRequest, runner_arguments

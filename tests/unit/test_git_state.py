@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.git_state import GitState, read_git_state
-from etprof.pipeline import measure
-from etprof.plan import Experiment, Settings
+from etprof.measuring.git_state import GitState, read_git_state
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
 from etprof.process import run_command
 from etprof.program_files import Program
 from etprof.run_directory import ManifestGit, load_manifest

@@ -11,8 +11,8 @@ import pytest
 from etprof.errors import InputFileError
 from etprof.history.documents import clean_text
 from etprof.history.ingest import read_run_directory
-from etprof.pipeline import measure
-from etprof.plan import Experiment, Settings
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
 from etprof.program_files import Program
 from tests.fake_target import FakeTarget
 from tests.measured_runs import MeasuredRun, write_measured

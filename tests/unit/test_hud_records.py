@@ -8,8 +8,8 @@ import pytest
 
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.statistics import trimmed_mean
-from etprof.pipeline import measure
-from etprof.plan import Experiment, Settings
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
 from etprof.program_files import Program
 from etprof.report.hud_records import hud_records
 from tests.fake_target import FakeTarget

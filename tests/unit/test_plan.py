@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etprof.plan import Experiment, Launch, Settings, plan_passes, plan_timing
+from etprof.measuring.plan import Experiment, Launch, Settings, plan_passes, plan_timing
 
 ON, OFF = Experiment(name="on", sme="sme2"), Experiment(name="off", sme="off")
 TRACE = Experiment(name="trace", mode="kernel_trace")

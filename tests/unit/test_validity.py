@@ -11,8 +11,8 @@ import pytest
 from etprof.analysis.pairs import sides_of
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.validity import Validity, check_validity
-from etprof.pipeline import measure
-from etprof.plan import Experiment, Settings
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
 from etprof.program_files import Program
 from tests.fake_target import FakeTarget
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from etprof.atomic import write_json
 from etprof.export.request import ExportedFiles
-from etprof.git_state import read_git_state
+from etprof.measuring.git_state import read_git_state
 from etprof.run_directory import MANIFEST, set_aside
 
 if TYPE_CHECKING:

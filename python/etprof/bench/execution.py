@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.bench.device_lock import device_lock, host_key
 from etprof.bench.failures import write_failure
-from etprof.configured_run import configured_experiments, configured_settings, make_target
 from etprof.errors import EtprofError
-from etprof.pipeline import Earlier, measure
+from etprof.measuring.configured_run import configured_experiments, configured_settings, make_target
+from etprof.measuring.pipeline import Earlier, measure
+from etprof.measuring.resume import load_earlier
 from etprof.program_files import describe_program
-from etprof.resume import load_earlier
 from etprof.run_directory import hash_file, load_manifest, set_aside
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from etprof.bench.combinations import Unit
     from etprof.config import Config
-    from etprof.plan import Experiment, Settings
+    from etprof.measuring.plan import Experiment, Settings
     from etprof.targets import Target
 
     Step = Callable[[str, int, int], None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import etprof
 from etprof.atomic import write_json
 from etprof.errors import EtprofError
-from etprof.git_state import read_git_state
+from etprof.measuring.git_state import read_git_state
 from etprof.program_files import load_export_manifest
 from etprof.run_directory import MANIFEST, hash_file, safe_name, set_aside
 from etprof.targets.local import LocalTarget

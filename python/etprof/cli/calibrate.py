@@ -68,8 +68,8 @@ def _measure(
     """Runs both sides; fails when either lacks blocks."""
     from etprof.cli.progress import show_progress
     from etprof.errors import TargetError
-    from etprof.pipeline import measure
-    from etprof.plan import Experiment, Settings
+    from etprof.measuring.pipeline import measure
+    from etprof.measuring.plan import Experiment, Settings
     from etprof.run_directory import load_metrics
     from etprof.targets.local import LocalTarget
 

@@ -25,8 +25,8 @@ from etprof.errors import TargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.pipeline import Measured
-    from etprof.plan import Settings
+    from etprof.measuring.pipeline import Measured
+    from etprof.measuring.plan import Settings
     from etprof.program_files import Program
     from etprof.targets import Target
 
@@ -159,7 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _find_target(arguments: argparse.Namespace) -> Target:
     """Returns the target; what it needs is checked before anything is exported."""
-    from etprof.configured_run import make_target
+    from etprof.measuring.configured_run import make_target
 
     target = make_target(arguments.target, serial=arguments.serial, runner=arguments.runner)
     target.describe()
@@ -175,7 +175,7 @@ def _report_evidence(
     from etprof.analysis.kernels import evidence_document
     from etprof.analysis.run_analysis import analyze_source
     from etprof.cli.progress import say, show_progress
-    from etprof.evidence_pipeline import collect_evidence
+    from etprof.measuring.evidence_pipeline import collect_evidence
     from etprof.report.evidence import render_evidence
     from etprof.report.files import write_report_files
 
@@ -227,8 +227,8 @@ def _measure(
 ) -> Measured:
     """Measures in every SME mode, with progress."""
     from etprof.cli.progress import show_progress
-    from etprof.pipeline import measure
-    from etprof.plan import Experiment
+    from etprof.measuring.pipeline import measure
+    from etprof.measuring.plan import Experiment
 
     iterations = ITERATIONS if arguments.generate is None else GENERATIONS
     experiments = [
@@ -262,7 +262,7 @@ def _warmup(arguments: argparse.Namespace, target: Target) -> int:
 
 def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
     """Turns the flags into settings; what is emulated is run, never timed."""
-    from etprof.plan import Settings
+    from etprof.measuring.plan import Settings
 
     emulated = not target.times_are_meaningful
     return Settings(

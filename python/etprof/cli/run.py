@@ -17,8 +17,8 @@ from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     from etprof.config import Config
-    from etprof.pipeline import Measured
-    from etprof.plan import Experiment, Settings
+    from etprof.measuring.pipeline import Measured
+    from etprof.measuring.plan import Experiment, Settings
 
 EXAMPLES = """\
 examples:
@@ -96,14 +96,14 @@ def _measure(
 ) -> Measured:
     """Measures with progress, from the start or from where an earlier run was cut off."""
     from etprof.cli.progress import say, show_progress
-    from etprof.configured_run import (
+    from etprof.measuring.configured_run import (
         configured_experiments,
         configured_program,
         configured_settings,
         configured_target,
     )
-    from etprof.pipeline import Earlier, measure
-    from etprof.resume import load_earlier
+    from etprof.measuring.pipeline import Earlier, measure
+    from etprof.measuring.resume import load_earlier
     from etprof.run_directory import set_aside
 
     target, program = configured_target(config), configured_program(config)
@@ -131,8 +131,8 @@ def _measure(
 
 def _show_plan(config: Config, only: tuple[str, ...]) -> int:
     """Prints what would run, in order."""
-    from etprof.configured_run import configured_experiments, configured_settings
-    from etprof.plan import plan_passes, plan_timing
+    from etprof.measuring.configured_run import configured_experiments, configured_settings
+    from etprof.measuring.plan import plan_passes, plan_timing
 
     experiments, settings = configured_experiments(config, only), configured_settings(config)
     launches = [*plan_timing(experiments, settings), *plan_passes(experiments, settings)]

@@ -12,8 +12,8 @@ from etprof.export.request import ExportRequest
 from etprof.history.check import CheckRequest, check_history
 from etprof.history.selection import find_runs, pin_runs
 from etprof.history.store import Store, open_store
-from etprof.pipeline import measure
-from etprof.plan import Experiment, Settings
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
 from etprof.program_files import Program, describe_program
 from etprof.targets.local import LocalTarget
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from etprof.generation import Generation
-    from etprof.launching import Launcher
-    from etprof.plan import Experiment
+    from etprof.measuring.launching import Launcher
+    from etprof.measuring.plan import Experiment
     from etprof.runner_result import GenerationResult, RunnerResult
 
 _NS_PER_S: Final = 1e9

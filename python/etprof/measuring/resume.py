@@ -8,9 +8,9 @@ import re
 from typing import TYPE_CHECKING
 
 from etprof.errors import EtprofError, UsageError
-from etprof.launching import result_file
-from etprof.pipeline import Earlier
-from etprof.plan import Launch, plan_passes, plan_timing
+from etprof.measuring.launching import result_file
+from etprof.measuring.pipeline import Earlier
+from etprof.measuring.plan import Launch, plan_passes, plan_timing
 from etprof.run_directory import experiment_files, hash_file, load_manifest
 from etprof.runner_result import read_result
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from etprof.plan import Experiment, Settings
+    from etprof.measuring.plan import Experiment, Settings
     from etprof.program_files import Program
     from etprof.run_directory import LaunchRecord, Manifest
     from etprof.runner_result import RunnerResult

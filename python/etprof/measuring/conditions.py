@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from etprof.plan import Settings
+    from etprof.measuring.plan import Settings
     from etprof.targets import Target
     from etprof.targets.state import TargetState
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from etprof.errors import TargetError
-from etprof.journal import Journal
-from etprof.launching import Launcher
-from etprof.metrics import gather_metrics
-from etprof.plan import Launch, plan_passes, plan_timing
+from etprof.measuring.journal import Journal
+from etprof.measuring.launching import Launcher
+from etprof.measuring.metrics import gather_metrics
+from etprof.measuring.plan import Launch, plan_passes, plan_timing
+from etprof.measuring.stopping import is_precise_enough
 from etprof.run_directory import remove_empty_folders, save_metrics
-from etprof.stopping import is_precise_enough
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from etprof.errors import EtprofError
-    from etprof.plan import Experiment, Settings
+    from etprof.measuring.plan import Experiment, Settings
     from etprof.program_files import Program
     from etprof.run_directory import LaunchRecord
     from etprof.runner_result import RunnerResult

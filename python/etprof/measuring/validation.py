@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from etprof.errors import EtprofError, InputFileError
 from etprof.etdump import load_etdump
-from etprof.resume import find_temporary_files
+from etprof.measuring.resume import find_temporary_files
 from etprof.run_directory import (
     ANALYSIS_SUMMARY,
     MANIFEST,

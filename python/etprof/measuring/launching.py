@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from etprof.conditions import wait_for_start
 from etprof.errors import EtprofError, TargetError
+from etprof.measuring.conditions import wait_for_start
 from etprof.run_directory import ExperimentFiles, LaunchRecord, experiment_files
 from etprof.targets.request import RunnerRequest
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.generation import Generation
-    from etprof.plan import Experiment, Launch, Settings
+    from etprof.measuring.plan import Experiment, Launch, Settings
     from etprof.program_files import Program
     from etprof.runner_result import RunnerResult
     from etprof.targets import Target

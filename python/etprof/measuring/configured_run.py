@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from etprof.errors import UsageError
 from etprof.generation import plan_generation
-from etprof.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings
 from etprof.program_files import Program, describe_program, find_decode_method
 from etprof.targets.android.target import REMOTE_ROOT, AndroidTarget
 from etprof.targets.emulator import EmulatorTarget

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import etprof
 from etprof.atomic import write_bytes, write_json, write_text
-from etprof.git_state import read_git_state
+from etprof.measuring.git_state import read_git_state
 from etprof.program_files import find_descriptions, load_export_manifest
 from etprof.run_directory import MANIFEST, LaunchRecord, experiment_files, hash_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.plan import Experiment, Settings
+    from etprof.measuring.plan import Experiment, Settings
     from etprof.program_files import Program
     from etprof.runner_result import RunnerResult
     from etprof.targets import Target
