@@ -11,6 +11,7 @@ memory laid out otherwise, its neighbours busier. So the interval of candidate Ã
 The spread is the device's noise floor where A/A data gives one (`noise`). Where not, a run is taken
 to vary as much as single process launches do, at least by 1 %, which is cautious: a run's value is
 the median of many launches. With three baseline runs or more, it is at least their own spread.
+Load and first inference, of which a launch has one each, are not judged before runs were repeated.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from etprof.history.metric_names import METRICS
 from etprof.history.two_samples import shift_interval, t_quantile
 
 if TYPE_CHECKING:
@@ -83,12 +85,26 @@ def judge_against(
         return _undecided(None, threshold, "a value is zero")
     middle = float(np.median([value.value for value in baselines]))
     change = candidate.value / middle - 1
+    if _is_startup(candidate) and not _knows_runs(baselines, noise):
+        return _undecided(
+            change, threshold, "start-up times need A/A data: five runs of one thing on this device"
+        )
     interval = _interval(baselines, candidate, math.log1p(change), noise)
     if interval is None:
         return _undecided(change, threshold, "too few blocks, and no A/A data of this device")
     low, high = math.expm1(interval[0]), math.expm1(interval[1])
     verdict = _verdict(low, high, threshold, higher_is_better=candidate.higher_is_better)
     return Judgement(verdict, change, low, high, threshold, _reason(verdict, change, threshold))
+
+
+def _is_startup(value: MetricValue) -> bool:
+    return value.name in METRICS and METRICS[value.name].is_startup
+
+
+def _knows_runs(baselines: Sequence[MetricValue], noise: NoiseFloor | None) -> bool:
+    """Whether it is known how much repeated runs differ."""
+    measured = noise is not None and noise.freedom >= LEAST_FREEDOM
+    return measured or len(baselines) >= _RUNS_WITH_SPREAD
 
 
 def _interval(

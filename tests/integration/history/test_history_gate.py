@@ -106,11 +106,12 @@ def test_against_a_window_of_its_own_branch(history: History) -> None:
 
 
 def test_all_metrics_and_series_are_judged(history: History) -> None:
-    history.add()
-    history.add(model="other")
+    for _ in range(3):
+        history.add()
+        history.add(model="other")
     history.add(1.3)
     history.add(model="other")
-    code, document = history.check("--baseline", "window:1")
+    code, document = history.check("--baseline", "window:3")
     by_metric = {
         (entry["subject"]["title"].split(",")[0], entry["metric"]): entry["outcome"]
         for entry in document["entries"]
@@ -126,14 +127,31 @@ def test_all_metrics_and_series_are_judged(history: History) -> None:
         ("other", "load_ns"): "unchanged",
         ("other", "peak_rss_bytes"): "unchanged",
     }
-    code, document = history.check("--baseline", "window:1", "--model", "other")
+    code, document = history.check("--baseline", "window:3", "--model", "other")
     assert (code, set(outcomes(document))) == (0, {"unchanged"})
 
 
-def test_thresholds_by_metric(history: History) -> None:
+def test_start_up_times_are_not_judged_before_runs_were_repeated(history: History) -> None:
     history.add()
     history.add(1.3)
-    words = ("--baseline", "window:1", "--threshold", "50", "--threshold", "latency_ns=10")
+    code, document = history.check("--baseline", "window:1")
+    found = {entry["metric"]: entry for entry in document["entries"]}
+    assert code == 1
+    assert {name: entry["outcome"] for name, entry in found.items()} == {
+        "latency_ns": "regression",
+        "first_inference_ns": "inconclusive",
+        "load_ns": "inconclusive",
+        "peak_rss_bytes": "unchanged",
+    }
+    assert found["first_inference_ns"]["reason"] == (
+        "start-up times need A/A data: five runs of one thing on this device"
+    )
+
+
+def test_thresholds_by_metric(history: History) -> None:
+    for factor in (1.0, 1.0, 1.0, 1.3):
+        history.add(factor)
+    words = ("--baseline", "window:3", "--threshold", "50", "--threshold", "latency_ns=10")
     code, document = history.check(*words)
     found = {entry["metric"]: entry["outcome"] for entry in document["entries"]}
     assert code == 1
@@ -189,9 +207,9 @@ def test_markdown_and_files(history: History, tmp_path: Path) -> None:
     words = ("--baseline", "window:1", "--format", "markdown", "--out", out)
     assert history.command("check", *words) == (1, "")
     text = out.read_text()
-    assert text.startswith("### etprof: Worse than window:1: 2 regression, 2 unchanged\n")
+    assert text.startswith("### etprof: Worse than window:1: 1 regression, 2 inconclusive, 1 unchanged\n")
     assert "| 🔴 regression | \\#2 a\\|b \\`&lt;b&gt;\\`, fp32" in text
-    assert "<details><summary>2 comparisons without a significant change</summary>" in text
+    assert "<details><summary>3 comparisons without a significant change</summary>" in text
     assert "| Inference, median | 100 µs | 130 µs | +30.0 % |" in text
 
 
