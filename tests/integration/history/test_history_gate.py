@@ -207,7 +207,9 @@ def test_markdown_and_files(history: History, tmp_path: Path) -> None:
     words = ("--baseline", "window:1", "--format", "markdown", "--out", out)
     assert history.command("check", *words) == (1, "")
     text = out.read_text()
-    assert text.startswith("### etprof: Worse than window:1: 1 regression, 2 inconclusive, 1 unchanged\n")
+    assert text.startswith(
+        "### etprof: Worse than window:1: 1 regression, 2 inconclusive, 1 unchanged\n"
+    )
     assert "| 🔴 regression | \\#2 a\\|b \\`&lt;b&gt;\\`, fp32" in text
     assert "<details><summary>3 comparisons without a significant change</summary>" in text
     assert "| Inference, median | 100 µs | 130 µs | +30.0 % |" in text
