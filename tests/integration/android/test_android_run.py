@@ -64,9 +64,14 @@ class Run:
 
     def start(self) -> subprocess.Popen[str]:
         """Starts the run and returns once its first block has finished."""
-        process = subprocess.Popen(
-            self.command("run", str(self.config)), stderr=subprocess.PIPE, text=True
-        )
+        # Background jobs of a script ignore interrupts, and what they start inherits that.
+        ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            process = subprocess.Popen(
+                self.command("run", str(self.config)), stderr=subprocess.PIPE, text=True
+            )
+        finally:
+            signal.signal(signal.SIGINT, ours)
         wait_until(lambda: len(self.finished()) > 0, "no block finished", limit_s=60)
         return process
 
