@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -29,6 +30,13 @@ if TYPE_CHECKING:
 
 SmeMode = Literal["sme2", "sme1", "off", "auto"]
 Mode = Literal["timing", "kernel_trace"]
+
+
+def _read_cpus(value: object) -> object:
+    return parse_cpus(value) if isinstance(value, str) else value
+
+
+Cpus = Annotated[tuple[NonNegativeInt, ...], BeforeValidator(_read_cpus)]
 _OLD_TRACE_MODES = ("xnntrace", "trace")
 
 
@@ -70,7 +78,7 @@ class ExperimentConfig(StrictModel):
     threads: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
         (1,), validation_alias=AliasChoices("threads", "num_threads")
     )
-    cpu_affinity: tuple[NonNegativeInt, ...] = Field(
+    cpu_affinity: Cpus = Field(
         (), description='CPUs, as "0-3,6", a hexadecimal mask "0xf0", or a list'
     )
     extra_args: tuple[str, ...] = ()
@@ -80,11 +88,6 @@ class ExperimentConfig(StrictModel):
     @classmethod
     def _wrap_one_thread_count(cls, value: object) -> object:
         return (value,) if isinstance(value, int) else value
-
-    @field_validator("cpu_affinity", mode="before")
-    @classmethod
-    def _read_cpus(cls, value: object) -> object:
-        return parse_cpus(value) if isinstance(value, str) else value
 
     @field_validator("mode", mode="before")
     @classmethod

@@ -120,6 +120,11 @@ class ManifestExperiment(Record):
     threads: Count
     group: str = ""
     mode: str = "timing"
+    cpus: tuple[int, ...] = ()
+    """Cores that it was bound to; none: the system chose."""
+    runner: str | None = None
+    launcher: tuple[str, ...] = ()
+    extra_arguments: tuple[str, ...] = ()
 
 
 class ManifestGit(Record):

@@ -90,7 +90,7 @@ exec {shlex.quote(str(self._daemon.program))}"""
                 cwd=self.folder,
                 env={
                     "PATH": f"{COMMANDS}:/usr/sbin:/usr/bin:/sbin:/bin",
-                    "LD_LIBRARY_PATH": self._daemon.library_path,
+                    "LD_LIBRARY_PATH": self._daemon.libraries,
                     "ADBD_PORT": str(self._port),
                     "DEVICE_STATE": str(self.state),
                 },

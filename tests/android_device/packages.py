@@ -30,7 +30,7 @@ class Daemon:
         return self.root / "usr/lib/android-sdk/platform-tools/adbd"
 
     @property
-    def library_path(self) -> str:
+    def libraries(self) -> str:
         """Folders of its libraries, as LD_LIBRARY_PATH wants them."""
         android = sorted(self.root.glob("usr/lib/*/android"))
         return ":".join(str(folder) for path in android for folder in (path, path.parent))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.bench.execution import Outcome
+    from etprof.config import TargetConfig
     from etprof.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
 
@@ -97,8 +98,8 @@ class Bench:
         self.devices[serial] = Device(serial, self.users, barrier)
         return self.devices[serial]
 
-    def _make_target(self, kind: str, *, serial: str | None, **_: object) -> Device:
-        return self.devices[serial or kind]
+    def _make_target(self, wanted: TargetConfig, _: object) -> Device:
+        return self.devices[wanted.serial or wanted.kind]
 
     def tasks(self, **changes: object) -> list[Task]:
         document = {"models": ["toy_cnn"], "measurement": MEASUREMENT, **changes}

@@ -11,13 +11,13 @@ import pytest
 
 from etprof.analysis.comparability import FIELDS, find_differences, refuse_unlike
 from etprof.analysis.pairs import compare_within, match_runs
-from etprof.analysis.provenance import PlannedExperiment
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.waterfall import Waterfall, WaterfallStep
 from etprof.cli import run_command_line
 from etprof.cli.compare import COMPARED_FIELDS
 from etprof.errors import UsageError
 from etprof.report.verdicts import badge_of, describe_comparison
+from etprof.run_directory import ManifestExperiment
 from tests.fake_target import result_document
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_run, write_run
@@ -169,7 +169,7 @@ def test_android_profiles_and_cores_are_compared(tmp_path: Path) -> None:
     one, other = (analyze(tmp_path / name, on_off_run()) for name in ("one", "other"))
     ((before, after), *_) = match_runs(one, other)
     assert before.provenance is not None
-    cores = PlannedExperiment(name=before.experiment.name, cpus=(4, 5))
+    cores = ManifestExperiment(name=before.experiment.name, sme="off", threads=1, cpus=(4, 5))
     boosted = before.provenance.model_copy(
         update={"target": {"profile": "boost"}, "experiments": (cores,)}
     )

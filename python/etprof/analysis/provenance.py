@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from etprof.records import Record, read_record
-from etprof.run_directory import MANIFEST
+from etprof.run_directory import MANIFEST, ManifestExperiment
 from etprof.runner_result import Cpu, RunnerBuild
 
 if TYPE_CHECKING:
@@ -32,14 +32,6 @@ class MeasuredModel(FileIdentity):
     method: str | None = None
 
 
-class PlannedExperiment(Record):
-    """How an experiment was asked for."""
-
-    name: str
-    cpus: tuple[int, ...] = ()
-    """Cores that it was bound to; none: the system chose."""
-
-
 class Provenance(Record):
     """The facts of a run that comparisons and findings ask for; all may be missing."""
 
@@ -53,7 +45,7 @@ class Provenance(Record):
     cpu: Cpu | None = None
     target: dict[str, Any] = Field(default_factory=dict)
     settings: dict[str, Any] = Field(default_factory=dict)
-    experiments: tuple[PlannedExperiment, ...] = ()
+    experiments: tuple[ManifestExperiment, ...] = ()
 
     @property
     def build_type(self) -> str | None:

@@ -113,15 +113,8 @@ def describe_error(error: BaseException) -> str:
 
 
 def _make_target(unit: Unit) -> Target:
-    device = unit.device
-    return make_target(
-        device.kind,
-        serial=device.serial,
-        address=device.connect,
-        runner=device.runner_path.absolute() if device.runner_path else None,
-        root=device.remote_folder,
-        reconnect_s=device.reconnect_s,
-    )
+    runner = unit.device.runner_path
+    return make_target(unit.device, runner.absolute() if runner else None)
 
 
 def _lock_key(unit: Unit, target: Target) -> str:

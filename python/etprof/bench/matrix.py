@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from etprof.config import (
+    Cpus,
     MeasurementConfig,
     SmeMode,
     StrictModel,
@@ -24,7 +25,6 @@ from etprof.config import (
     read_config_text,
 )
 from etprof.config_problems import suggest
-from etprof.cpu_list import parse_cpus
 from etprof.errors import UsageError
 from etprof.export.precision import parse_precision
 from etprof.export.request import BACKENDS
@@ -95,12 +95,7 @@ class DeviceEntry(TargetConfig):
     name: Name = Field(description="unique; on a cluster, the worker's resource")
     runner_path: Path | None = Field(None, description="runner binary; default: the target's own")
     preset: str | None = Field(None, description="CMake preset whose runner is used")
-    cpu_affinity: tuple[NonNegativeInt, ...] = Field((), description='CPUs, as "0-3,6" or a list')
-
-    @field_validator("cpu_affinity", mode="before")
-    @classmethod
-    def _read_cpus(cls, value: object) -> object:
-        return parse_cpus(value) if isinstance(value, str) else value
+    cpu_affinity: Cpus = Field((), description='CPUs, as "0-3,6" or a list')
 
     @property
     def history_name(self) -> str | None:

@@ -159,9 +159,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _find_target(arguments: argparse.Namespace) -> Target:
     """Returns the target; what it needs is checked before anything is exported."""
+    from etprof.config import TargetConfig
     from etprof.measuring.configured_run import make_target
 
-    target = make_target(arguments.target, serial=arguments.serial, runner=arguments.runner)
+    wanted = TargetConfig(kind=arguments.target, serial=arguments.serial)
+    target = make_target(wanted, arguments.runner)
     target.describe()
     return target
 

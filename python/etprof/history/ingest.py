@@ -193,15 +193,15 @@ def _sme_of_failed(source: _Source, experiment: ManifestExperiment) -> str:
 
 def _variant(source: _Source, experiment: ManifestExperiment) -> str | None:
     """Says what else was set for the experiment; runs that differ in it are not compared."""
-    known = source.document.get("experiments", [])
-    planned: dict[str, Any] = next((e for e in known if e["name"] == experiment.name), {})
     told = []
-    if planned.get("cpus"):
-        told.append(f"CPUs {','.join(map(str, planned['cpus']))}")
-    for name in ("runner", "launcher", "extra_arguments"):
-        value = planned.get(name)
-        if value:
-            told.append(f"{name} {value if isinstance(value, str) else ' '.join(value)}")
+    if experiment.cpus:
+        told.append(f"CPUs {','.join(map(str, experiment.cpus))}")
+    if experiment.runner:
+        told.append(f"runner {experiment.runner}")
+    for name in ("launcher", "extra_arguments"):
+        words: tuple[str, ...] = getattr(experiment, name)
+        if words:
+            told.append(f"{name} {' '.join(words)}")
     generation = source.manifest.settings.get("generation")
     if isinstance(generation, dict):
         prompt = len(generation.get("prompt_tokens") or ())

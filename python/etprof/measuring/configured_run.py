@@ -16,7 +16,7 @@ from etprof.targets.local import LocalTarget
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.config import Config, ExperimentConfig
+    from etprof.config import Config, ExperimentConfig, TargetConfig
     from etprof.generation import Generation
     from etprof.targets import Target
 
@@ -31,42 +31,26 @@ def configured_program(config: Config) -> Program:
 
 def configured_target(config: Config) -> Target:
     """Returns the target; raises UsageError when this machine cannot be it."""
-    wanted = config.target
     runners = [_runner(experiment) for experiment in config.experiments]
-    return make_target(
-        wanted.kind,
-        serial=wanted.serial,
-        address=wanted.connect,
-        runner=next((runner for runner in runners if runner is not None), None),
-        root=wanted.remote_folder,
-        reconnect_s=wanted.reconnect_s,
-    )
+    return make_target(config.target, next((r for r in runners if r is not None), None))
 
 
-def make_target(  # noqa: PLR0913 - keyword-only: all of them are Android's
-    kind: str,
-    *,
-    serial: str | None = None,
-    address: str | None = None,
-    runner: Path | None = None,
-    root: str | None = None,
-    reconnect_s: float = 60.0,
-) -> Target:
-    """Returns the target of this kind; all but `kind` matter to Android alone."""
-    if kind == "emulator":
+def make_target(wanted: TargetConfig, runner: Path | None = None) -> Target:
+    """Returns the target; all but its kind matter to Android alone, the runner included."""
+    if wanted.kind == "emulator":
         return EmulatorTarget()
-    if kind == "android":
+    if wanted.kind == "android":
         return AndroidTarget(
-            serial,
-            address=address,
+            wanted.serial,
+            address=wanted.connect,
             runner=runner,
-            root=root or REMOTE_ROOT,
-            reconnect_s=reconnect_s,
+            root=wanted.remote_folder or REMOTE_ROOT,
+            reconnect_s=wanted.reconnect_s,
         )
     local = LocalTarget()
-    if kind not in {"local", local.platform}:
+    if wanted.kind not in {"local", local.platform}:
         msg = (
-            f"target.kind is {kind!r}, but this machine is {local.platform!r}; "
+            f"target.kind is {wanted.kind!r}, but this machine is {local.platform!r}; "
             'run it there, or set "local"'
         )
         raise UsageError(msg)
