@@ -4,7 +4,7 @@ usage: python benchmarks/reader_vs_inspector.py [--etdump FILE] [--inferences N]
 
 Without --etdump, exports MobileNetV2 (random weights) and records N inferences (default 1000) with
 etprof-runner. Then, each in a process of its own: import time, first reading, warm reading, peak
-memory; `etprof analyze` as a whole process; and the reader on 1, 10 and 100 times the file, made by
+memory; `etprof analyze` as a whole process; and both on 1, 10 and 100 times the file, made by
 repeating its event blocks. CPU times (flatc's, a child of Inspector, apart) tell more than elapsed
 ones when the machine is busy. Budgets: 300 times faster than Inspector, 1 GB/s warm, analysis under
 1 s and 200 MB.
@@ -15,28 +15,14 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import struct
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
+
+from etdump_samples import record, repeat_blocks
+from fresh_process import Row, run_code, run_etprof, run_etprof_quickest
 
 from etprof.errors import EtprofError
-from etprof.process import run_command
-
-Row = dict[str, Any]
-
-# VmHWM and not ru_maxrss, which a child inherits from whoever started it.
-PEAK = """
-def peak_mb():
-    try:
-        status = open("/proc/self/status").read()
-        return int(status.split("VmHWM:")[1].split()[0]) / 1024
-    except OSError:
-        import resource
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-"""
 
 READ = """
 import json, statistics, sys, time
@@ -75,100 +61,29 @@ print(json.dumps({"import_s": imported - start, "first_s": first, "cpu_s": cpu,
                   "peak_mb": peak_mb(), "rows": rows}))
 """
 
-ANALYZE = """
-import contextlib, io, json, sys
-from etprof.cli import main
-with contextlib.redirect_stdout(io.StringIO()):
-    code = main(["analyze", sys.argv[1]])
-print(json.dumps({"peak_mb": peak_mb(), "exit_code": code}))
-"""
-
-
-def run_child(code: str, *words: str | Path) -> Row:
-    """Runs code in a fresh interpreter; returns the JSON it printed last, with its whole time."""
-    begin = time.perf_counter()
-    done = run_command([sys.executable, "-c", PEAK + code, *map(str, words)])
-    whole_s = time.perf_counter() - begin
-    if done.exit_code != 0:
-        sys.exit(f"a measurement failed:\n{done.stdout}{done.stderr}")
-    row: Row = json.loads(done.stdout.splitlines()[-1])
-    return row | {"whole_s": whole_s}
-
-
-def record(folder: Path, inferences: int) -> Path:
-    """Exports MobileNetV2 and records that many inferences; returns the ETDump's path."""
-    from etprof import _etdump
-    from etprof.export.exporter import export_model
-    from etprof.export.request import ExportRequest
-
-    exported = export_model(ExportRequest("mobilenet_v2", "fp32", outdir=folder))
-    runner = Path(_etdump.__file__).parent / "bin" / "etprof-runner"
-    path = folder / "mobilenet_v2.etdump"
-    words = f"--warmup 0 --iterations {inferences - 1} --result {folder / 'result.json'}".split()
-    done = run_command([runner, "--model", exported.pte, "--etdump", path, *words])
-    if done.exit_code != 0:
-        sys.exit(done.stderr)
-    return path
-
-
-def repeat_blocks(source: bytes, copies: int, path: Path) -> None:
-    """Writes an ETDump whose event blocks are those of `source`, `copies` times over.
-
-    Offsets in a FlatBuffer are relative, so copies of the whole file keep working anywhere behind a
-    new root that lists all their blocks.
-    """
-
-    def number(at: int, form: str = "I") -> int:
-        return int(struct.unpack_from("<" + form, source, at)[0])
-
-    root = 4 + number(4)
-    run_data = root + number(root - number(root, "i") + 6, "H")
-    vector = run_data + number(run_data)
-    count = number(vector)
-    blocks = [at + number(at) for at in range(vector + 4, vector + 4 + 4 * count, 4)]
-    body = source + bytes(-len(source) % 8)
-    # Size, root offset, identifier, vtable with one field (the second), root, vector.
-    slots_at = 32
-    first = slots_at + 4 * count * copies
-    first += -first % 8
-    size = first + copies * len(body)
-    head = struct.pack("<II4s", size - 4, 16, b"ED00")
-    head += struct.pack("<HHHH", 8, 8, 0, 4) + struct.pack("<iI", 8, 4)
-    head += struct.pack("<I", count * copies)
-    with path.open("wb") as file:
-        file.write(head)
-        for copy in range(copies):
-            base = first + copy * len(body)
-            slots = [slots_at + 4 * (copy * count + index) for index in range(count)]
-            offsets = [base + at - slot for at, slot in zip(blocks, slots, strict=True)]
-            file.write(struct.pack(f"<{count}I", *offsets))
-        file.write(bytes(first - file.tell()))
-        for _ in range(copies):
-            file.write(body)
-
 
 def measure_growth(source: Path, folder: Path) -> list[Row]:
-    """Reads 1, 10 and 100 times the file."""
+    """Reads and analyses 1, 10 and 100 times the file."""
     rows = []
     for copies in (1, 10, 100):
         path = folder / f"times_{copies}.etdump"
         repeat_blocks(source.read_bytes(), copies, path)
-        rows.append(run_child(READ, path, "5") | {"copies": copies})
+        row = run_code(READ, path, "5") | {"copies": copies}
+        rows.append(row | {"analyze": run_etprof("analyze", path)})
         path.unlink()
     return rows
 
 
 def measure(source: Path, folder: Path) -> Row:
     """Measures everything on one file."""
-    readings = [run_child(READ, source, "50") for _ in range(3)]
+    readings = [run_code(READ, source, "50") for _ in range(3)]
     reader = min(readings, key=lambda row: float(row["warm_s"]))
     reader["first_s"] = statistics.median(row["first_s"] for row in readings)
-    inspector = run_child(INSPECT, source)
-    analyze = min((run_child(ANALYZE, source) for _ in range(3)), key=lambda row: row["whole_s"])
+    inspector = run_code(INSPECT, source)
     return {
         "reader": reader,
         "inspector": inspector,
-        "analyze": analyze,
+        "analyze": run_etprof_quickest("analyze", source),
         "ratio_first": inspector["first_s"] / reader["first_s"],
         "ratio_warm": inspector["first_s"] / reader["warm_s"],
         "warm_gb_per_s": reader["size_bytes"] / reader["warm_s"] / 1e9,
@@ -204,13 +119,26 @@ def show(results: Row) -> None:
         f"etprof analyze, whole     {analyze['whole_s']:.2f} s, {analyze['peak_mb']:.0f} MB "
         "(budget: 1 s, 200 MB)"
     )
-    print(f"\n{'growth':>8}{'file':>12}{'events':>14}{'warm':>12}{'per event':>12}{'peak':>12}")
-    for row in results["growth"]:
-        print(
-            f"{row['copies']:>6} x{row['size_bytes'] / 1e6:>9.1f} MB{row['events']:>14,}"
-            f"{row['warm_s'] * 1e3:>9.1f} ms{row['warm_s'] / row['events'] * 1e9:>9.1f} ns"
-            f"{row['peak_mb']:>9.0f} MB"
+    show_growth(results["growth"])
+
+
+def show_growth(rows: list[Row]) -> None:
+    """Prints a line for each size: the reader's time and peak, then those of `etprof analyze`."""
+    heads = ("growth", "file", "events", "reading", "per event", "peak", "analyze", "peak")
+    print("\n" + "".join(f"{head:>12}" for head in heads))
+    for row in rows:
+        analyze = row["analyze"]
+        cells = (
+            f"{row['copies']} ×",
+            f"{row['size_bytes'] / 1e6:.1f} MB",
+            f"{row['events']:,}",
+            f"{row['warm_s'] * 1e3:.1f} ms",
+            f"{row['warm_s'] / row['events'] * 1e9:.1f} ns",
+            f"{row['peak_mb']:.0f} MB",
+            f"{analyze['whole_s']:.2f} s",
+            f"{analyze['peak_mb']:.0f} MB",
         )
+        print("".join(f"{cell:>12}" for cell in cells))
 
 
 def main() -> None:

@@ -18,13 +18,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from reader_vs_inspector import Row, repeat_blocks, run_child
+from etdump_samples import MODEL, repeat_blocks
+from fresh_process import Row, run_etprof, run_etprof_quickest
 
 from etprof.errors import EtprofError
 from etprof.run_directory import find_etdumps
 
 BUDGET_S = 2.0
-REPEATS = 3
 COPIES = (1, 10, 100)
 GROWTH_SLACK = 1.5
 """Ten times the events may cost this much more than ten times the CPU time."""
@@ -33,17 +33,6 @@ _COMMANDS = {
     "report": "etprof report (HTML, Markdown)",
     "all_formats": "etprof report (six formats)",
 }
-
-# Elapsed time starts in the parent: interpreter start and imports are part of the command.
-COMMAND = """
-import contextlib, io, json, sys, time
-from etprof.cli import main
-with contextlib.redirect_stdout(io.StringIO()):
-    code = main(sys.argv[1:])
-heavy = sorted({"torch", "executorch", "pandas"} & set(sys.modules))
-print(json.dumps({"cpu_s": time.process_time(), "peak_mb": peak_mb(), "exit_code": code,
-                  "heavy": heavy}))
-"""
 
 
 def record(folder: Path, inferences: int) -> Path:
@@ -55,7 +44,7 @@ def record(folder: Path, inferences: int) -> Path:
     from etprof.program_files import describe_program
     from etprof.targets.local import LocalTarget
 
-    exported = export_model(ExportRequest("mobilenet_v2", "fp32", outdir=folder / "artifacts"))
+    exported = export_model(ExportRequest(MODEL, "fp32", outdir=folder / "artifacts"))
     run = folder / "run"
     measure(
         program=describe_program(exported.pte),
@@ -68,12 +57,6 @@ def record(folder: Path, inferences: int) -> Path:
     return run
 
 
-def run_command(*words: str | Path) -> Row:
-    """Runs one command several times; returns the quickest, for only the machine slows it down."""
-    rows = [run_child(COMMAND, *words) for _ in range(REPEATS)]
-    return min(rows, key=lambda row: float(row["whole_s"]))
-
-
 def measure_growth(source: Path, folder: Path) -> list[Row]:
     """Analyses and reports ETDumps of 1, 10 and 100 times the events."""
     rows = []
@@ -81,8 +64,8 @@ def measure_growth(source: Path, folder: Path) -> list[Row]:
         run = folder / f"times_{copies}"
         run.mkdir()
         repeat_blocks(source.read_bytes(), copies, run / "a.etdump")
-        analyze = run_child(COMMAND, "analyze", run, "--quiet")
-        report = run_child(COMMAND, "report", run)
+        analyze = run_etprof("analyze", run, "--quiet")
+        report = run_etprof("report", run)
         rows.append({"copies": copies, "analyze": analyze, "report": report})
         shutil.rmtree(run)
     return rows
@@ -91,9 +74,9 @@ def measure_growth(source: Path, folder: Path) -> list[Row]:
 def measure_all(run: Path, folder: Path) -> Row:
     """Measures everything on one run directory."""
     return {
-        "analyze": run_command("analyze", run),
-        "report": run_command("report", run),
-        "all_formats": run_command(
+        "analyze": run_etprof_quickest("analyze", run),
+        "report": run_etprof_quickest("report", run),
+        "all_formats": run_etprof_quickest(
             "report", run, "--format", "html,md,json,csv,perfetto,chrome", "--out", folder / "out"
         ),
         "html_bytes": (run / "report.html").stat().st_size,

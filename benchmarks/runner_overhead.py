@@ -3,60 +3,71 @@
 usage: python benchmarks/runner_overhead.py [--pairs N] [--build-dir DIR]
 
 Builds both programs, exports toy_cnn and MobileNetV2 (random weights), and launches the two sides
-in pairs of random order. Printed per model: the median over pairs of (median latency of the runner
-/ median latency of the bare loop) with its 95 % bootstrap interval over pairs, and the same for
-the runner with its event tracer on against off. Budget: 1.01 for the first.
+in pairs of random order until the 95 % interval of their ratio is within ±1 %, or N pairs at most.
+Printed per model: the ratio of median latencies, runner to bare loop, as etprof itself estimates
+an effect (Hodges-Lehmann over pairs, exact signed-rank interval), and the same for the runner with
+its event tracer to without. Budget: 1.01 for the first. Exit code 1 when it is not kept.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
+import statistics
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from etprof.analysis.effect import effect_of_log_ratios
+from etprof.errors import EtprofError
+from etprof.export.exporter import export_model
+from etprof.export.request import ExportRequest
 from etprof.process import run_command
+from etprof.program_files import Program, describe_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import torch
-    from numpy.typing import NDArray
+    Command = Sequence[str | Path]
+    Launch = Callable[[], float]
 
 ROOT = Path(__file__).resolve().parent.parent
 BUDGET = 1.01
-WARMUP = 20
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A program, its one float32 input, and how often a launch runs it."""
-
-    name: str
-    program: Path
-    input_path: Path
-    shape: tuple[int, ...]
-    iterations: int
+HALF_WIDTH = 0.01
+WARMUP = 10
+MOST_PAIRS = 400
+STEP_PAIRS = 40
+LAUNCH_ITERATIONS = {"toy_cnn": 2000, "mobilenet_v2": 40}
+"""Short launches: neighbours in time share the machine's mood, so more pairs tell more."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A median ratio over pairs and its 95 % bootstrap interval."""
+    """How much longer the first side takes than the second, from pairs of launches."""
 
-    median: float
+    subject: str
+    what: str
+    ratio: float
     low: float
     high: float
+    pairs: int
+
+    def __str__(self) -> str:
+        """One line of the table."""
+        interval = f"[{self.low:.4f}, {self.high:.4f}]"
+        return f"{self.subject:14} {self.what:24} {self.ratio:.4f}  {interval}  {self.pairs} pairs"
 
 
 def build(build_dir: Path) -> tuple[Path, Path]:
     """Builds the runner and the bare loop; returns their paths."""
-    configure: list[str | Path] = [
+    configure: Command = [
         "cmake",
         "--preset",
         "host",
@@ -64,14 +75,7 @@ def build(build_dir: Path) -> tuple[Path, Path]:
         build_dir,
         "-DETPROF_BUILD_BENCHMARKS=ON",
     ]
-    compile_: list[str | Path] = [
-        "cmake",
-        "--build",
-        build_dir,
-        "--target",
-        "etprof-runner",
-        "bare_forward",
-    ]
+    compile_: Command = ["cmake", "--build", build_dir, "--target", "etprof-runner", "bare_forward"]
     for command in (configure, compile_):
         done = run_command(command, folder=ROOT)
         if done.exit_code != 0:
@@ -79,45 +83,13 @@ def build(build_dir: Path) -> tuple[Path, Path]:
     return build_dir / "cpp/runner/etprof-runner", build_dir / "benchmarks/cpp/bare_forward"
 
 
-def make_models() -> dict[str, tuple[torch.nn.Module, tuple[int, ...], int]]:
-    """Module, input shape and iterations per launch of each model."""
-    from transformers import MobileNetV2Config, MobileNetV2ForImageClassification
-
-    from etprof.registry import load_model
-
-    class Logits(MobileNetV2ForImageClassification):  # type: ignore[misc]
-        def forward(self, image: torch.Tensor) -> torch.Tensor:
-            logits: torch.Tensor = super().forward(pixel_values=image).logits
-            return logits
-
-    toy = load_model("toy_cnn")
-    shape = tuple(toy.get_example_inputs()[0].shape)
-    config = MobileNetV2Config(image_size=224)
-    return {
-        "toy_cnn": (toy.get_eager_model(), shape, 2000),
-        "mobilenet_v2": (Logits(config), (1, 3, 224, 224), 200),
-    }
+def export_subjects(folder: Path) -> list[Program]:
+    """Exports the models with their example inputs."""
+    requests = [ExportRequest(name, "fp32", outdir=folder / name) for name in LAUNCH_ITERATIONS]
+    return [describe_program(export_model(request).pte) for request in requests]
 
 
-def export_subjects(folder: Path) -> list[Subject]:
-    """Lowers the models to XNNPACK and writes them with an input each."""
-    import torch
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
-    subjects = []
-    for name, (module, shape, iterations) in make_models().items():
-        image = torch.rand(shape)
-        exported = torch.export.export(module.eval(), (image,))
-        lowered = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
-        subject = Subject(name, folder / f"{name}.pte", folder / f"{name}.bin", shape, iterations)
-        subject.program.write_bytes(lowered.to_executorch().buffer)
-        subject.input_path.write_bytes(image.numpy().tobytes())
-        subjects.append(subject)
-    return subjects
-
-
-def launch(command: Sequence[str | Path]) -> str:
+def launch(command: Command) -> str:
     """Runs `command` and returns what it printed; ends the benchmark if it fails."""
     done = run_command(command)
     if done.exit_code != 0:
@@ -125,91 +97,91 @@ def launch(command: Sequence[str | Path]) -> str:
     return done.stdout
 
 
-def median_of_bare_loop(program: Path, subject: Subject) -> float:
+def time_bare_loop(bare: Path, subject: Program) -> float:
     """Median latency in ns of one launch of the bare loop."""
-    shape = [str(size) for size in subject.shape]
-    counts = ["--", str(WARMUP), str(subject.iterations)]
-    text = launch([program, subject.program, subject.input_path, *shape, *counts])
-    return float(np.median([int(line) for line in text.split()]))
+    shape = subject.shapes[0].split("x")
+    counts = ["--", str(WARMUP), str(LAUNCH_ITERATIONS[subject.name])]
+    text = launch([bare, subject.model, subject.inputs[0], *shape, *counts])
+    return statistics.median(int(line) for line in text.split())
 
 
-def median_of_runner(program: Path, subject: Subject, folder: Path, *flags: str | Path) -> float:
-    """Median latency in ns of one launch of the runner."""
+def time_runner(runner: Path, subject: Program, folder: Path, *flags: str | Path) -> float:
+    """Median latency in ns of one launch of the runner; its first inference warms up too."""
     result = folder / "result.json"
-    counts = ["--warmup", str(WARMUP - 1), "--iterations", str(subject.iterations)]
-    files: list[str | Path] = [
-        "--model",
-        subject.program,
-        "--input",
-        subject.input_path,
-        "--result",
-        result,
-    ]
-    launch([program, *files, *counts, *flags])
-    return float(np.median(json.loads(result.read_text())["latency_ns"]))
+    counts = f"--warmup={WARMUP - 1} --iterations={LAUNCH_ITERATIONS[subject.name]}".split()
+    files: Command = ["--model", subject.model, "--input", subject.inputs[0], "--result", result]
+    launch([runner, *files, *counts, *flags])
+    latencies: list[int] = json.loads(result.read_text())["latency_ns"]
+    return statistics.median(latencies)
 
 
-def compare(
-    candidate: Callable[[], float], baseline: Callable[[], float], pairs: int
-) -> NDArray[np.float64]:
-    """Launches both sides `pairs` times, order at random; returns candidate / baseline."""
-    order = random.Random(0)  # noqa: S311
-    ratios = []
+def launch_pairs(sides: tuple[Launch, Launch], pairs: int, order: random.Random) -> list[float]:
+    """Launches both sides `pairs` times, in random order; returns log(first / second)."""
+    logs = []
     for _ in range(pairs):
-        first_is_candidate = order.random() < 0.5
-        first = candidate() if first_is_candidate else baseline()
-        second = baseline() if first_is_candidate else candidate()
-        ratios.append(first / second if first_is_candidate else second / first)
-    return np.array(ratios)
+        turn = order.sample((0, 1), k=2)
+        latency_ns = {side: sides[side]() for side in turn}
+        logs.append(math.log(latency_ns[0] / latency_ns[1]))
+    return logs
 
 
-def estimate(ratios: NDArray[np.float64]) -> Ratio:
-    """The median of `ratios`, with the percentile bootstrap's interval."""
-    generator = np.random.default_rng(0)
-    resampled = generator.choice(ratios, size=(10_000, ratios.size))
-    low, high = np.percentile(np.median(resampled, axis=1), [2.5, 97.5])
-    return Ratio(float(np.median(ratios)), float(low), float(high))
+def compare(subject: str, what: str, sides: tuple[Launch, Launch], most_pairs: int) -> Ratio:
+    """Launches pairs until the interval is narrow enough to judge by; returns first / second.
+
+    Ending by the width of the interval, not by where it lies, favours no side.
+    """
+    order = random.Random(0)  # noqa: S311
+    logs: list[float] = []
+    while True:
+        logs += launch_pairs(sides, min(STEP_PAIRS, most_pairs - len(logs)), order)
+        effect = effect_of_log_ratios(np.array(logs))
+        if effect.interval is None:
+            sys.exit("--pairs must be at least 6: fewer give no 95 % interval")
+        low, high = effect.interval.low, effect.interval.high
+        if (high - low) / 2 <= HALF_WIDTH or len(logs) >= most_pairs:
+            return Ratio(subject, what, effect.speed_up, low, high, len(logs))
 
 
-def measure(subject: Subject, runner: Path, bare: Path, folder: Path, pairs: int) -> Ratio:
-    """Prints both ratios of one model and returns the runner's overhead."""
-
-    def run() -> float:
-        return median_of_runner(runner, subject, folder)
-
-    def run_traced() -> float:
-        return median_of_runner(runner, subject, folder, "--etdump", folder / "x.etdump")
-
-    def loop() -> float:
-        return median_of_bare_loop(bare, subject)
-
-    overhead = estimate(compare(run, loop, pairs))
-    report(subject.name, "runner / bare loop", overhead)
-    report(subject.name, "event tracer on / off", estimate(compare(run_traced, run, pairs)))
-    return overhead
+def measure_subject(
+    subject: Program, programs: tuple[Path, Path], folder: Path, pairs: int
+) -> list[Ratio]:
+    """Returns both ratios of one model, the runner's overhead first."""
+    runner, bare = programs
+    etdump = ("--etdump", folder / "x.etdump")
+    run = partial(time_runner, runner, subject, folder)
+    loop = partial(time_bare_loop, bare, subject)
+    run_traced = partial(time_runner, runner, subject, folder, *etdump)
+    return [
+        compare(subject.name, "runner / bare loop", (run, loop), pairs),
+        compare(subject.name, "event tracer on / off", (run_traced, run), pairs),
+    ]
 
 
-def report(name: str, what: str, ratio: Ratio) -> None:
-    """Prints one line of the table."""
-    interval = f"[{ratio.low:.4f}, {ratio.high:.4f}]"
-    print(f"{name:14} {what:24} {ratio.median:.4f}  {interval}", flush=True)
+def measure(pairs: int = MOST_PAIRS, build_dir: Path = ROOT / "build/host") -> list[Ratio]:
+    """Prints the ratios of every model, as they come, and returns the runner's overheads."""
+    programs = build(build_dir)
+    overheads = []
+    with tempfile.TemporaryDirectory() as name:
+        for subject in export_subjects(Path(name)):
+            ratios = measure_subject(subject, programs, Path(name), pairs)
+            print("\n".join(map(str, ratios)), flush=True)
+            overheads.append(ratios[0])
+    return overheads
 
 
 def main() -> int:
     """Returns 1 when an overhead is over budget."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--pairs", type=int, default=40, help="pairs of launches (default: 40)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=MOST_PAIRS, help="at most (default: 400)")
     parser.add_argument("--build-dir", type=Path, default=ROOT / "build/host")
     arguments = parser.parse_args()
-    runner, bare = build(arguments.build_dir)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        subjects = export_subjects(folder)
-        print(f"{arguments.pairs} pairs of launches; median ratio [95 % bootstrap interval]")
-        overheads = [
-            measure(subject, runner, bare, folder, arguments.pairs) for subject in subjects
-        ]
-    return 0 if all(overhead.median <= BUDGET for overhead in overheads) else 1
+    try:
+        overheads = measure(arguments.pairs, arguments.build_dir)
+    except EtprofError as error:
+        sys.exit(str(error))
+    return 0 if all(overhead.ratio <= BUDGET for overhead in overheads) else 1
 
 
 if __name__ == "__main__":
