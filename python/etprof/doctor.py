@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import etprof
 from etprof.errors import EtprofError
 from etprof.process import run_command
-from etprof.targets.runner import find_host_runner
+from etprof.targets.runner import ask_host_runner
 from etprof.units import format_size
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _check_reader() -> Finding:
 
 def _ask_runner(flag: str) -> dict[str, object]:
     """Returns the JSON that the runner prints for `flag`."""
-    completed = run_command([find_host_runner(), flag], timeout_s=30)
+    completed = ask_host_runner([flag], timeout_s=30)
     document = json.loads(completed.stdout)
     return document if isinstance(document, dict) else {}
 

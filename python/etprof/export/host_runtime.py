@@ -16,8 +16,7 @@ import torch
 
 from etprof.errors import ExportError
 from etprof.export import tensors
-from etprof.process import run_command
-from etprof.targets.runner import find_host_runner
+from etprof.targets.runner import ask_host_runner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +35,7 @@ def execute(
     given = [value for value in inputs if isinstance(value, torch.Tensor)]
     with tempfile.TemporaryDirectory(prefix="etprof-check-") as name:
         folder = Path(name)
-        words: list[str | Path] = [find_host_runner(), "--model", program, "--method", method]
+        words: list[str | Path] = ["--model", program, "--method", method]
         words += ["--iterations", "1", "--warmup", "0", "--result", folder / "result.json"]
         words += ["--outputs", folder / "outputs"]
         if external_data is not None:
@@ -53,7 +52,7 @@ def execute(
 
 
 def _run(program: Path, method: str, words: list[str | Path]) -> None:
-    completed = run_command(words, timeout_s=TIMEOUT_S)
+    completed = ask_host_runner(words, timeout_s=TIMEOUT_S)
     if completed.exit_code == 0:
         return
     said = [line for line in completed.stderr.splitlines() if "cpuinfo_utils" not in line]
@@ -73,7 +72,7 @@ def _run(program: Path, method: str, words: list[str | Path]) -> None:
 
 def _output_orders(program: Path, method: str) -> list[list[int]]:
     """Returns the dimension order of each output, outermost first."""
-    described = run_command([find_host_runner(), "--describe", "--model", program])
+    described = ask_host_runner(["--describe", "--model", program])
     methods = {each["name"]: each for each in json.loads(described.stdout)["methods"]}
     return [each["dim_order"] for each in methods[method]["outputs"] if each["kind"] == "tensor"]
 

@@ -14,7 +14,12 @@ from etprof.errors import UsageError
 from etprof.process import run_command
 from etprof.runner_result import read_result
 from etprof.targets.request import runner_arguments, taskset_words
-from etprof.targets.runner import check_completed, find_host_runner
+from etprof.targets.runner import (
+    ask_host_runner,
+    check_completed,
+    find_host_runner,
+    library_environment,
+)
 from etprof.targets.state import read_local_state
 
 if TYPE_CHECKING:
@@ -51,7 +56,7 @@ class LocalTarget:
 
     def describe_cpu(self) -> dict[str, Any]:
         """What the runner says of the CPU; empty when it does not answer."""
-        completed = run_command([self.runner, "--cpu-info"], timeout_s=60)
+        completed = ask_host_runner(["--cpu-info"], timeout_s=60)
         found: dict[str, Any] = json.loads(completed.stdout) if completed.stdout else {}
         return found
 
@@ -83,7 +88,9 @@ class LocalTarget:
         traced = request.kernel_trace is not None
         runner = request.runner or (find_host_runner(tracing=True) if traced else self.runner)
         command: list[str | Path] = [*before, runner, *runner_arguments(request)]
-        completed = run_command(command, timeout_s=request.timeout_s)
+        completed = run_command(
+            command, timeout_s=request.timeout_s, environment=library_environment(runner)
+        )
         check_completed(completed)
         return read_result(request.result)
 

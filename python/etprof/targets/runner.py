@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.errors import BuildError, EtprofError, InputFileError, OutputError, TargetError
+from etprof.process import run_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from etprof.process import Completed
 
 _ERRORS: dict[int, type[EtprofError]] = {3: InputFileError, 4: InputFileError, 7: OutputError}
@@ -32,6 +37,28 @@ def find_host_runner(*, tracing: bool = False) -> Path:
         msg = f"no {name} at {runner}; install etprof again with `pip install .`"
         raise BuildError(msg)
     return runner
+
+
+def ask_host_runner(words: Sequence[str | Path], *, timeout_s: float | None = None) -> Completed:
+    """Runs the host's runner to its end; raises as `find_host_runner` and `run_command` do."""
+    runner = find_host_runner()
+    environment = library_environment(runner)
+    return run_command([runner, *words], timeout_s=timeout_s, environment=environment)
+
+
+def library_environment(runner: Path) -> dict[str, str]:
+    """Returns what an installed runner needs to find ExecuTorch's libraries; mostly nothing.
+
+    It looks for them beside its own package. In a virtual environment that sees the system's
+    packages, ExecuTorch may be in another folder than etprof.
+    """
+    packages = runner.parents[2]
+    found = find_spec("executorch")
+    if (packages / "executorch").is_dir() or found is None:
+        return {}
+    variable = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
+    folders = [str(Path(place) / "lib") for place in found.submodule_search_locations or ()]
+    return {variable: os.pathsep.join([*folders, *filter(None, [os.environ.get(variable)])])}
 
 
 def check_completed(completed: Completed) -> None:
