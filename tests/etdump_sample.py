@@ -39,6 +39,7 @@ class Sample:
         self.root = writer.etdump([self.block], version=0)
         self.written = writer.write_etdump(self.root, size_prefix=size_prefix)
         self.size = len(self.written.data)
+        self.begin = 4 if size_prefix else 0
 
     def tables(self) -> dict[str, writer.Table]:
         boxed = {
@@ -67,7 +68,7 @@ class Sample:
         }
         vectors = {name: self.written.node(node) + 4 for name, node in first_of.items()}
         return vectors | {
-            "ETDump": 4,
+            "ETDump": self.begin,
             "ETDump.run_data": field(self.root, 1),
             "RunData.name": field(self.block, 0),
             "RunData.allocators": field(self.block, 2),

@@ -108,7 +108,8 @@ Buffer open_buffer(const std::uint8_t* data, std::size_t size) {
 class EtdumpReader {
  public:
     EtdumpReader(const Buffer& buffer, std::size_t size) : buffer_(buffer), names_(size) {
-        table_.profile.reserve(std::min(size, kLargestReserve) / kBytesPerRow);
+        const std::size_t rows = std::min(size, kLargestReserve) / kBytesPerRow;
+        table_.profile.for_each([rows](const char*, auto& column) { column.reserve(rows); });
     }
 
     EventTable read() {

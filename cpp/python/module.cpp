@@ -21,85 +21,14 @@ py::array view(const Column<T>& column, const py::object& table) {
     return array;
 }
 
-py::dict view_blocks(const py::object& table) {
-    const auto& blocks = table.cast<const EventTable&>().blocks;
-    py::dict columns;
-    columns["name_id"] = view(blocks.name_id, table);
-    columns["bundled_input_index"] = view(blocks.bundled_input_index, table);
-    columns["event_begin"] = view(blocks.event_begin, table);
-    columns["event_end"] = view(blocks.event_end, table);
-    return columns;
-}
-
-py::dict view_profile(const py::object& table) {
-    const auto& profile = table.cast<const EventTable&>().profile;
-    py::dict columns;
-    columns["block_index"] = view(profile.block_index, table);
-    columns["event_index"] = view(profile.event_index, table);
-    columns["name_id"] = view(profile.name_id, table);
-    columns["delegate_debug_id_str_id"] = view(profile.delegate_debug_id_str_id, table);
-    columns["delegate_debug_id_int"] = view(profile.delegate_debug_id_int, table);
-    columns["instruction_id"] = view(profile.instruction_id, table);
-    columns["chain_index"] = view(profile.chain_index, table);
-    columns["start_time"] = view(profile.start_time, table);
-    columns["end_time"] = view(profile.end_time, table);
-    columns["metadata_offset"] = view(profile.metadata_offset, table);
-    columns["metadata_size"] = view(profile.metadata_size, table);
-    return columns;
-}
-
-py::dict view_allocations(const py::object& table) {
-    const auto& allocations = table.cast<const EventTable&>().allocations;
-    py::dict columns;
-    columns["block_index"] = view(allocations.block_index, table);
-    columns["event_index"] = view(allocations.event_index, table);
-    columns["allocator_id"] = view(allocations.allocator_id, table);
-    columns["size_bytes"] = view(allocations.size_bytes, table);
-    return columns;
-}
-
-py::dict view_allocators(const py::object& table) {
-    const auto& allocators = table.cast<const EventTable&>().allocators;
-    py::dict columns;
-    columns["block_index"] = view(allocators.block_index, table);
-    columns["name_id"] = view(allocators.name_id, table);
-    return columns;
-}
-
-py::dict view_debug(const py::object& table) {
-    const auto& debug = table.cast<const EventTable&>().debug;
-    py::dict columns;
-    columns["block_index"] = view(debug.block_index, table);
-    columns["event_index"] = view(debug.event_index, table);
-    columns["name_id"] = view(debug.name_id, table);
-    columns["delegate_debug_id_str_id"] = view(debug.delegate_debug_id_str_id, table);
-    columns["delegate_debug_id_int"] = view(debug.delegate_debug_id_int, table);
-    columns["instruction_id"] = view(debug.instruction_id, table);
-    columns["chain_index"] = view(debug.chain_index, table);
-    columns["value_type"] = view(debug.value_type, table);
-    columns["value_fields"] = view(debug.value_fields, table);
-    columns["int_value"] = view(debug.int_value, table);
-    columns["float_value"] = view(debug.float_value, table);
-    columns["double_value"] = view(debug.double_value, table);
-    columns["bool_value"] = view(debug.bool_value, table);
-    columns["is_output"] = view(debug.is_output, table);
-    columns["tensor_begin"] = view(debug.tensor_begin, table);
-    columns["tensor_count"] = view(debug.tensor_count, table);
-    return columns;
-}
-
-py::dict view_tensors(const py::object& table) {
-    const auto& tensors = table.cast<const EventTable&>().tensors;
-    py::dict columns;
-    columns["scalar_type"] = view(tensors.scalar_type, table);
-    columns["offset"] = view(tensors.offset, table);
-    columns["sizes_begin"] = view(tensors.sizes_begin, table);
-    columns["sizes_count"] = view(tensors.sizes_count, table);
-    columns["strides_begin"] = view(tensors.strides_begin, table);
-    columns["strides_count"] = view(tensors.strides_count, table);
-    columns["sizes"] = view(tensors.sizes, table);
-    columns["strides"] = view(tensors.strides, table);
-    return columns;
+/// Returns the columns of one part of `table`, by name.
+template <auto Part>
+py::dict view_columns(const py::object& table) {
+    py::dict views;
+    (table.cast<EventTable&>().*Part).for_each([&](const char* name, const auto& column) {
+        views[name] = view(column, table);
+    });
+    return views;
 }
 
 /// Decodes the names. Bytes that are not UTF-8 show as `\xNN`, for a name is never worth a failure.
@@ -184,11 +113,11 @@ PYBIND11_MODULE(_etdump, m) {
     py::class_<EventTable>(m, "EventTable")
         .def_readonly("version", &EventTable::version)
         .def("names", &decode_names)
-        .def("blocks", &view_blocks)
-        .def("profile", &view_profile)
-        .def("allocations", &view_allocations)
-        .def("allocators", &view_allocators)
-        .def("debug", &view_debug)
-        .def("tensors", &view_tensors);
+        .def("blocks", &view_columns<&EventTable::blocks>)
+        .def("profile", &view_columns<&EventTable::profile>)
+        .def("allocations", &view_columns<&EventTable::allocations>)
+        .def("allocators", &view_columns<&EventTable::allocators>)
+        .def("debug", &view_columns<&EventTable::debug>)
+        .def("tensors", &view_columns<&EventTable::tensors>);
     m.def("read_etdump", &read_buffer, py::arg("data"));
 }

@@ -21,6 +21,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 
 from etprof.errors import BuildError, InputFileError, UsageError
+from etprof.etdump_columns import (
+    AllocationColumns,
+    AllocatorColumns,
+    BlockColumns,
+    DebugColumns,
+    ProfileColumns,
+    TensorColumns,
+)
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -60,6 +68,16 @@ class ValueType(IntEnum):
     STRING = 7
 
 
+# The field of the schema's table Value that a type is logged in; it has none for strings.
+_VALUE_FIELDS: dict[int, int] = {
+    ValueType.TENSOR: 1,
+    ValueType.TENSOR_LIST: 2,
+    ValueType.INT: 3,
+    ValueType.FLOAT: 4,
+    ValueType.DOUBLE: 5,
+    ValueType.BOOL: 6,
+}
+
 # By the number of ExecuTorch's ScalarType; those that NumPy has no dtype for are not here.
 SCALAR_DTYPES: dict[int, DTypeLike] = {
     0: np.uint8,
@@ -79,97 +97,6 @@ SCALAR_DTYPES: dict[int, DTypeLike] = {
     28: np.uint32,
     29: np.uint64,
 }
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class BlockColumns:
-    """One row per event block, in file order."""
-
-    name_id: NDArray[np.int32]
-    bundled_input_index: NDArray[np.int32]
-    """-1: not given."""
-    event_begin: NDArray[np.int64]
-    """Position in the file's order of events, of whatever kind."""
-    event_end: NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ProfileColumns:
-    """One row per profile event, in file order."""
-
-    block_index: NDArray[np.uint32]
-    event_index: NDArray[np.uint64]
-    """Position in the file's order of events, of whatever kind."""
-    name_id: NDArray[np.int32]
-    delegate_debug_id_str_id: NDArray[np.int32]
-    delegate_debug_id_int: NDArray[np.int32]
-    """-1: not given, as in `instruction_id`."""
-    instruction_id: NDArray[np.int32]
-    chain_index: NDArray[np.int32]
-    start_time: NDArray[np.uint64]
-    """In ticks: the file does not say whether they are time or cycles."""
-    end_time: NDArray[np.uint64]
-    metadata_offset: NDArray[np.uint64]
-    """Position in the file; 0: no metadata, not even empty."""
-    metadata_size: NDArray[np.uint32]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class AllocationColumns:
-    """One row per allocation event, in file order."""
-
-    block_index: NDArray[np.uint32]
-    event_index: NDArray[np.uint64]
-    allocator_id: NDArray[np.int32]
-    """As ExecuTorch gives it: 1 for the block's first allocator."""
-    size_bytes: NDArray[np.uint64]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class AllocatorColumns:
-    """One row per allocator, in file order."""
-
-    block_index: NDArray[np.uint32]
-    name_id: NDArray[np.int32]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class DebugColumns:
-    """One row per debug event, in file order; `ETDump.debug_value` puts the value together."""
-
-    block_index: NDArray[np.uint32]
-    event_index: NDArray[np.uint64]
-    name_id: NDArray[np.int32]
-    delegate_debug_id_str_id: NDArray[np.int32]
-    delegate_debug_id_int: NDArray[np.int32]
-    instruction_id: NDArray[np.int32]
-    chain_index: NDArray[np.uint64]
-    value_type: NDArray[np.int8]
-    """A ValueType; -1: the event has no value."""
-    value_fields: NDArray[np.uint8]
-    """Which fields the file has: bit n is field n of the schema's table Value."""
-    int_value: NDArray[np.int64]
-    float_value: NDArray[np.float32]
-    double_value: NDArray[np.float64]
-    bool_value: NDArray[np.int8]
-    is_output: NDArray[np.int8]
-    """1: an output of the program; -1: not given."""
-    tensor_begin: NDArray[np.uint64]
-    tensor_count: NDArray[np.uint32]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class TensorColumns:
-    """One row per tensor of a debug event; `sizes` and `strides` hold those of all, end to end."""
-
-    scalar_type: NDArray[np.int8]
-    offset: NDArray[np.int64]
-    sizes_begin: NDArray[np.uint64]
-    sizes_count: NDArray[np.uint32]
-    strides_begin: NDArray[np.uint64]
-    strides_count: NDArray[np.uint32]
-    sizes: NDArray[np.int64]
-    strides: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +145,12 @@ class ETDump:
     def debug_value(self, row: int) -> DebugValue:
         """Returns what debug event `row` logged; None for nothing, or for an unknown type."""
         kind = int(self.debug.value_type[row])
-        if kind == ValueType.TENSOR_LIST:
-            return self.debug_tensors(row)
+        if not self._holds_value(row, kind):
+            return None
         if kind == ValueType.TENSOR:
-            return next(iter(self.debug_tensors(row)), None)
+            return self.debug_tensors(row)[0]
+        if kind == ValueType.TENSOR_LIST:
+            return self.debug_tensors(row)[self._holds_value(row, ValueType.TENSOR) :]
         if kind == ValueType.BOOL:
             return bool(self.debug.bool_value[row])
         numbers: dict[int, NDArray[Any]] = {
@@ -229,10 +158,14 @@ class ETDump:
             ValueType.FLOAT: self.debug.float_value,
             ValueType.DOUBLE: self.debug.double_value,
         }
-        return cast("int | float", numbers[kind][row].item()) if kind in numbers else None
+        return cast("int | float", numbers[kind][row].item())
+
+    def _holds_value(self, row: int, kind: int) -> bool:
+        field = _VALUE_FIELDS.get(kind)
+        return field is not None and bool(int(self.debug.value_fields[row]) >> field & 1)
 
     def debug_tensors(self, row: int) -> tuple[TensorEntry, ...]:
-        """Returns the tensors of debug event `row`."""
+        """Returns the tensors of debug event `row`: the one alone, then those of its list."""
         begin = int(self.debug.tensor_begin[row])
         return tuple(
             self._tensor(begin + index) for index in range(int(self.debug.tensor_count[row]))
@@ -359,7 +292,11 @@ def _open_source(source: Path | str | bytes | BinaryIO) -> tuple[str, bytes | mm
     if isinstance(source, bytes):
         return "ETDump in memory", source
     name = getattr(source, "name", "ETDump in memory")
-    data = source.read()
+    try:
+        data = source.read()
+    except ValueError as error:  # closed, open for writing, or text that cannot be decoded
+        msg = f"{name}: is not open for reading bytes; open it with mode 'rb'"
+        raise UsageError(msg) from error
     if not isinstance(data, bytes):
         msg = f"{name}: open as text; open it with mode 'rb'"
         raise UsageError(msg)

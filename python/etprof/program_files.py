@@ -89,9 +89,11 @@ def describe_program(
 
     Raises InputFileError when a file does not exist and UsageError for an unknown method.
     """
+    made = "`etprof export MODEL` makes a program"
+    given = "check the path after --inputs or --data"
     for path in (model, *inputs, *((data,) if data else ())):
         if not path.is_file():
-            msg = f"{path} does not exist; `etprof export MODEL` makes a program"
+            msg = f"{path} does not exist; {made if path is model else given}"
             raise InputFileError(msg)
     manifest = load_export_manifest(model)
     name = safe_name(model.stem)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.cli import COMMANDS
 from etprof.process import Completed, run_command
+from etprof.registry import find_models
+from tests import etdump_writer as writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,30 +22,67 @@ def etprof(folder: Path, *words: object) -> Completed:
     )
 
 
+LONG = "x" * 300
 MISTAKES = {
     "unknown model": (
         ("profile", "toy_cn"),
         2,
-        "no model is called 'toy_cn'; did you mean 'toy_cnn'?",
+        (
+            f"no model is called 'toy_cn'; did you mean 'toy_cnn'? known: {', '.join(find_models())}; "
+            "or give path/to/file.py:Class"
+        ),
     ),
     "missing program": (
         ("profile", "missing.pte"),
         4,
         "missing.pte does not exist; `etprof export MODEL` makes a program",
     ),
-    "program that is none": (("profile", "text.pte"), 4, "text.pte"),
+    "program that is none": (
+        ("profile", "text.pte"),
+        4,
+        (
+            "text.pte is not a program that ExecuTorch can read (File text.pte: offset 0 + size 64 > "
+            "file_size_ 21, or overflow detected): export it again, or copy it again if it was cut "
+            "short"
+        ),
+    ),
+    "empty program": (
+        ("profile", "empty.pte"),
+        4,
+        (
+            "empty.pte is not a program that ExecuTorch can read (File empty.pte: offset 0 + size 64 > "
+            "file_size_ 0, or overflow detected): export it again, or copy it again if it was cut "
+            "short"
+        ),
+    ),
     "missing input": (
         ("profile", "text.pte", "--inputs", "no.bin"),
         4,
-        "no.bin does not exist; `etprof export MODEL` makes a program",
+        "no.bin does not exist; check the path after --inputs or --data",
     ),
-    "unknown precision": (("export", "toy_cnn", "--dtype", "fp17"), 2, "fp17"),
+    "missing data": (
+        ("profile", "text.pte", "--data", "no.ptd"),
+        4,
+        "no.ptd does not exist; check the path after --inputs or --data",
+    ),
+    "unknown precision": (
+        ("export", "toy_cnn", "--dtype", "fp17"),
+        2,
+        (
+            "unknown precision 'fp17'; choose one of fp32, fp16, int8, int8_per_tensor, int8_dynamic, "
+            "8da4w, 8da4w_b<BLOCK>"
+        ),
+    ),
     "unknown backend": (
         ("export", "toy_cnn", "--backend", "tpu"),
         2,
         "unknown backend 'tpu'; choose one of xnnpack, portable",
     ),
-    "no model at all": (("export",), 2, "give one model, as in `etprof export toy_cnn`"),
+    "no model at all": (
+        ("export",),
+        2,
+        "give one model, as in `etprof export toy_cnn`; `etprof models` lists them",
+    ),
     "nothing to analyse": (
         ("analyze",),
         2,
@@ -59,11 +98,40 @@ MISTAKES = {
         4,
         "empty holds no .etdump file; measure with `etprof profile MODEL` first",
     ),
-    "damaged ETDump": (("analyze", "damaged.etdump"), 4, "damaged.etdump"),
+    "something else than an ETDump": (
+        ("analyze", "text.pte"),
+        4,
+        (
+            'text.pte: no identifier "ED00" at byte 4 or 8 (at byte 4); '
+            "give a file that `etprof-runner --etdump` wrote"
+        ),
+    ),
+    "ETDump without events": (
+        ("analyze", "eventless.etdump"),
+        4,
+        (
+            "eventless.etdump: the ETDump has no steady Method::execute event, so there is no "
+            "inference to analyse; run the model with --etdump and at least one iteration, on a "
+            "runner built with the event tracer"
+        ),
+    ),
+    "path that no system takes": (
+        ("compare", LONG, LONG),
+        4,
+        f"{LONG}: File name too long; check the path and its permissions",
+    ),
     "run directory that is something else": (
         ("profile", "text.pte", "--out", "folder"),
         7,
         "folder exists and is not a run directory; choose another with --out",
+    ),
+    "run directory below a file": (
+        ("profile", "text.pte", "--out", "text.pte/run"),
+        7,
+        (
+            "cannot write text.pte/run/manifest.json: Not a directory; free space or choose another "
+            "folder"
+        ),
     ),
 }
 
@@ -72,7 +140,9 @@ MISTAKES = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("mistakes")
     (path / "text.pte").write_text("this is not a program")
-    (path / "damaged.etdump").write_bytes(os.urandom(100))
+    (path / "empty.pte").touch()
+    document = writer.etdump([writer.event_block(b"Execute", [])])
+    (path / "eventless.etdump").write_bytes(writer.write_etdump(document).data)
     (path / "empty").mkdir()
     (path / "folder").mkdir()
     (path / "folder" / "thesis.doc").touch()
@@ -81,30 +151,43 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("words", "code", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_mistakes(folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
-    before = {path.name for path in folder.iterdir()}
+    before = sorted(folder.rglob("*"))
     completed = etprof(folder, *words)
-    assert completed.exit_code == code, completed.stderr
+    assert (completed.exit_code, completed.stdout) == (code, "")
+    assert completed.stderr.splitlines()[-1] == f"etprof: {message}"
     assert "Traceback" not in completed.stderr
-    (line,) = [x for x in completed.stderr.splitlines() if x.startswith("etprof: ")]
-    assert message in line
-    assert {path.name for path in folder.iterdir()} == before, "nothing half-written stays"
+    assert sorted(folder.rglob("*")) == before, "nothing half-written stays"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("profile", "toy_cnn", "--blocks", "0"), "--blocks: must be at least 1, not 0"),
-        (("profile", "toy_cnn", "--threads", "x"), "--threads: invalid"),
-        (("profile", "toy_cnn", "--min-seconds", "0"), "--min-seconds: must be above 0 s, not 0"),
-        (("frobnicate",), "invalid choice: 'frobnicate'"),
-        ((), "the following arguments are required: COMMAND"),
+        ("profile toy_cnn --blocks 0", "--blocks: must be at least 1, not 0"),
+        ("profile toy_cnn --threads x", "--threads: must be at least 1, not x"),
+        ("profile toy_cnn --min-seconds 0", "--min-seconds: must be above 0 s, not 0"),
+        ("profile toy_cnn --min-seconds x", "--min-seconds: must be above 0 s, not x"),
+        (
+            "profile toy_cnn --generate x",
+            "--generate: must be at least 2, so that there is a token after the first, not x",
+        ),
+        (
+            "frobnicate",
+            f"COMMAND: invalid choice: 'frobnicate' (choose from {str(COMMANDS)[1:-1]})",
+        ),
     ],
-    ids=["zero blocks", "threads not a number", "zero seconds", "unknown command", "no command"],
 )
-def test_wrong_flags(folder: Path, words: tuple[str, ...], message: str) -> None:
-    completed = etprof(folder, *words)
+def test_wrong_flags(folder: Path, words: str, message: str) -> None:
+    completed = etprof(folder, *words.split())
+    assert (completed.exit_code, completed.stdout) == (2, "")
+    last = completed.stderr.splitlines()[-1]
+    assert last.partition(": ")[2] == f"error: argument {message}"
+
+
+def test_no_command(folder: Path) -> None:
+    completed = etprof(folder)
     assert completed.exit_code == 2
-    assert message in completed.stderr
+    expected = "etprof: error: the following arguments are required: COMMAND"
+    assert completed.stderr.splitlines()[-1] == expected
 
 
 def test_every_command_explains_itself(folder: Path) -> None:

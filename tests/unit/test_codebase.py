@@ -42,7 +42,8 @@ ALLOWED: dict[str, set[str]] = {
     "runner_result": {"records"},
     "run_directory": {"atomic", "errors", "records", "runner_result"},
     "program_files": {"errors", "records", "run_directory"},
-    "etdump": {"errors", "_etdump"},
+    "etdump": {"errors", "etdump_columns", "_etdump"},
+    "etdump_columns": set(),
     "order_statistics": set(),
     "tokenizer": {"errors"},
     "generation": {"errors", "tokenizer"},
@@ -80,7 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     "evidence_pipeline": MEASURING | {"analysis"},
     "analysis": LEAVES
     | {"etdump", "order_statistics", "program_files", "run_directory", "runner_result"},
-    "report": LEAVES | {"analysis", "etdump", "run_directory"},
+    "report": LEAVES | {"analysis", "etdump", "etdump_columns", "run_directory"},
     "git_state": {"errors", "process"},
     "dashboard": LEAVES | {"history", "report"},
     "history": LEAVES

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,9 +19,12 @@ from etprof import etdump
 from etprof.errors import BuildError, InputFileError
 from etprof.etdump import ETDump, TensorEntry, events_frame, load_etdump, read_tensor
 from tests import etdump_writer as writer
+from tests.etdump_sample import Sample
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from _typeshed import DataclassInstance
 
 
 def write_profile(*events: writer.Table, **layout: bool) -> bytes:
@@ -39,12 +43,19 @@ TWO_EVENTS = write_profile(
 )
 
 
+def parts_of(dump: ETDump) -> list[DataclassInstance]:
+    return [
+        getattr(dump, part.name)
+        for part in fields(dump)
+        if part.name not in ("version", "size_bytes", "names", "_data")
+    ]
+
+
 def columns_of(dump: ETDump) -> dict[str, np.ndarray]:
-    parts = [dump.blocks, dump.profile, dump.allocations, dump.allocators, dump.debug, dump.tensors]
     return {
-        f"{type(part).__name__}.{name}": getattr(part, name)
-        for part in parts
-        for name in type(part).__annotations__
+        f"{type(part).__name__}.{column.name}": getattr(part, column.name)
+        for part in parts_of(dump)
+        for column in fields(part)
     }
 
 
@@ -62,8 +73,14 @@ def test_path_bytes_and_file_give_the_same(tmp_path: Path) -> None:
 
 
 def test_every_column_is_a_read_only_view_of_one_table() -> None:
-    columns = {n: c for n, c in columns_of(load_etdump(TWO_EVENTS)).items() if c.size}
-    assert len(columns) == 15
+    # GIVEN a file with something in every column
+    columns = columns_of(load_etdump(bytes(Sample().written.data)))
+    assert len(columns) == 45
+    assert all(column.size for column in columns.values())
+    # THEN none is a copy
+    assert {str(type(column.base)) for column in columns.values()} == {
+        "<class 'etprof._etdump.EventTable'>"
+    }
     assert len({id(column.base) for column in columns.values()}) == 1
     for name, column in columns.items():
         assert not column.flags.writeable, name
@@ -72,10 +89,10 @@ def test_every_column_is_a_read_only_view_of_one_table() -> None:
 
 
 def test_columns_have_the_dtypes_that_the_class_says() -> None:
-    dump = load_etdump(TWO_EVENTS)
-    for part in (dump.blocks, dump.profile, dump.allocations, dump.debug, dump.tensors):
-        for name, annotation in type(part).__annotations__.items():
-            assert annotation == f"NDArray[np.{getattr(part, name).dtype}]", name
+    for part in parts_of(load_etdump(TWO_EVENTS)):
+        for column in fields(part):
+            dtype = getattr(part, column.name).dtype
+            assert column.type == f"NDArray[np.{dtype}]", f"{type(part).__name__}.{column.name}"
 
 
 def test_a_column_outlives_its_dump() -> None:
@@ -185,6 +202,30 @@ def test_debug_values() -> None:
     values = [dump.debug_value(row) for row in range(9)]
     assert values == [-(2**63), True, 0.5, 1e300, tensor, (tensor, tensor), None, None, None]
     assert values[1] is True
+
+
+def test_debug_values_that_the_file_does_not_have() -> None:
+    # GIVEN events that say a type, and log another or none
+    listed = [writer.tensor_entry(6)]
+    dump = load_etdump(
+        write_debug(
+            *(writer.value_entry(kind) for kind in range(8)),
+            writer.value_entry(5, tensors=listed),
+            writer.value_entry(6, tensor=listed[0]),
+        )
+    )
+    # THEN
+    assert [dump.debug_value(row) for row in range(10)] == [None] * 10
+
+
+def test_tensor_list_beside_a_tensor() -> None:
+    entries = [writer.tensor_entry(6, offset=place) for place in range(3)]
+    values = (writer.value_entry(k, tensor=entries[0], tensors=entries[1:]) for k in (5, 6))
+    dump = load_etdump(write_debug(*values))
+    alone, listed = (dump.debug_value(row) for row in range(2))
+    assert isinstance(alone, TensorEntry)
+    assert isinstance(listed, tuple)
+    assert (alone.offset, [tensor.offset for tensor in listed]) == (0, [1, 2])
 
 
 def test_tensor_is_read_with_its_strides() -> None:

@@ -1,41 +1,21 @@
-"""Bytes that are no sound ETDump: each ends in its own message, offset and way out."""
+"""Bytes that are no sound ETDump: each ends in its own message, offset, way out and exit code."""
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.etdump import ETDumpFormatError, load_etdump
+from etprof.etdump import load_etdump
 from tests import etdump_writer as writer
+from tests.etdump_refusal import Bad, assert_reader_refuses, assert_refused, refusal
 from tests.etdump_sample import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AGAIN = "pull the file again, or run the model again"
 OTHER_FILE = "give a file that `etprof-runner --etdump` wrote"
-
-
-class Bad(NamedTuple):
-    data: bytes
-    reason: str
-    offset: int
-    way_out: str = AGAIN
-
-
-def refusal(data: bytes) -> ETDumpFormatError:
-    with pytest.raises(ETDumpFormatError) as caught:
-        load_etdump(data)
-    return caught.value
-
-
-def assert_refused(bad: Bad) -> None:
-    error = refusal(bad.data)
-    assert (error.reason, error.offset) == (bad.reason, bad.offset)
-    assert str(error) == (f"ETDump in memory: {bad.reason} (at byte {bad.offset}); {bad.way_out}")
-
 
 SAMPLE = Sample()
 SOUND = bytes(SAMPLE.written.data)
@@ -65,16 +45,56 @@ def test_no_bytes() -> None:
 def test_truncated_anywhere() -> None:
     for length in range(12, SAMPLE.size):
         reason = f"cut short: {SAMPLE.size} bytes announced, {length} there"
-        assert_refused(Bad(SOUND[:length], reason, length))
+        assert_reader_refuses(Bad(SOUND[:length], reason, length))
 
 
-def test_truncated_without_a_size_prefix() -> None:
-    # GIVEN a bare buffer, which does not tell its length; its last bytes are a string's end
-    data = bytes(Sample(size_prefix=False).written.data)
-    load_etdump(data)
-    # THEN every cut that takes away anything the reader needs is noticed
-    for length in range(8, len(data) - 2):
-        assert refusal(data[:length]).offset <= length
+@pytest.mark.parametrize("length", [12, 13, 16, SAMPLE.size // 2, SAMPLE.size - 1])
+def test_truncated_behind_the_header(length: int) -> None:
+    reason = f"cut short: {SAMPLE.size} bytes announced, {length} there"
+    assert_refused(Bad(SOUND[:length], reason, length))
+
+
+# A bare buffer does not tell its length. What these lead to stands behind something that is read
+# before it, and is missed first when the file is cut.
+MISSED_LATER = {
+    *("Event", "RunData.events", "AllocationEvent", "DebugEvent", "Value", "Tensor", "TensorList"),
+    "DebugEvent.delegate_debug_id_str",
+}
+BARE = Sample(size_prefix=False)
+BARE_DATA = bytes(BARE.written.data)
+
+
+@pytest.mark.parametrize("what", sorted({*BARE.offsets()} - MISSED_LATER))
+def test_bare_file_cut_where_something_starts(what: str) -> None:
+    at = BARE.offsets()[what]
+    target = at + struct.unpack_from("<I", BARE_DATA, at)[0]
+    reason = f"offset of {what} leads to byte {target} of {target + 3}"
+    assert_refused(Bad(BARE_DATA[: target + 3], reason, at))
+
+
+@pytest.mark.parametrize("what", sorted({*BARE.counts()} - MISSED_LATER))
+def test_bare_file_cut_before_a_vector_ends(what: str) -> None:
+    at, width = BARE.counts()[what]
+    count = struct.unpack_from("<I", BARE_DATA, at)[0]
+    left = count * width - 1
+    reason = f"{what} claims {count} elements of {width} bytes where {left} bytes follow"
+    assert_refused(Bad(BARE_DATA[: at + 4 + left], reason, at))
+
+
+@pytest.mark.parametrize("kind", ["ETDump", "RunData", "Allocator", "ProfileEvent", "Int", "Bool"])
+def test_bare_file_cut_before_a_table_ends(kind: str) -> None:
+    table = BARE.tables()[kind]
+    (size,) = struct.unpack_from("<H", BARE_DATA, BARE.written.vtable(table) + 2)
+    at = BARE.written.node(table)
+    reason = f"{kind} table of {size} bytes reaches past the end"
+    assert_refused(Bad(BARE_DATA[: at + size - 1], reason, at))
+
+
+def test_bare_file_cut_anywhere() -> None:
+    # GIVEN every cut that takes away anything the reader needs; the last bytes are a string's end
+    for length in range(8, len(BARE_DATA) - 2):
+        # THEN it is noticed
+        assert refusal(BARE_DATA[:length]).offset <= length
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ import pytest
 from etprof.errors import InputFileError, UsageError
 from etprof.etdump import ETDumpFormatError, load_etdump
 from tests import etdump_writer as writer
+from tests.etdump_refusal import AGAIN, assert_path_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-AGAIN = "pull the file again, or run the model again"
 SOUND = bytes(writer.write_etdump(writer.etdump([writer.event_block(b"Execute")])).data)
 
 
@@ -72,11 +72,7 @@ def test_directory(tmp_path: Path) -> None:
 def test_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(InputFileError) as caught:
-        load_etdump(pipe)
-    assert str(caught.value) == (
-        f"{pipe}: is not a regular file; copy its contents to a file first"
-    )
+    assert_path_refused(pipe, "is not a regular file; copy its contents to a file first")
 
 
 def test_unreadable_file(tmp_path: Path) -> None:
@@ -127,24 +123,42 @@ def test_file_too_large_for_the_memory(tmp_path: Path) -> None:
 def test_empty_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.touch()
-    with pytest.raises(ETDumpFormatError) as caught:
-        load_etdump(path)
-    assert str(caught.value) == (
-        f"{path}: empty (at byte 0); "
-        "run the model again with --etdump, on a runner built with the event tracer"
+    assert_path_refused(
+        path,
+        "empty (at byte 0); "
+        "run the model again with --etdump, on a runner built with the event tracer",
     )
 
 
 def test_damaged_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cut.etdump"
     path.write_bytes(SOUND[:50])
-    with pytest.raises(ETDumpFormatError) as caught:
-        load_etdump(str(path))
     reason = f"cut short: {len(SOUND)} bytes announced, 50 there"
-    assert str(caught.value) == f"{path}: {reason} (at byte 50); {AGAIN}"
+    assert_path_refused(path, f"{reason} (at byte 50); {AGAIN}")
+    with pytest.raises(ETDumpFormatError, match=f"^{path}: cut short"):
+        load_etdump(str(path))
+
+
+def test_file_object_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cut.etdump"
+    path.write_bytes(b"")
+    with path.open("rb") as file, pytest.raises(ETDumpFormatError, match=f"^{path}: empty"):
+        load_etdump(file)
 
 
 def test_file_object_in_text_mode() -> None:
     with pytest.raises(UsageError) as caught:
         load_etdump(io.StringIO("x"))  # type: ignore[arg-type]
     assert str(caught.value) == "ETDump in memory: open as text; open it with mode 'rb'"
+
+
+def test_file_object_that_cannot_be_read(tmp_path: Path) -> None:
+    # GIVEN a file open for writing, and the same closed
+    path = tmp_path / "x.etdump"
+    with path.open("wb") as file:
+        for _ in range(2):
+            with pytest.raises(UsageError) as caught:
+                load_etdump(file)
+            expected = f"{path}: is not open for reading bytes; open it with mode 'rb'"
+            assert str(caught.value) == expected
+            file.close()

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
 import etprof
-from etprof.errors import EtprofError
+from etprof.errors import EtprofError, InputFileError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,4 +102,10 @@ def main(words: Sequence[str] | None = None) -> int:
         # The reader of our output has gone; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # of a path that was given: its name is too long, its folder closed
+        if error.filename is None:
+            raise
+        problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
+        print(f"etprof: {problem}", file=sys.stderr)
+        return InputFileError.exit_code
     return code

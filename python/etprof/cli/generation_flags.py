@@ -33,11 +33,10 @@ def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _several(text: str) -> int:
-    value = int(text)
-    if value < 2:
-        msg = f"must be at least 2, so that there is a token after the first, not {value}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
+    if text.isascii() and text.isdigit() and int(text) > 1:
+        return int(text)
+    msg = f"must be at least 2, so that there is a token after the first, not {text}"
+    raise argparse.ArgumentTypeError(msg)
 
 
 def find_generation(arguments: argparse.Namespace) -> Generation | None:

@@ -116,15 +116,17 @@ def _paths(text: str) -> tuple[Path, ...]:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        msg = f"must be at least 1, not {value}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    msg = f"must be at least 1, not {text}"
+    raise argparse.ArgumentTypeError(msg)
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 0 < value < math.inf:
         msg = f"must be above 0 s, not {text}"
         raise argparse.ArgumentTypeError(msg)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.analysis.operators import OperatorSplit
-    from etprof.etdump import ETDump, ProfileColumns
+    from etprof.etdump import ETDump
+    from etprof.etdump_columns import ProfileColumns
     from etprof.report.records import Table, Value
 
 TIMELINE_COLUMNS = (
