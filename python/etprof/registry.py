@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "etprof.models"
 PATH_VARIABLE = "ETPROF_MODEL_PATH"
+FOLDER_PACKAGE = "etprof_model_folder_"
+"""How the packages begin that folders of models are imported as; the folder's path follows."""
 _INTERFACE = ("get_eager_model", "get_example_inputs")
 
 
@@ -141,7 +143,7 @@ def _import_file(file: Path) -> ModuleType:
     folder = file.resolve().parent
     if folder.parent in find_model_folders():
         return importlib.import_module(f"etprof.models.{folder.name}.{file.stem}")
-    package_name = f"etprof_model_folder_{folder.as_posix().encode().hex()}"
+    package_name = f"{FOLDER_PACKAGE}{folder.as_posix().encode().hex()}"
     if package_name not in sys.modules:
         spec = importlib.util.spec_from_loader(package_name, loader=None, is_package=True)
         package = importlib.util.module_from_spec(cast("importlib.machinery.ModuleSpec", spec))

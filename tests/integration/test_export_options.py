@@ -158,8 +158,18 @@ def test_the_report_tells_module_line_reason_macs_and_bytes(exports: Exports) ->
     assert method["summary"]["macs"] == 221_184 + 73_728 + 524_288 + 640
 
 
+def slices_of(stage: dict[str, Any], slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps that begin and end within the stage."""
+    end = stage["ts"] + stage["dur"]
+    return [
+        each
+        for each in slices
+        if each["args"] and stage["ts"] <= each["ts"] <= each["ts"] + each["dur"] <= end
+    ]
+
+
 def test_the_command_shows_what_it_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    exports: Exports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["export", "toy_cnn", "--dtype", "fp32", "--outdir", str(tmp_path)]
     assert main([*words, "--explain", "--bundle", "--trace"]) == 0
@@ -173,10 +183,22 @@ def test_the_command_shows_what_it_found(
         "toy_cnn_xnnpack_fp32.bpte",
     ):
         assert text in shown
-    # AND the traces: every stage, and as many live bytes at the peak as the report says
+    # AND the traces: every stage with the steps in it, and as many live bytes at the peak as the
+    # report says
     traces = {path.name.split(".")[2]: read(path) for path in tmp_path.glob("*.trace.json")}
-    stages = [each for each in traces["stages"]["traceEvents"] if each["ph"] == "X"]
-    assert {"torch.export", "lower", "bundle"} <= {each["name"] for each in stages}
+    slices = [each for each in traces["stages"]["traceEvents"] if each["ph"] == "X"]
+    stages = {each["name"]: each for each in slices if not each["args"]}
+    assert {"torch.export", "lower", "bundle"} <= stages.keys()
+    inside = {each["name"]: each["args"]["module"] for each in slices_of(stages["lower"], slices)}
+    assert {"to_edge_transform_and_lower", "XnnpackBackend.preprocess"} <= inside.keys()
+    assert any(
+        module.startswith("executorch.backends.xnnpack._passes.") for module in inside.values()
+    )
+    # AND the flame graph names the same, while the program is the one of an export without
+    (page,) = tmp_path.glob("*.stages.html")
+    assert ">XnnpackBackend.preprocess</button>" in page.read_text(encoding="utf-8")
+    (program,) = tmp_path.glob("*.pte")
+    assert program.read_bytes() == exports.get(toy()).pte.read_bytes()
     levels = [each["args"] for each in traces["memory"]["traceEvents"] if each["ph"] == "C"]
     (report,) = tmp_path.glob("*.delegation.json")
     memory = read(report)["methods"]["forward"]["memory"]

@@ -52,7 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", type=Path, metavar="FILE", help="a checkpoint of the model")
     parser.add_argument("--explain", action="store_true", help="say of every node why it stays out")
     parser.add_argument(
-        "--trace", action="store_true", help="also draw stages and memory plan as Chrome traces"
+        "--trace",
+        action="store_true",
+        help="also draw where the time goes (flame graph) and the memory plan (Chrome traces)",
     )
     parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
     _add_lowering_arguments(parser.add_argument_group("lowering"))

@@ -12,23 +12,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from etprof.export.memory_plan import PlannedTensor
-    from etprof.export.stages import StageTime
+    from etprof.export.time_split import TimeSlice
 
 Event = dict[str, Any]
 
 
-def draw_stages(stages: Sequence[StageTime]) -> dict[str, Any]:
-    """Returns the trace of the export's stages in wall-clock time."""
+SHORTEST_SHARE = 1 / 2000
+"""Of the whole export: shorter slices are left out, so that a level has 2000 of them at most."""
+
+
+def draw_stages(slices: Sequence[TimeSlice]) -> dict[str, Any]:
+    """Returns the trace of the export's stages, and the steps in them, in wall-clock time."""
+    total_ns = sum(each.duration_ns for each in slices if len(each.path) == 1)
     events = [
         {
-            "name": stage.name,
+            "name": each.path[-1].name,
             "ph": "X",
             "pid": 1,
             "tid": 1,
-            "ts": stage.start_ns / 1000,
-            "dur": stage.duration_ns / 1000,
+            "ts": each.start_ns / 1000,
+            "dur": each.duration_ns / 1000,
+            "args": {"module": each.path[-1].module} if len(each.path) > 1 else {},
         }
-        for stage in stages
+        for each in slices
+        if len(each.path) == 1 or each.duration_ns >= total_ns * SHORTEST_SHARE
     ]
     return _document([_name("process", "etprof export", 1), *events])
 

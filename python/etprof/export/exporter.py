@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from etprof import registry
+from etprof.export.stack_sampler import StackSampler
 from etprof.export.stages import StageClock
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ def export_model(request: ExportRequest, listener: StageListener | None = None) 
     clock = StageClock() if listener is None else StageClock(listener)
     files = request.files()
     registry.find_model(request.model)
-    with clock.stage("import ExecuTorch"):
-        from etprof.export import session
-    session.ExportSession(request, files, clock).run()
+    with StackSampler(clock) if request.options.trace else nullcontext():
+        with clock.stage("import ExecuTorch"):
+            from etprof.export import session
+        session.ExportSession(request, files, clock).run()
     return files

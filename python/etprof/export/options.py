@@ -35,7 +35,7 @@ class ExportOptions:
     bundle: bool = False
     """A bundled program too, with the inputs and reference outputs inside."""
     trace: bool = False
-    """Chrome traces too: of the export's stages and of the memory plan."""
+    """Drawings too: where the export's time goes, and the memory plan."""
 
     def check(self, backend: str) -> None:
         """Raises UsageError for a combination without sense."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from etprof.atomic import write_json
+from etprof.atomic import write_json, write_text
 from etprof.export import (
     bundle,
     chrome_trace,
     delegation,
+    flame_graph,
     lowering,
     manifest,
     memory_plan,
@@ -18,6 +19,7 @@ from etprof.export import (
     runtime_check,
     sme2_prediction,
     tensors,
+    time_split,
     upstream,
 )
 
@@ -141,9 +143,14 @@ class ExportOutput:
         document["log"] = self.log
         document |= manifest.describe_methods(methods)
         if self.request.options.trace:
-            drawn = chrome_trace.draw_stages(self.clock.times)
-            write_json(self._staged(self.files.stage_trace), drawn)
+            self._draw_stages()
         write_json(self._staged(self.files.manifest), document)
+
+    def _draw_stages(self) -> None:
+        slices = list(time_split.slice_time(self.clock.times, self.clock.samples))
+        write_json(self._staged(self.files.stage_trace), chrome_trace.draw_stages(slices))
+        page = flame_graph.render(self.files.pte.name, time_split.sum_shares(slices))
+        write_text(self._staged(self.files.stage_graph), page)
 
     def _programs(self) -> dict[str, Path]:
         """Returns the files with the program in them, by their keys in the manifest."""

@@ -95,8 +95,13 @@ class ExportedFiles:
 
     @property
     def stage_trace(self) -> Path:
-        """The export's stages as a Chrome trace, when it is asked for."""
+        """The export's stages and the steps in them as a Chrome trace, when it is asked for."""
         return self._beside(".stages.trace.json")
+
+    @property
+    def stage_graph(self) -> Path:
+        """The same times summed as a flame graph, when it is asked for; HTML."""
+        return self._beside(".stages.html")
 
     @property
     def memory_trace(self) -> Path:
@@ -111,8 +116,9 @@ class ExportedFiles:
     def written(self) -> list[Path]:
         """Returns the files that are there."""
         programs = (self.pte, self.external_data, self.bundle, self.etrecord)
-        told = (self.manifest, self.report, self.stage_trace, self.memory_trace, self.data)
-        return [path for path in (*programs, *told) if path.exists()]
+        drawn = (self.stage_trace, self.stage_graph, self.memory_trace)
+        every = (*programs, self.manifest, self.report, *drawn, self.data)
+        return [path for path in every if path.exists()]
 
     def _beside(self, suffix: str) -> Path:
         return self.pte.with_name(self.pte.name + suffix)
