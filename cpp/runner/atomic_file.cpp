@@ -92,7 +92,8 @@ void AtomicFile::write_all(int descriptor, const char* data, std::size_t size_by
         if (written >= 0) {
             data += written;
             size_bytes -= static_cast<std::size_t>(written);
-        } else if (errno != EINTR) {
+        } else {
+            // EINTR as well: only a signal that is to end the process brings it, see SignalHold.
             error = errno;
         }
     }
@@ -111,6 +112,20 @@ void require_writable(const std::string& path) {
     }
     const std::string place = is_special(path) ? path : parent_folder(path);
     if (access(place.c_str(), W_OK) != 0) {
+        fail_to_write(path, errno);
+    }
+}
+
+void require_writable_folder(const std::string& path) {
+    std::error_code failure;
+    std::filesystem::path place = std::filesystem::absolute(path, failure);
+    while (!std::filesystem::exists(place, failure) && place.has_relative_path()) {
+        place = place.parent_path();
+    }
+    if (!std::filesystem::is_directory(place, failure)) {
+        fail_to_write(path, ENOTDIR);
+    }
+    if (access(place.c_str(), W_OK | X_OK) != 0) {
         fail_to_write(path, errno);
     }
 }

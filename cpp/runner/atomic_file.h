@@ -37,6 +37,9 @@ class AtomicFile {
 /// Refuses, before anything is measured, a path that cannot become a file.
 void require_writable(const std::string& path);
 
+/// The same for a folder, which may be missing, as may those around it.
+void require_writable_folder(const std::string& path);
+
 /// A folder that is made if it is missing, and goes away again unless commit() is called.
 class AtomicFolder {
  public:

@@ -58,9 +58,12 @@ std::string describe_bytes(const ValueDescription& value) {
            shape_text(value.shape);
 }
 
-/// "1x3x96x96" to sizes; missing: not a shape.
+/// "1x3x96x96" or "scalar" to sizes; missing: not a shape.
 std::optional<std::vector<std::int32_t>> parse_shape(const std::string& text) {
     std::vector<std::int32_t> shape;
+    if (text == kScalar) {
+        return shape;
+    }
     const char* next = text.data();
     const char* end = next + text.size();
     while (true) {
@@ -92,7 +95,7 @@ void apply_shape(ValueDescription& value, const std::string& text, const std::st
     const auto shape = parse_shape(text);
     if (!shape) {
         throw RunnerError(ExitCode::kUsage, "--shapes has '" + text + "'",
-                          "write a shape as sizes joined by x, such as 1x3x96x96");
+                          "write a shape as sizes joined by x, such as 1x3x96x96, or scalar");
     }
     if (!fits_bound(*shape, value.shape)) {
         throw RunnerError(ExitCode::kInput, name + " cannot take the shape " + shape_text(*shape),

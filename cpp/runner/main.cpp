@@ -26,6 +26,7 @@
 #include "result_document.h"
 #include "runner_error.h"
 #include "runtime_log.h"
+#include "signal_hold.h"
 #include "standard_output.h"
 
 namespace {
@@ -87,6 +88,9 @@ void refuse_unwritable(const Options& options) {
     if (options.kernel_trace_path) {
         require_writable(*options.kernel_trace_path);
     }
+    if (options.outputs_dir) {
+        require_writable_folder(*options.outputs_dir);
+    }
 }
 
 std::vector<AtomicFile> write_outputs(std::vector<Output>& outputs, const std::string& folder) {
@@ -124,6 +128,7 @@ SmeReport require_sme(SmeMode mode) {
 void write_results(const Options& options, const ProgramDescription& program, const SmeReport& sme,
                    const std::vector<Input>& inputs, ModelSession& session, KernelTrace* trace) {
     std::vector<Output> outputs = session.outputs();
+    const SignalHold hold;
     std::optional<AtomicFolder> folder;
     // After the folder, because their temporary files have to be gone before it can go.
     std::vector<AtomicFile> files;
@@ -154,6 +159,7 @@ void write_results(const Options& options, const ProgramDescription& program, co
 
 void write_generation_results(const Options& options, const ProgramDescription& program,
                               const SmeReport& sme, GenerationSession& session) {
+    const SignalHold hold;
     std::vector<AtomicFile> files;
     std::optional<std::uint64_t> etdump_size_bytes;
     if (options.etdump_path) {

@@ -43,6 +43,16 @@ Output copy_output(const EValue& value) {
     return output;
 }
 
+constexpr std::uint64_t kMostTouched = 1 << 16;
+
+/// Memory for so many samples. The first half MiB is touched now, so that a measuring loop neither
+/// allocates nor faults pages in; no more, for all of it counts in the peak of the resident memory.
+void make_room(std::vector<std::uint64_t>& samples, std::uint64_t count) {
+    samples.reserve(count);
+    samples.resize(std::min(count, kMostTouched));
+    samples.clear();
+}
+
 }  // namespace
 
 ModelSession::ModelSession(const Options& options, const MethodDescription& method,
@@ -135,20 +145,16 @@ void ModelSession::run() {
     measurements_.first_inference_ns = execute();
 
     set_phase("Warmup");
-    measurements_.warmup_latency_ns.resize(options_.warmup);
-    for (std::uint64_t& latency_ns : measurements_.warmup_latency_ns) {
-        latency_ns = execute();
+    make_room(measurements_.warmup_latency_ns, options_.warmup);
+    for (std::uint64_t i = 0; i < options_.warmup; ++i) {
+        measurements_.warmup_latency_ns.push_back(execute());
     }
 
     set_phase("Execute");
     const auto least_ns = static_cast<std::uint64_t>(options_.min_seconds.value_or(0) * 1e9);
-    // Half a MiB at most, for it counts in the peak of the resident memory.
-    constexpr std::uint64_t kMostGuessedSamples = 1 << 16;
     const std::uint64_t guess = least_ns / std::max<std::uint64_t>(1, fastest_so_far());
     std::vector<std::uint64_t>& samples = measurements_.latency_ns;
-    // Touched now, so that the loop itself neither allocates nor faults pages in.
-    samples.resize(std::max(options_.iterations, std::min(2 * guess, kMostGuessedSamples)));
-    samples.clear();
+    make_room(samples, std::max(options_.iterations, std::min(2 * guess, kMostTouched)));
     for (std::uint64_t total_ns = 0; samples.size() < options_.iterations || total_ns < least_ns;
          total_ns += samples.back()) {
         samples.push_back(execute());

@@ -5,12 +5,12 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
 
+#include "distinct_files.h"
 #include "runner_error.h"
 
 namespace etprof {
@@ -38,11 +38,20 @@ std::uint64_t parse_count(std::string_view flag, Text value, std::uint64_t least
 double parse_seconds(std::string_view flag, Text value) {
     char* stop = nullptr;
     const double seconds = std::strtod(value.c_str(), &stop);
-    const bool whole = !value.empty() && stop == value.c_str() + value.size();
+    // strtod takes leading spaces and hexadecimal too.
+    const bool whole = value.find_first_not_of("0123456789.eE+-") == std::string::npos &&
+                       !value.empty() && stop == value.c_str() + value.size();
     if (!whole || !(seconds > 0) || seconds > 86400) {
         refuse_value(flag, value, "give a number of seconds above 0, at most 86400");
     }
     return seconds;
+}
+
+std::string parse_path(std::string_view flag, Text value) {
+    if (value.empty()) {
+        refuse_value(flag, value, "give a path");
+    }
+    return value;
 }
 
 LoadMode parse_load_mode(std::string_view flag, Text value) {
@@ -97,14 +106,19 @@ constexpr std::array kFlags{
     Flag{"--model", "M.pte", "the program to run",
          [](Options& o, std::string_view, Text value) { o.model_path = value; }},
     Flag{"--data", "F.ptd", "the file that holds the program's external weights",
-         [](Options& o, std::string_view, Text value) { o.data_path = value; }},
+         [](Options& o, std::string_view flag, Text value) {
+             o.data_path = parse_path(flag, value);
+         }},
     Flag{"--inputs", "A.bin,B.bin", "raw little-endian tensors, one file per tensor input",
          [](Options& o, std::string_view flag, Text value) {
              append(o.input_paths, split_list(flag, value));
          },
          true},
     Flag{"--input", "A.bin", "one such file, commas in its name allowed; repeat it for more",
-         [](Options& o, std::string_view, Text value) { o.input_paths.push_back(value); }, true},
+         [](Options& o, std::string_view flag, Text value) {
+             o.input_paths.push_back(parse_path(flag, value));
+         },
+         true},
     Flag{"--shapes", "1x3x96x96,...", "actual shapes of the tensor inputs (default: the largest)",
          [](Options& o, std::string_view flag, Text value) { o.shapes = split_list(flag, value); }},
     Flag{"--method", "NAME", "the method to run (default: forward)",
@@ -134,13 +148,19 @@ constexpr std::array kFlags{
              o.load_mode = parse_load_mode(flag, value);
          }},
     Flag{"--etdump", "F.etdump", "attach the event tracer and write what it saw",
-         [](Options& o, std::string_view, Text value) { o.etdump_path = value; }},
+         [](Options& o, std::string_view flag, Text value) {
+             o.etdump_path = parse_path(flag, value);
+         }},
     Flag{"--sme", "MODE", "SME kernels that may run: auto, sme2, sme1 or off",
          [](Options& o, std::string_view flag, Text value) { o.sme = parse_sme(flag, value); }},
     Flag{"--kernel-trace", "F.json", "count microkernels and time operators (trace builds only)",
-         [](Options& o, std::string_view, Text value) { o.kernel_trace_path = value; }},
+         [](Options& o, std::string_view flag, Text value) {
+             o.kernel_trace_path = parse_path(flag, value);
+         }},
     Flag{"--outputs", "DIR", "write the outputs of the last inference as DIR/output_<i>.bin",
-         [](Options& o, std::string_view, Text value) { o.outputs_dir = value; }},
+         [](Options& o, std::string_view flag, Text value) {
+             o.outputs_dir = parse_path(flag, value);
+         }},
     Flag{"--result", "F.json", "where the measurements go",
          [](Options& o, std::string_view, Text value) { o.result_path = value; }},
     Flag{"--generate", "N", "generate N tokens in each iteration, greedily, from --prompt-tokens",
@@ -259,37 +279,6 @@ void require_value(std::string_view flag, Text value, Text example) {
     if (value.empty()) {
         throw RunnerError(ExitCode::kUsage, std::string(flag) + " is missing",
                           "add " + std::string(flag) + " " + example + " (see --help)");
-    }
-}
-
-/// Refuses to write a file over another that is read or written too.
-void require_distinct_files(const Options& options) {
-    std::vector<std::pair<std::string_view, std::string>> files{{"--model", options.model_path}};
-    const auto add = [&files](std::string_view flag, const std::optional<std::string>& path) {
-        if (path) {
-            files.emplace_back(flag, *path);
-        }
-    };
-    add("--data", options.data_path);
-    for (const std::string& path : options.input_paths) {
-        add("--input", path);
-    }
-    const std::size_t outputs_begin = files.size();
-    add("--etdump", options.etdump_path);
-    add("--kernel-trace", options.kernel_trace_path);
-    add("--result", options.result_path);
-    for (std::size_t output = outputs_begin; output < files.size(); ++output) {
-        for (std::size_t other = 0; other < output; ++other) {
-            const std::filesystem::path path = files[output].second;
-            if (path.lexically_normal() ==
-                std::filesystem::path(files[other].second).lexically_normal()) {
-                throw RunnerError(ExitCode::kUsage,
-                                  std::string(files[other].first) + " and " +
-                                      std::string(files[output].first) + " name the same file " +
-                                      path.lexically_normal().string(),
-                                  "give each its own");
-            }
-        }
     }
 }
 

@@ -196,7 +196,7 @@ std::string shape_text(const std::vector<std::int32_t>& shape) {
     for (const std::int32_t size : shape) {
         text += (text.empty() ? "" : "x") + std::to_string(size);
     }
-    return text.empty() ? "scalar" : text;
+    return text.empty() ? kScalar : text;
 }
 
 }  // namespace etprof

@@ -57,7 +57,10 @@ std::uint64_t require_file(const std::string& path, const std::string& role, Exi
 /// "float32", "int64", …: NumPy's names where it has the type.
 std::string dtype_name(ScalarType dtype);
 
-/// "1x3x224x224"; "scalar" for no dimensions.
+/// The shape of no dimensions, in words.
+constexpr const char* kScalar = "scalar";
+
+/// "1x3x224x224", or kScalar.
 std::string shape_text(const std::vector<std::int32_t>& shape);
 
 }  // namespace etprof

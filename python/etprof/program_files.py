@@ -132,9 +132,11 @@ def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:
 
 
 def _shapes(tensors: tuple[TensorFile, ...]) -> tuple[str, ...]:
-    """Returns the tensors' shapes as the runner takes them; it has no word for a scalar's."""
+    """Returns the tensors' shapes as the runner takes them; none when one is not known."""
     shapes = [tensor.shape for tensor in tensors if tensor.path is not None]
-    return tuple("x".join(map(str, shape)) for shape in shapes if shape) if all(shapes) else ()
+    known = [shape for shape in shapes if shape is not None]
+    texts = tuple("x".join(map(str, shape)) or "scalar" for shape in known)
+    return texts if len(texts) == len(shapes) else ()
 
 
 def _paths(model: Path, tensors: tuple[TensorFile, ...]) -> tuple[Path, ...]:

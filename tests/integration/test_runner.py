@@ -6,7 +6,9 @@ What it computes and how it fails on bad input is tested natively, in tests/cpp/
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -173,6 +175,83 @@ def test_a_run_that_is_killed_leaves_nothing(programs: Path, tmp_path: Path) -> 
     done = run(*flags, before=("timeout", "--signal=KILL", "0.5"))
     assert done.exit_code in (137, -9)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["TERM", "HUP"])
+def test_a_run_that_is_ended_while_it_writes_leaves_nothing(
+    name: str, programs: Path, tmp_path: Path
+) -> None:
+    # GIVEN a run that has written its outputs, and waits for a reader of its result
+    os.mkfifo(tmp_path / "result")
+    outputs = tmp_path / "outputs"
+    flags = ("--model", programs / "mlp.pte", "--result", tmp_path / "result")
+    script = """
+        "$0" "$@" & runner=$!
+        until ls "$OUTPUTS"/*.tmp*; do sleep 0.01; done > /dev/null 2>&1
+        kill -$NAME $runner; wait $runner"""
+    before = ("env", f"OUTPUTS={outputs}", f"NAME={name}", "sh", "-c", script)
+    # WHEN
+    done = run(*flags, "--etdump", tmp_path / "x.etdump", "--outputs", outputs, before=before)
+    # THEN it ends as the signal asks
+    assert done.exit_code == 128 + getattr(signal, f"SIG{name}")
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+
+def test_a_disk_that_fills_up_is_left_as_it_was(programs: Path, tmp_path: Path) -> None:
+    # GIVEN a file system of 48 KiB with an older result, and an ETDump that does not fit
+    script = """
+        mount -t tmpfs -o size=48k small . || exit 99
+        cd .; echo old > r.json
+        "$0" "$@"; code=$?
+        ls; cat r.json; exit $code"""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    in_disk = ("unshare", "--map-root-user", "--mount", "sh", "-c", f"cd {disk}; {script}")
+    if run("--version", before=in_disk).exit_code == 99:
+        pytest.skip("may not mount a file system")
+    # WHEN
+    flags = ("--model", programs / "mlp.pte", "--iterations=500", "--outputs", "o/p")
+    done = run(*flags, "--etdump", "x.etdump", "--result", "r.json", before=in_disk)
+    # THEN
+    assert done.exit_code == 7
+    assert done.stderr == (
+        "etprof-runner: cannot write x.etdump (No space left on device): "
+        "free some space or choose another disk\n"
+    )
+    assert done.stdout == "r.json\nold\n"
+
+
+def test_threads_that_cannot_be_started_are_refused(programs: Path, tmp_path: Path) -> None:
+    flags = ("--model", programs / "mlp.pte", "--result", tmp_path / "r.json", "--threads=1024")
+    done = run_limited("-v 400000", *flags)
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "etprof-runner: 1024 threads cannot be started here: "
+        "ask for fewer with --threads, or raise the limit of processes\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/cpuinfo")
+def test_the_cpu_is_the_one_that_the_kernel_describes() -> None:
+    cpu = json.loads(run("--cpu-info").stdout)
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    told = {key.strip(): value for key, _, value in (line.partition(": ") for line in lines)}
+    flags = set((told.get("flags") or told["Features"]).split())
+    kernel_names = {
+        "sse4.2": "sse4_2", "avx512vbmi": "avx512vbmi", "avx512vnni": "avx512_vnni",
+        "avx512fp16": "avx512_fp16", "avx512bf16": "avx512_bf16",
+        "fp16": "asimdhp", "dotprod": "asimddp",
+        "sme_i8i32": "smei8i32", "sme_i16i64": "smei16i64", "sme_f64f64": "smef64f64",
+        "sme_f16f32": "smef16f32", "sme_b16f32": "smeb16f32", "sme_f32f32": "smef32f32",
+        "sme_fa64": "smefa64", "sme_i16i32": "smei16i32", "sme_bi32i32": "smebi32i32",
+        "sme_b16b16": "smeb16b16", "sme_f16f16": "smef16f16",
+    }  # fmt: skip
+    expected = {name: kernel_names.get(name, name) in flags for name in cpu["features"]}
+    assert cpu["features"] == expected
+    assert any(expected.values())
+    assert cpu["logical_cores"] == os.cpu_count()
+    assert cpu["model_name"] == told.get("model name", cpu["model_name"])
 
 
 def test_an_answer_that_cannot_be_printed_is_an_error(programs: Path) -> None:

@@ -41,14 +41,18 @@ def execute(
         if external_data is not None:
             words += ["--data", external_data]
         if given:
-            shapes = ",".join("x".join(str(size) for size in value.shape) for value in given)
-            words += ["--shapes", shapes] if all(value.dim() for value in given) else []
+            words += ["--shapes", ",".join(_shape_text(value) for value in given)]
         for index, value in enumerate(given):
             file = folder / f"input_{index}.bin"
             file.write_bytes(tensors.raw_bytes(value))
             words += ["--input", file]
         _run(program, method, words)
         return _read_outputs(folder, _output_orders(program, method))
+
+
+def _shape_text(tensor: torch.Tensor) -> str:
+    """The shape as the runner takes it."""
+    return "x".join(map(str, tensor.shape)) or "scalar"
 
 
 def _run(program: Path, method: str, words: list[str | Path]) -> None:

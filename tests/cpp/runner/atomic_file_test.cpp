@@ -98,6 +98,19 @@ TEST(atomic_file_refuses_a_folder_as_file) {
                 std::string(error.what()));
 }
 
+TEST(atomic_folder_is_refused_before_it_is_needed) {
+    const ScratchFolder folder;
+    const std::string path = folder.write("file", "content") + "/a/b";
+    const auto error = CATCH(RunnerError, require_writable_folder(path));
+    CHECK_EQUAL("cannot write " + path +
+                    " (Not a directory): choose a path in a folder that exists and can be written "
+                    "to",
+                std::string(error.what()));
+    require_writable_folder(folder.path("a/b/"));
+    require_writable_folder("not_there");
+    CHECK_EQUAL(1U, folder.count());
+}
+
 TEST(atomic_folder_goes_away_without_commit) {
     const ScratchFolder folder;
     {

@@ -101,7 +101,22 @@ def make_modules() -> dict[str, nn.Module]:
         def forward(self, x: Tensor) -> Tensor:
             return torch.log(x)
 
+    class NoInputs(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("numbers", torch.arange(4.0))
+            self.numbers: Tensor
+
+        def forward(self) -> Tensor:
+            return self.numbers * 2
+
+    class Scalars(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> tuple[object, ...]:
+            return x * 2, x.shape[0], y.item(), True, None
+
     return {
+        "no_inputs": NoInputs(),
+        "scalars": Scalars(),
         "convolutions": Convolutions().eval(),
         "mlp": nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).eval(),
         "embedding": nn.Embedding(10, 4).eval(),
@@ -168,6 +183,13 @@ def make_other_programs(folder: Path, modules: dict[str, nn.Module]) -> None:
     save(folder, "mixed", lower(modules["mixed"], mixed))
     write_tensors(folder, "mixed_input", mixed[:2])
     write_tensors(folder, "mixed_expected", (modules["mixed"](*mixed),))
+
+    save(folder, "no_inputs", lower(modules["no_inputs"], ()))
+    write_tensors(folder, "no_inputs_expected", (modules["no_inputs"](),))
+    rows = {"x": {0: torch.export.Dim("rows", min=1, max=4)}, "y": {}}
+    values = (torch.rand(3, 3), torch.tensor(0.25))
+    save(folder, "scalars", lower(modules["scalars"], values, dynamic_shapes=rows))
+    write_tensors(folder, "scalars_input", (torch.rand(2, 3), torch.tensor(0.25)))
 
     methods = {"forward": modules["twice"], "thrice": modules["thrice"]}
     save(folder, "two_methods", lower(methods, (torch.rand(1, 8),)))

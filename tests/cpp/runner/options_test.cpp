@@ -2,10 +2,12 @@
 
 #include "check.h"
 #include "runner_error.h"
+#include "scratch_folder.h"
 
 namespace {
 
 using namespace etprof;
+using etprof::testing::ScratchFolder;
 
 Options parse(std::vector<std::string> more) {
     std::vector<std::string> arguments{"--model", "m.pte", "--result", "r.json"};
@@ -73,7 +75,8 @@ TEST(options_refuse_numbers_that_are_none) {
 }
 
 TEST(options_refuse_seconds_that_are_none) {
-    for (const char* value : {"", "x", "0", "-2", "nan", "inf", "1s", "86401"}) {
+    for (const char* value :
+         {"", "x", "0", "-2", "nan", "inf", "1s", "86401", " 1", "0x1", "1e400"}) {
         CHECK_EQUAL(std::string("--min-seconds is '") + value +
                         "': give a number of seconds above 0, at most 86400",
                     refusal({std::string("--min-seconds=") + value}));
@@ -120,6 +123,41 @@ TEST(options_refuse_to_overwrite_one_file_with_another) {
                 refusal({"--etdump", "m.pte"}));
     CHECK_EQUAL("--input and --result name the same file r.json: give each its own",
                 refusal({"--inputs", "a.bin,r.json"}));
+}
+
+TEST(options_know_a_file_by_all_its_names) {
+    const ScratchFolder folder;
+    const std::string model = folder.write("m.pte", "");
+    std::filesystem::create_symlink(model, folder.path("link"));
+    std::filesystem::create_directory_symlink(folder.path(""), folder.path("folder"));
+    const std::string relative = std::filesystem::relative(model).string();
+    for (const std::string& result : {relative, folder.path("link"), folder.path("folder/m.pte")}) {
+        const auto error =
+            CATCH(RunnerError, parse_options({"--model", model, "--result", result}));
+        CHECK_EQUAL("--model and --result name the same file " + model + ": give each its own",
+                    std::string(error.what()));
+    }
+}
+
+TEST(options_refuse_a_file_where_the_outputs_go) {
+    for (const char* path : {"o/output_0.bin", "o/x/../output_12.bin", "o"}) {
+        CHECK_EQUAL("--etdump and --outputs name the same file " +
+                        std::filesystem::path(path).lexically_normal().string() +
+                        ": give each its own",
+                    refusal({"--outputs=o/", std::string("--etdump=") + path}));
+    }
+    CHECK_EQUAL("--input and --outputs name the same file o/output_0.bin: give each its own",
+                refusal({"--outputs", "o", "--input", "o/output_0.bin"}));
+    for (const char* path :
+         {"o/output_.bin", "o/output_a.bin", "o/output_0.json", "output_0.bin"}) {
+        CHECK_EQUAL(path, *parse({"--outputs=o", "--etdump", path}).etdump_path);
+    }
+}
+
+TEST(options_refuse_an_empty_path) {
+    for (const char* flag : {"--data", "--input", "--etdump", "--kernel-trace", "--outputs"}) {
+        CHECK_EQUAL(std::string(flag) + " is '': give a path", refusal({flag, ""}));
+    }
 }
 
 TEST(options_need_no_model_to_describe_cpu_or_build) {

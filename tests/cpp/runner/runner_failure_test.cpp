@@ -266,11 +266,11 @@ TEST(failure_of_a_full_disk_leaves_nothing) {
     CHECK_EQUAL(0U, folder.count());
 }
 
-TEST(failure_of_outputs_where_a_file_is) {
+TEST(failure_of_outputs_where_a_file_is_comes_before_the_run) {
     const ScratchFolder folder;
     const std::string path = folder.write("o", "a file");
     const Finished finished = run_runner(
-        {"--model", program("mlp.pte"), "--result", folder.path("r.json"), "--outputs", path});
+        {"--model=/nowhere/m.pte", "--result", folder.path("r.json"), "--outputs", path});
     CHECK_EQUAL(kOutput, finished.exit_code);
     CHECK_EQUAL("etprof-runner: cannot write " + path +
                     " (Not a directory): choose a path in a folder that exists and can be written "
@@ -278,6 +278,20 @@ TEST(failure_of_outputs_where_a_file_is) {
                 finished.standard_error);
     CHECK_EQUAL("a file", read_file(path));
     CHECK_EQUAL(1U, folder.count());
+}
+
+TEST(failure_to_name_two_files_keeps_the_model) {
+    const ScratchFolder folder;
+    const std::string content = read_file(program("mlp.pte"));
+    const std::string model = folder.write("m.pte", content);
+    const std::string result = folder.path("m.json");
+    std::filesystem::create_symlink(model, result);
+    const Finished finished = run_runner({"--model", model, "--result", result});
+    CHECK_EQUAL(kUsage, finished.exit_code);
+    CHECK_EQUAL(
+        "etprof-runner: --model and --result name the same file " + model + ": give each its own\n",
+        finished.standard_error);
+    CHECK(content == read_file(model));
 }
 
 TEST(failure_keeps_an_older_result) {

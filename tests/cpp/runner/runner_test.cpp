@@ -1,6 +1,9 @@
 // The built runner on real programs: what it writes, and that it writes what PyTorch computed.
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <cstring>
 
 #include "check.h"
@@ -189,6 +192,46 @@ TEST(run_sets_the_thread_pool) {
         CHECK_EQUAL(std::string(threads), run.field("in_force"));
     }
     CHECK_EQUAL("null", Run("mlp.pte", {}).field("requested"));
+}
+
+TEST(run_of_a_method_without_inputs) {
+    const Run run("no_inputs.pte", {});
+    CHECK_EQUAL("[]", run.field("inputs"));
+    CHECK(read_file(program("no_inputs_expected_0.bin")) == run.output(0));
+}
+
+TEST(run_writes_outputs_that_are_no_tensors) {
+    const Run run("scalars.pte", {inputs_flag("scalars_input", 2), "--shapes=2x3,scalar"});
+    const std::int64_t rows = 2;
+    const double first = 0.25;
+    const bool on = true;
+    CHECK_EQUAL(24U, run.output(0).size());
+    CHECK_EQUAL(0, std::memcmp(&rows, run.output(1).data(), sizeof rows));
+    CHECK_EQUAL(0, std::memcmp(&first, run.output(2).data(), sizeof first));
+    CHECK_EQUAL(0, std::memcmp(&on, run.output(3).data(), sizeof on));
+    CHECK_EQUAL("", run.output(4));
+}
+
+TEST(run_takes_no_memory_for_iterations_to_come) {
+    // GIVEN a run of more iterations than a second of CPU time allows
+    const rlimit one_second{1, RLIM_INFINITY};
+    setrlimit(RLIMIT_CPU, &one_second);
+    // WHEN
+    const ScratchFolder folder;
+    const Finished finished =
+        run_runner({"--model", program("mlp.pte"), "--result", folder.path("r.json"),
+                    "--iterations=200000000", "--threads=1"});
+    // THEN it was stopped with much less in memory than so many samples take
+    CHECK_EQUAL(-SIGXCPU, finished.exit_code);
+    rusage usage{};
+    getrusage(RUSAGE_CHILDREN, &usage);
+#if defined(__APPLE__)
+    constexpr long kUnitBytes = 1;
+#else
+    constexpr long kUnitBytes = 1024;
+#endif
+    CHECK(usage.ru_maxrss < (600L << 20) / kUnitBytes);
+    CHECK_EQUAL(0U, folder.count());
 }
 
 TEST(run_reports_memory) {

@@ -138,6 +138,16 @@ TEST(inputs_take_a_smaller_shape) {
     CHECK_EQUAL("3x2", shape_text(inputs[0].value.shape));
 }
 
+TEST(inputs_take_scalar_as_the_shape_of_no_dimensions) {
+    MethodDescription method = one_float_row();
+    method.inputs.push_back(tensor(ScalarType::Double, {}, 8));
+    Options options;
+    options.shapes = {"3x2", "scalar"};
+    const auto inputs = prepare_inputs(method, options);
+    CHECK_EQUAL(8U, inputs[1].bytes.size_bytes());
+    CHECK_EQUAL("scalar", shape_text(inputs[1].value.shape));
+}
+
 TEST(inputs_refuse_a_shape_beyond_the_largest) {
     Options options;
     for (const char* shape : {"5x2", "4", "4x2x1", "2147483647x2"}) {
@@ -153,7 +163,7 @@ TEST(inputs_refuse_a_shape_that_is_none) {
     for (const char* shape : {"", "x", "4x", "4xx2", "-1x2", "4,2", "99999999999x2"}) {
         options.shapes = {shape};
         CHECK_EQUAL(std::string("--shapes has '") + shape +
-                        "': write a shape as sizes joined by x, such as 1x3x96x96",
+                        "': write a shape as sizes joined by x, such as 1x3x96x96, or scalar",
                     refusal(options));
     }
 }
