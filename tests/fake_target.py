@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from etprof.atomic import write_bytes, write_json
 from etprof.errors import TargetError
 from etprof.runner_result import RunnerResult
+from etprof.targets.device_lock import this_host
 from etprof.targets.state import TargetState
 from tests.known_etdumps import runner_etdump
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
 
 
@@ -36,6 +38,9 @@ class FakeTarget:
 
     def describe(self) -> dict[str, object]:
         return {"system": "Fake"}
+
+    def device(self) -> MeasuredDevice | None:
+        return this_host()
 
     def sme_modes(self) -> tuple[str, ...]:
         return ("auto",)

@@ -13,7 +13,6 @@ import pytest
 
 from etprof.bench.archives import pack_program, pack_run, unpack_program, unpack_run
 from etprof.bench.combinations import expand
-from etprof.bench.device_lock import FOLDER_VARIABLE
 from etprof.bench.execution import is_finished
 from etprof.bench.local_pool import run_here
 from etprof.bench.matrix import parse_matrix
@@ -21,6 +20,8 @@ from etprof.bench.pool import Task
 from etprof.errors import TargetError
 from etprof.history.ingest import read_run_directory
 from etprof.run_directory import Manifest, load_manifest
+from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice
+from tests.device_holder import held
 from tests.fake_target import FakeTarget
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Device(FakeTarget):
 
     def describe(self) -> dict[str, object]:
         return {"system": "Fake", "serial": self.serial}
+
+    def device(self) -> MeasuredDevice:
+        return MeasuredDevice(f"android_{self.serial}", f"device {self.serial}")
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         if self.broken:
@@ -138,8 +142,37 @@ def test_devices_work_side_by_side_and_each_alone(bench: Bench) -> None:
 
 def test_one_phone_by_two_names_is_still_one_device(bench: Bench) -> None:
     bench.devices = dict.fromkeys("ab", bench.add_device("a"))
-    outcomes = bench.run(bench.tasks(devices=phones("a", "b"), precisions=["fp32", "fp16"]))
+    tasks = bench.tasks(devices=phones("a", "b"), precisions=["fp32", "fp16"])
+    # Not to wait is meant for other commands, not for the threads of this one.
+    outcomes = list(run_here(tasks, Silent(), resume=False, wait=False))
     assert [outcome.errors for outcome in outcomes] == [()] * 4
+
+
+def test_a_device_in_use_elsewhere_is_a_failed_run_for_who_does_not_wait(bench: Bench) -> None:
+    phone, _ = bench.add_device("a"), bench.add_device("b")
+    tasks = bench.tasks(devices=phones("a", "b"))
+    with held(phone.device()):
+        found = {o.unit.device.name: o for o in run_here(tasks, Silent(), resume=False, wait=False)}
+    assert found["phoneb"].errors == ()
+    (error,) = found["phonea"].errors
+    assert error.startswith("device a is in use by etprof bench (process ")
+    assert manifest_of(tasks[0]).status == "failed"
+
+
+def test_a_device_in_use_elsewhere_is_waited_for_with_a_line(bench: Bench) -> None:
+    phone = bench.add_device("a")
+    with held(phone.device()) as holder:
+
+        class Watching(Silent):
+            def say(self, text: str) -> None:
+                super().say(text)
+                holder.kill()
+
+        reporter = Watching()
+        (outcome,) = run_here(bench.tasks(devices=phones("a")), reporter, resume=False)
+    assert outcome.errors == ()
+    (line,) = [each for each in reporter.told if isinstance(each, str)]
+    assert line.startswith("Waiting for device a, in use by etprof bench (process ")
 
 
 def test_emulator_and_host_share_a_cpu(bench: Bench) -> None:

@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.bench.device_lock import device_lock, host_key
 from etprof.bench.failures import write_failure
 from etprof.errors import EtprofError
 from etprof.measuring.configured_run import configured_experiments, configured_settings, make_target
@@ -18,6 +17,7 @@ from etprof.measuring.pipeline import Earlier, measure
 from etprof.measuring.resume import load_earlier
 from etprof.program_files import describe_program
 from etprof.run_directory import hash_file, load_manifest, set_aside
+from etprof.targets.device_lock import device_lock, this_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from etprof.config import Config
     from etprof.measuring.plan import Experiment, Settings
     from etprof.targets import Target
+    from etprof.targets.device_lock import Waiting
 
     Step = Callable[[str, int, int], None]
 
@@ -76,17 +77,20 @@ def _status(unit: Unit, program: Path, run: Path) -> str | None:
     return manifest.status
 
 
-def run_unit(unit: Unit, program: Path, run: Path, step: Step, *, resume: bool) -> Outcome:
+def run_unit(  # noqa: PLR0913 - what, where, whom to tell, how
+    unit: Unit, program: Path, run: Path, step: Step, waiting: Waiting, *, resume: bool
+) -> Outcome:
     """Measures `unit` into `run`, once its device is free; keeps what an earlier try finished.
 
-    `step` is told what happens; Stopped from it ends the run, which can then be resumed. Any other
-    error becomes a failed run. Without `resume` an earlier run is set aside.
+    `step` and `waiting` are told what happens; Stopped from them ends the run, which can then be
+    resumed. Any other error becomes a failed run. Without `resume` an earlier run is set aside.
     """
     started = time.monotonic()
     target: Target | None = None
     try:
         target = _make_target(unit)
-        with device_lock(_lock_key(unit, target), lambda: step("waiting for the device", 0, 1)):
+        # What is emulated has no times, but loads this host.
+        with device_lock(target.device() or this_host(), waiting):
             errors = tuple(_measure(unit, target, program, run, step, resume=resume))
     except Stopped:
         raise
@@ -115,13 +119,6 @@ def describe_error(error: BaseException) -> str:
 def _make_target(unit: Unit) -> Target:
     runner = unit.device.runner_path
     return make_target(unit.device, runner.absolute() if runner else None)
-
-
-def _lock_key(unit: Unit, target: Target) -> str:
-    """Names the device by what it is, not by what the matrix calls it."""
-    if unit.device.is_on_host:
-        return host_key()
-    return f"android_{target.describe().get('serial') or unit.device.name}"
 
 
 def _measure(  # noqa: PLR0913 - what, where, how

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from etprof.bench.execution import Outcome, Stopped, run_unit
+from etprof.targets.device_lock import patience
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from etprof.bench.pool import Reporter, Task
+    from etprof.targets.device_lock import Holder, MeasuredDevice
 
 _PAUSE_S: Final = 0.2
 
@@ -25,14 +27,18 @@ class _Message:
     handled: threading.Event = field(default_factory=threading.Event)
 
 
-def run_here(tasks: Sequence[Task], reporter: Reporter, *, resume: bool) -> Generator[Outcome]:
+def run_here(
+    tasks: Sequence[Task], reporter: Reporter, *, resume: bool, wait: bool = True
+) -> Generator[Outcome]:
     """Yields each task's outcome as it comes; devices work side by side, each alone.
+
+    Without `wait`, a run whose device another process has is a failed one.
 
     The next run on this host's CPU waits until the outcome before it has been dealt with, so that
     dealing with it disturbs no measurement. Closing the iterator stops the runs; they can be
     resumed.
     """
-    devices = [_Device(own, reporter, resume=resume) for own in _by_device(tasks)]
+    devices = [_Device(own, reporter, resume=resume, wait=wait) for own in _by_device(tasks)]
     outbox = queue.SimpleQueue[_Message]()
     threads = [threading.Thread(target=device.serve, args=(outbox,)) for device in devices]
     for thread in threads:
@@ -65,8 +71,11 @@ def _by_device(tasks: Sequence[Task]) -> list[list[Task]]:
 class _Device:
     """Runs the tasks of one device in turn, in a thread of its own."""
 
-    def __init__(self, tasks: Sequence[Task], reporter: Reporter, *, resume: bool) -> None:
-        self._tasks, self._reporter, self._resume = tasks, reporter, resume
+    def __init__(
+        self, tasks: Sequence[Task], reporter: Reporter, *, resume: bool, wait: bool
+    ) -> None:
+        self._tasks, self._reporter = tasks, reporter
+        self._resume, self._wait = resume, wait
         self.stop = threading.Event()
 
     def serve(self, outbox: queue.SimpleQueue[_Message]) -> None:
@@ -88,7 +97,13 @@ class _Device:
             self._check()
             self._reporter.step(task.unit, text, done, total)
 
-        return run_unit(task.unit, task.program, task.run, step, resume=self._resume)
+        known = patience(self._reporter.say, wait=self._wait)
+
+        def waiting(device: MeasuredDevice, holder: Holder) -> None:
+            step(f"waiting for {device.name}", 0, 1)
+            known(device, holder)
+
+        return run_unit(task.unit, task.program, task.run, step, waiting, resume=self._resume)
 
     def _check(self) -> None:
         if self.stop.is_set():

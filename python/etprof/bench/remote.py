@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.bench.archives import pack_run, unpack_program
 from etprof.bench.execution import run_unit
+from etprof.targets.device_lock import patience
 
 if TYPE_CHECKING:
     from etprof.bench.combinations import Unit
@@ -20,5 +22,16 @@ def run_remotely(unit: Unit, archive: bytes, program: str) -> tuple[Outcome, byt
         folder = Path(name)
         unpack_program(archive, folder / "programs")
         run = folder / "run"
-        outcome = run_unit(unit, folder / "programs" / program, run, lambda *_: None, resume=False)
+        outcome = run_unit(
+            unit, folder / "programs" / program, run, _ignore, patience(_log), resume=False
+        )
         return outcome, pack_run(run)
+
+
+def _ignore(*_: object) -> None:
+    """Nobody watches the steps of a worker."""
+
+
+def _log(text: str) -> None:
+    """Tells whoever looks at the worker's output."""
+    print(text, file=sys.stderr)

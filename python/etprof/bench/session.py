@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from etprof.analysis.run_analysis import analyze_source
-from etprof.bench.device_lock import device_lock, host_key
 from etprof.bench.execution import Outcome, describe_error, is_finished, keep_failure
 from etprof.bench.local_pool import run_here
 from etprof.bench.pool import Task
 from etprof.bench.programs import export_programs
 from etprof.report.files import write_report_files
 from etprof.run_directory import ANALYSIS_SUMMARY, find_etdumps
+from etprof.targets.device_lock import device_lock, patience, this_host
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -35,6 +35,8 @@ class Request:
     """Export programs again that are up to date."""
     scheduler: str | None = None
     """Address of a Dask scheduler; None: this host alone."""
+    wait: bool = True
+    """Wait for devices that other commands have; workers of a scheduler always do."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,6 @@ class Session:
     store: Store
     reporter: Reporter
     kept: list[Kept] = field(default_factory=list)
-    has_waited: bool = False
 
     def run(self) -> list[Kept]:
         """Measures what is not finished yet; returns how each unit went, in their order."""
@@ -72,7 +73,8 @@ class Session:
     def _export(self) -> list[Task]:
         """Exports every program, and keeps the failure of each unit that gets none."""
         folder = self.request.folder / "programs"
-        with device_lock(host_key(), self._wait):
+        waiting = patience(self.reporter.say, wait=self.request.wait)
+        with device_lock(this_host(), waiting):
             programs = export_programs(
                 (unit.program for unit in self.units),
                 folder,
@@ -99,7 +101,8 @@ class Session:
 
     def _start(self, tasks: Sequence[Task]) -> Generator[Outcome]:
         if self.request.scheduler is None:
-            return run_here(tasks, self.reporter, resume=self.request.resume)
+            how = self.request
+            return run_here(tasks, self.reporter, resume=how.resume, wait=how.wait)
         from etprof.bench.cluster import run_on_cluster
 
         return run_on_cluster(tasks, self.request.scheduler, self.reporter)
@@ -109,7 +112,7 @@ class Session:
         unit, errors = outcome.unit, list(outcome.errors)
         run = unit.run_directory(self.request.folder)
         runs: tuple[RunDocument, ...] = ()
-        with device_lock(host_key(), self._wait):
+        with device_lock(this_host(), patience(self.reporter.say)):
             try:
                 added = self.store.add_run_directory(run, device=unit.device.history_name)
                 runs = tuple(each.document for each in added)
@@ -122,9 +125,3 @@ class Session:
         kept = Kept(replace(outcome, errors=tuple(errors)), runs)
         self.kept.append(kept)
         self.reporter.finished(kept.outcome)
-
-    def _wait(self) -> None:
-        """Says, once, why nothing happens."""
-        if not self.has_waited:
-            self.has_waited = True
-            self.reporter.say("waiting: something else is measured on this host")

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from etprof.cli.device_flags import add_no_wait_argument
 from etprof.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheduler", metavar="HOST:PORT", help="Dask scheduler of a pool of several hosts"
     )
+    add_no_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     other = parser.add_mutually_exclusive_group()
     other.add_argument("--init", action="store_true", help="print a matrix to start from")
@@ -106,6 +108,7 @@ def _measure(
         resume=arguments.resume,
         export=arguments.export,
         scheduler=_scheduler_address(arguments.scheduler),
+        wait=not arguments.no_wait,
     )
     with BenchReporter(len(units)) as reporter:
         kept = Session(units, request, store, reporter).run()

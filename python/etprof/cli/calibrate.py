@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.cli.device_flags import add_no_wait_argument, hold_device
+
 if TYPE_CHECKING:
     import argparse
 
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="run directory (default out_<model>/runs/calibrate)"
     )
+    add_no_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -46,14 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.atomic import write_json
     from etprof.errors import UsageError
     from etprof.program_files import describe_program
-    from etprof.run_directory import runs_folder, set_aside
+    from etprof.run_directory import runs_folder
 
     if arguments.blocks < arguments.pairs:
         msg = f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}"
         raise UsageError(msg)
     program = describe_program(arguments.model)
     folder = arguments.out or runs_folder(program.name, "calibrate")
-    set_aside(folder)
     sides = [_block_medians(side) for side in _measure(arguments, program, folder)]
     result = calibrate(*sides, pairs=arguments.pairs)
     document = {"schema_version": 1, **dataclasses.asdict(result)}
@@ -65,17 +67,18 @@ def run(arguments: argparse.Namespace) -> int:
 def _measure(
     arguments: argparse.Namespace, program: Program, folder: Path
 ) -> list[ExperimentMetrics]:
-    """Runs both sides; fails when either lacks blocks."""
+    """Runs both sides once this host is free; fails when either lacks blocks."""
     from etprof.cli.progress import show_progress
     from etprof.errors import TargetError
     from etprof.measuring.pipeline import measure
     from etprof.measuring.plan import Experiment, Settings
-    from etprof.run_directory import load_metrics
+    from etprof.run_directory import load_metrics, set_aside
     from etprof.targets.local import LocalTarget
 
     target = LocalTarget()
     threads = arguments.threads or target.default_threads()
-    with show_progress() as progress:
+    with hold_device(target.device(), arguments), show_progress() as progress:
+        set_aside(folder)
         measured = measure(
             program=program,
             target=target,

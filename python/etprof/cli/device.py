@@ -18,6 +18,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from etprof.cli.device_flags import add_no_wait_argument, hold_device
 from etprof.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from etprof.targets.android.adb import Adb
 
 PROFILE_NAMES = ("boost", "app")
+_CHANGING = ("prepare", "restore", "clean")
+"""Actions that would spoil what is being measured on the device."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,17 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--remote-folder", metavar="DIR", help="with clean: the config's `remote_folder`"
     )
+    add_no_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the same data as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
-    from etprof.targets.android.devices import choose_device, connect
+    from etprof.targets.android.devices import choose_device, connect, lockable_device
 
     if arguments.action == "list":
         return _list_devices(arguments)
     serial = connect(arguments.connect) if arguments.connect else arguments.serial
-    return _ACTIONS[arguments.action](choose_device(serial), arguments)
+    adb = choose_device(serial)
+    act = _ACTIONS[arguments.action]
+    if arguments.action not in _CHANGING:
+        return act(adb, arguments)
+    with hold_device(lockable_device(adb), arguments):
+        return act(adb, arguments)
 
 
 def _show(arguments: argparse.Namespace, document: object, text: str) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import etprof
+from etprof.cli.device_flags import add_no_wait_argument, hold_device
 from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
 from etprof.errors import TargetError
 
@@ -82,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_measurement_arguments(parser)
     add_generation_arguments(parser)
+    add_no_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the same data as JSON")
 
 
@@ -135,15 +137,26 @@ def _seconds(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
+    find_generation(arguments)
+    target = _find_target(arguments)
+    program = _find_program(arguments)
+    recorded = _read_etrecord(arguments.etrecord, program.model)
+    with hold_device(target.device(), arguments):
+        return _measure_and_report(arguments, program, target, recorded)
+
+
+def _measure_and_report(
+    arguments: argparse.Namespace,
+    program: Program,
+    target: Target,
+    recorded: dict[str, Any] | None,
+) -> int:
+    """Measures on a device that is ours, into a run directory that nobody else writes."""
     from etprof.atomic import write_json
     from etprof.cli.progress import say
     from etprof.run_directory import DELEGATION_REPORT, runs_folder, set_aside
 
-    find_generation(arguments)
-    target = _find_target(arguments)
     modes = target.sme_modes()
-    program = _find_program(arguments)
-    recorded = _read_etrecord(arguments.etrecord, program.model)
     run_directory = arguments.out or runs_folder(program.name, target.platform)
     earlier = set_aside(run_directory)
     if earlier is not None:

@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.cli.device_flags import add_no_wait_argument, hold_device
 from etprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-going", action="store_true", help="never give an experiment up after failures"
     )
+    add_no_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
@@ -94,7 +96,7 @@ def _measure(
     identity: dict[str, object],
     run_directory: Path,
 ) -> Measured:
-    """Measures with progress, from the start or from where an earlier run was cut off."""
+    """Measures once the device is free, from the start or from where a run was cut off."""
     from etprof.cli.progress import say, show_progress
     from etprof.measuring.configured_run import (
         configured_experiments,
@@ -110,23 +112,25 @@ def _measure(
     experiments = configured_experiments(config, arguments.only)
     settings = configured_settings(config)
     earlier = Earlier()
-    if arguments.resume:
-        earlier = load_earlier(run_directory, program, experiments, settings)
-        say(f"{len(earlier.records)} launches were finished and are kept")
-    elif (kept := set_aside(run_directory)) is not None:
-        say(f"The earlier run is kept in {kept}")
-    with show_progress() as progress:
-        return measure(
-            program=program,
-            target=target,
-            run=run_directory,
-            experiments=experiments,
-            settings=settings,
-            progress=progress,
-            config=identity,
-            earlier=earlier,
-            keep_going=arguments.keep_going,
-        )
+    # Whoever has the device may be writing this very run.
+    with hold_device(target.device(), arguments):
+        if arguments.resume:
+            earlier = load_earlier(run_directory, program, experiments, settings)
+            say(f"{len(earlier.records)} launches were finished and are kept")
+        elif (kept := set_aside(run_directory)) is not None:
+            say(f"The earlier run is kept in {kept}")
+        with show_progress() as progress:
+            return measure(
+                program=program,
+                target=target,
+                run=run_directory,
+                experiments=experiments,
+                settings=settings,
+                progress=progress,
+                config=identity,
+                earlier=earlier,
+                keep_going=arguments.keep_going,
+            )
 
 
 def _show_plan(config: Config, only: tuple[str, ...]) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from etprof.runner_result import RunnerResult
+    from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
     from etprof.targets.state import TargetState
 
@@ -20,6 +21,9 @@ class Target(Protocol):
 
     def describe(self) -> dict[str, object]:
         """Identity and state of the machine, for the manifest."""
+
+    def device(self) -> MeasuredDevice | None:
+        """What must be locked while it is measured on; None where nothing can be disturbed."""
 
     def sme_modes(self) -> tuple[str, ...]:
         """SME modes that the CPU can give, such as ("sme2", "sme1", "off") or ("off",)."""

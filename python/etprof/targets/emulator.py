@@ -47,6 +47,9 @@ class EmulatorTarget:
             "host_machine": platform.machine(),
         }
 
+    def device(self) -> None:
+        """None: what is emulated is not timed, so whoever shares the host does no harm."""
+
     def sme_modes(self) -> tuple[str, ...]:
         """All three; without SME in the CPU, only off."""
         return ("off",) if "sme=off" in self.cpu else ("sme2", "sme1", "off")

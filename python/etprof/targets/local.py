@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from etprof.errors import UsageError
 from etprof.process import run_command
 from etprof.runner_result import read_result
+from etprof.targets.device_lock import this_host
 from etprof.targets.request import runner_arguments, taskset_words
 from etprof.targets.runner import (
     ask_host_runner,
@@ -24,6 +25,7 @@ from etprof.targets.state import read_local_state
 
 if TYPE_CHECKING:
     from etprof.runner_result import RunnerResult
+    from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
     from etprof.targets.state import TargetState
 
@@ -53,6 +55,10 @@ class LocalTarget:
             "frequency_governor": _read_line(_CPUFREQ / "scaling_governor"),
             "turbo_disabled": _read_line(_NO_TURBO),
         }
+
+    def device(self) -> MeasuredDevice:
+        """This host's CPU."""
+        return this_host()
 
     def describe_cpu(self) -> dict[str, Any]:
         """What the runner says of the CPU; empty when it does not answer."""

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.cli import main
+from etprof.targets.android.devices import choose_device, lockable_device
 from etprof.targets.android.target import AndroidTarget
+from etprof.targets.device_lock import MeasuredDevice
 from tests.android_device.device import UnauthorizedDevice
+from tests.device_holder import held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,3 +190,18 @@ def test_list_shows_every_device_whatever_its_state(
         assert "choose one with --serial" in capsys.readouterr().err
     finally:
         refusing.close()
+
+
+@pytest.mark.parametrize("words", [("prepare", "--profile", "boost"), ("restore",), ("clean",)])
+def test_a_device_that_is_measured_on_is_not_changed(
+    etprof: Callable[..., tuple[int, str, str]], phone: LoopbackDevice, words: tuple[str, ...]
+) -> None:
+    device = lockable_device(choose_device(phone.serial))
+    assert device == MeasuredDevice("android_LOOPBACK5555", f"device {phone.serial}")
+    assert AndroidTarget(phone.serial).device() == device
+    with held(device):
+        code, _, told = etprof(*words, "--no-wait")
+        assert code == 5
+        assert told.startswith(f"etprof: device {phone.serial} is in use by etprof bench (process")
+        assert etprof("describe")[0] == 0
+    assert settings_of(phone) == BEFORE

@@ -11,6 +11,7 @@ from typing import Final
 from etprof.errors import TargetError, UsageError
 from etprof.targets.android.adb import Adb, last_line, run_adb
 from etprof.targets.android.text import clean
+from etprof.targets.device_lock import MeasuredDevice
 
 READY: Final = "device"
 _WAIT_S: Final = 5.0
@@ -111,6 +112,16 @@ def choose_device(serial: str | None = None) -> Adb:
         msg = f"device {chosen.serial} is {chosen.state}: {way_out}"
         raise TargetError(msg)
     return Adb(chosen.serial)
+
+
+def own_serial(adb: Adb) -> str:
+    """Returns the device's own serial number, however it is attached; adb's where it has none."""
+    return adb.shell("getprop ro.serialno").stdout.strip() or adb.serial
+
+
+def lockable_device(adb: Adb) -> MeasuredDevice:
+    """Returns what to lock while something is measured on the device, or changed."""
+    return MeasuredDevice(f"android_{own_serial(adb)[:150]}", f"device {clean(adb.serial)}")
 
 
 def _pick(devices: list[AttachedDevice], wanted: str | None) -> AttachedDevice:

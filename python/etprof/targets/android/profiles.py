@@ -14,6 +14,7 @@ from urllib.parse import quote
 from etprof.atomic import write_json
 from etprof.errors import OutputError, TargetError, UsageError
 from etprof.records import Record, read_record
+from etprof.targets.android.devices import own_serial
 from etprof.targets.android.text import clean
 
 if TYPE_CHECKING:
@@ -174,10 +175,9 @@ def saved_path(adb: Adb) -> Path:
     """Returns where the settings of this device are saved, however it is attached.
 
     The device's own serial number names it, so that it can be prepared by cable and restored
-    over the network; adb's serial serves where it has none.
+    over the network.
     """
-    own = adb.shell("getprop ro.serialno").stdout.strip()
-    name = quote(own or adb.serial, safe="")[:150]
+    name = quote(own_serial(adb), safe="")[:150]
     return state_folder() / f"device-{name}.json"
 
 

@@ -15,7 +15,13 @@ from etprof.errors import BuildError, EtprofError, TargetError, UsageError
 from etprof.process import Completed, ProgramTimeoutError
 from etprof.runner_result import read_result
 from etprof.targets.android.adb import DeviceLostError
-from etprof.targets.android.devices import READY, choose_device, connect, reconnect
+from etprof.targets.android.devices import (
+    READY,
+    choose_device,
+    connect,
+    lockable_device,
+    reconnect,
+)
 from etprof.targets.android.identity import describe_device, read_device_state
 from etprof.targets.android.libraries import check_machine, find_libraries
 from etprof.targets.android.logcat import read_log
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 
     from etprof.runner_result import RunnerResult
     from etprof.targets.android.adb import Adb
+    from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
 
 REMOTE_ROOT: Final = "/data/local/tmp/etprof"
@@ -113,6 +120,10 @@ class AndroidTarget:
             "remote_folder": self._root,
             "reconnections": self.reconnections,
         }
+
+    def device(self) -> MeasuredDevice:
+        """The device by its serial; raises UsageError or TargetError when it is not there."""
+        return lockable_device(self.adb)
 
     def read_state(self) -> TargetState:
         """Frequencies, temperatures and load now; empty while the device is away."""

@@ -1,0 +1,201 @@
+"""A device has one user at a time: a lock that every process of this machine respects."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import getpass
+import os
+import platform
+import re
+import stat
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from etprof.errors import OutputError, TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Waiting = Callable[["MeasuredDevice", "Holder"], None]
+
+FOLDER_VARIABLE: Final = "ETPROF_LOCKS"
+_PAUSE_S: Final = 0.05
+_SIGNING_PAUSES: Final = 5
+_LONGEST_HOLDER: Final = 300
+_FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""A link, or a pipe that nobody writes to, may have been planted: neither is followed or awaited.
+A child process must not keep the lock: adb leaves a server behind that never ends."""
+
+
+class DeviceBusyError(TargetError):
+    """Another process has the device, and the user does not want to wait."""
+
+
+@dataclass(frozen=True)
+class MeasuredDevice:
+    """What one process at a time may measure on."""
+
+    key: str
+    """The same for whoever means the same device, by what it is and not by what it is called."""
+    name: str
+    """For people."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who has a device now."""
+
+    text: str
+    """In words for people."""
+    is_this_process: bool
+
+
+def this_host() -> MeasuredDevice:
+    """Returns this machine's CPU: whoever times, exports or analyses on it needs it alone."""
+    return MeasuredDevice(f"host_{platform.node() or 'localhost'}", "this host")
+
+
+def lock_folder() -> Path:
+    """Returns ETPROF_LOCKS, or a folder that all users of this machine share."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or Path(tempfile.gettempdir(), "etprof-locks"))
+
+
+@contextlib.contextmanager
+def device_lock(device: MeasuredDevice, waiting: Waiting) -> Iterator[None]:
+    """Holds the device; the system takes the lock back however this process ends.
+
+    `waiting` is called again and again while another has the device; what it raises ends the
+    wait. The same process may not hold a device twice either.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", device.key).lstrip(".")
+    path = lock_folder() / f"{name}.lock"
+    descriptor = _open(path)
+    try:
+        while not _try_lock(descriptor, path):
+            waiting(device, _read_holder(descriptor))
+            time.sleep(_PAUSE_S)
+        _sign(descriptor, _own_signature())
+        try:
+            yield
+        finally:
+            _sign(descriptor, "")
+    finally:
+        os.close(descriptor)
+
+
+def patience(say: Callable[[str], None], *, wait: bool = True) -> Waiting:
+    """Returns a `waiting` that tells once who has the device; without `wait`, it gives up.
+
+    Waits in silence for other threads of this process, and never gives up because of them.
+    """
+    told: list[Holder] = []
+
+    def waiting(device: MeasuredDevice, holder: Holder) -> None:
+        if holder.is_this_process:
+            return
+        if not wait:
+            msg = (
+                f"{device.name} is in use by {holder.text}; two measurements would disturb each "
+                "other: try again when it has ended, or leave out --no-wait"
+            )
+            raise DeviceBusyError(msg)
+        if not told:
+            told.append(holder)
+            say(f"Waiting for {device.name}, in use by {holder.text}; --no-wait fails instead")
+
+    return waiting
+
+
+def _try_lock(descriptor: int, path: Path) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise _refusal(path, error) from error
+    return True
+
+
+def _own_signature() -> str:
+    """Returns the process id, and a line for people; flags are left out: they may hold secrets."""
+    program = Path(sys.argv[0])
+    own = program.stem == "__main__"
+    command = " ".join([program.parent.name if own else program.name, *sys.argv[1:2]])
+    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"{os.getpid()}\n{command} (process {os.getpid()} of {_user()}, since {since})"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A container may run as a number that has no name.
+        return f"user {os.getuid()}"
+
+
+def _sign(descriptor: int, text: str) -> None:
+    """Says in the lock's file who has it; a disk that is full takes nothing away from the lock."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(errors="replace"), 0)
+
+
+def _read_holder(descriptor: int) -> Holder:
+    """Reads who has the lock; the file is anyone's to write, so its text is no more than text."""
+    for _ in range(_SIGNING_PAUSES):
+        found = os.pread(descriptor, _LONGEST_HOLDER, 0)
+        if found:
+            break
+        # Whoever has just got the lock may still be signing it.
+        time.sleep(_PAUSE_S)
+    process, _, text = found.decode(errors="replace").partition("\n")
+    shown = "".join(c for c in text if c.isprintable()) or "another process"
+    return Holder(shown, is_this_process=process == str(os.getpid()))
+
+
+def _open(path: Path) -> int:
+    """Opens the lock's file; the first user makes it, for all."""
+    try:
+        _make_folder(path.parent)
+        descriptor = _open_or_make(path)
+    except OSError as error:
+        raise _refusal(path, error) from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        # Under a second name it may be a file that someone wants to see overwritten.
+        os.close(descriptor)
+        raise _refusal(path, OSError(errno.EINVAL, "it is no file of its own"))
+    return descriptor
+
+
+def _open_or_make(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | _FLAGS)
+    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666)
+        with contextlib.suppress(PermissionError):
+            # Past the umask; somebody else may have made it in this moment.
+            os.fchmod(descriptor, 0o666)
+        return descriptor
+    except PermissionError:
+        # Reading is enough to lock; that nobody can see who has it is the lesser evil.
+        return os.open(path, os.O_RDONLY | _FLAGS)
+
+
+def _refusal(path: Path, error: OSError) -> OutputError:
+    msg = f"cannot lock {path}: {error.strerror}; name another folder with {FOLDER_VARIABLE}"
+    return OutputError(msg)
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder like /tmp: everyone may add to it, and remove only what is theirs."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o1777)

@@ -1,0 +1,243 @@
+"""A device has one user at a time, in this process and in all others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.cli import main
+from etprof.cli.device_flags import hold_device
+from etprof.errors import OutputError
+from etprof.targets.device_lock import (
+    FOLDER_VARIABLE,
+    DeviceBusyError,
+    Holder,
+    MeasuredDevice,
+    device_lock,
+    lock_folder,
+    patience,
+    this_host,
+)
+from etprof.targets.emulator import EmulatorTarget
+from tests.device_holder import held
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.targets import Target
+
+PHONE, TABLET = MeasuredDevice("phone", "the phone"), MeasuredDevice("tablet", "the tablet")
+
+
+class GaveUpError(Exception):
+    pass
+
+
+def give_up(*_: object) -> None:
+    raise GaveUpError
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "locks"))
+    return tmp_path / "locks"
+
+
+def test_a_second_user_waits_until_the_first_is_done() -> None:
+    order: list[str] = []
+    asked = threading.Event()
+
+    def second() -> None:
+        with device_lock(PHONE, lambda *_: asked.set()):
+            order.append("second")
+
+    with device_lock(PHONE, give_up):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert asked.wait(30)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+def test_devices_do_not_wait_for_each_other() -> None:
+    with device_lock(PHONE, give_up), device_lock(TABLET, give_up):
+        pass
+
+
+def test_the_lock_holds_across_processes_and_dies_with_its_holder() -> None:
+    with held(PHONE) as holder:
+        with pytest.raises(GaveUpError), device_lock(PHONE, give_up):
+            pass
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+        with device_lock(PHONE, give_up):
+            pass
+
+
+def test_who_waits_is_told_once_for_whom() -> None:
+    told: list[str] = []
+    with held(PHONE) as holder:
+
+        def say(text: str) -> None:
+            told.append(text)
+            # Not at once: the wait goes on after the line.
+            threading.Timer(0.3, holder.kill).start()
+
+        with device_lock(PHONE, patience(say)):
+            pass
+    (line,) = told
+    assert re.fullmatch(
+        rf"Waiting for the phone, in use by etprof bench \(process {holder.pid} of [^ )]+, "
+        r"since \d{4}-\d\d-\d\d \d\d:\d\d UTC\); --no-wait fails instead",
+        line,
+    )
+
+
+def test_who_does_not_wait_is_told_why() -> None:
+    with held(PHONE) as holder:
+        enter = device_lock(PHONE, patience(pytest.fail, wait=False)).__enter__
+        with pytest.raises(DeviceBusyError) as caught:
+            enter()
+    told = str(caught.value)
+    assert told.startswith(f"the phone is in use by etprof bench (process {holder.pid} of ")
+    assert told.endswith(
+        " UTC); two measurements would disturb each other: try again when it has ended, "
+        "or leave out --no-wait"
+    )
+
+
+def test_threads_of_one_process_wait_in_silence() -> None:
+    seen: list[Holder] = []
+
+    def look(device: MeasuredDevice, holder: Holder) -> None:
+        seen.append(holder)
+        patience(pytest.fail, wait=False)(device, holder)
+        raise GaveUpError
+
+    with device_lock(PHONE, give_up), pytest.raises(GaveUpError), device_lock(PHONE, look):
+        pass
+    assert [holder.is_this_process for holder in seen] == [True]
+
+
+def test_a_free_lock_names_nobody(folder: Path) -> None:
+    with device_lock(PHONE, give_up):
+        assert (folder / "phone.lock").read_text().startswith(f"{os.getpid()}\n")
+    assert (folder / "phone.lock").read_text() == ""
+
+
+def test_who_cannot_sign_has_the_device_all_the_same(folder: Path) -> None:
+    with held(PHONE):
+        (folder / "phone.lock").write_text("")
+        with pytest.raises(DeviceBusyError, match=r"^the phone is in use by another process; "):
+            device_lock(PHONE, patience(pytest.fail, wait=False)).__enter__()
+
+
+def test_what_a_stranger_writes_is_only_text(folder: Path) -> None:
+    with held(PHONE):
+        (folder / "phone.lock").write_text("1\n\033[2Jgone\nmore" + "x" * 1000)
+        enter = device_lock(PHONE, patience(pytest.fail, wait=False)).__enter__
+        with pytest.raises(DeviceBusyError) as caught:
+            enter()
+    assert "\033" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_other_users_of_the_machine_can_use_the_folder_and_sign(folder: Path) -> None:
+    with device_lock(MeasuredDevice("../a b", "it"), give_up):
+        pass
+    assert lock_folder() == folder
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    (file,) = folder.iterdir()
+    assert file.name == "_a_b.lock"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o666
+
+
+@pytest.mark.parametrize("plant", ["link", "second name", "pipe"])
+def test_a_planted_file_is_refused(folder: Path, tmp_path: Path, plant: str) -> None:
+    folder.mkdir()
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    if plant == "link":
+        (folder / "phone.lock").symlink_to(precious)
+    elif plant == "second name":
+        (folder / "phone.lock").hardlink_to(precious)
+    else:
+        os.mkfifo(folder / "phone.lock")
+    with pytest.raises(OutputError) as caught, device_lock(PHONE, give_up):
+        pass
+    reason = "Too many levels of symbolic links" if plant == "link" else "it is no file of its own"
+    assert str(caught.value) == (
+        f"cannot lock {folder}/phone.lock: {reason}; name another folder with ETPROF_LOCKS"
+    )
+    assert precious.read_text() == "mine"
+
+
+def measuring_command(name: str, folder: Path) -> list[str]:
+    """A command that would measure a program of this folder on this host."""
+    program, run = folder / "m.pte", folder / "run"
+    program.write_bytes(b"no program")
+    if name != "run":
+        return [name, str(program), "--out", str(run)]
+    experiments = [{"name": "one"}]
+    config = {"model": str(program), "output_root": str(run), "experiments": experiments}
+    (folder / "config.json").write_text(json.dumps(config))
+    return [name, str(folder / "config.json")]
+
+
+@pytest.mark.parametrize("name", ["profile", "run", "calibrate"])
+def test_a_command_that_does_not_wait_touches_nothing(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").write_text("another command is writing this")
+    with held(this_host()):
+        assert main([*measuring_command(name, tmp_path), "--no-wait"]) == 5
+    assert capsys.readouterr().err.startswith("etprof: this host is in use by etprof bench (proc")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("run")] == ["run"]
+
+
+@pytest.mark.parametrize("name", ["profile", "run", "calibrate"])
+def test_a_command_waits_and_then_measures(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with held(this_host()) as holder:
+        told: list[str] = []
+
+        def say(text: str) -> None:
+            told.append(text)
+            holder.kill()
+
+        monkeypatch.setattr("etprof.cli.progress.say", say)
+        assert main(measuring_command(name, tmp_path)) == 3 + 1
+    assert [line.partition(",")[0] for line in told] == ["Waiting for this host"]
+    assert "m.pte" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["profile", "run", "calibrate"])
+def test_a_command_has_the_device_while_it_measures(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object) -> None:
+        with device_lock(this_host(), give_up):
+            pass
+
+    monkeypatch.setattr("etprof.targets.local.LocalTarget.run", run)
+    with pytest.raises(GaveUpError):
+        main(measuring_command(name, tmp_path))
+
+
+def test_what_is_emulated_is_held_by_nobody() -> None:
+    emulator: Target = EmulatorTarget()
+    assert emulator.device() is None
+    with hold_device(emulator.device(), argparse.Namespace()):
+        pass
