@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from etprof.atomic import write_bytes, write_json
 from etprof.errors import TargetError
-from etprof.runner_result import RunnerResult
+from etprof.runner_result import GenerationResult, Repetition, RunnerResult
 from etprof.targets.device_lock import this_host
 from etprof.targets.state import TargetState
 from tests.known_etdumps import runner_etdump
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
+
+MS = 1_000_000
 
 
 class FakeTarget:
@@ -62,6 +64,38 @@ class FakeTarget:
         if request.etdump is not None:
             write_bytes(request.etdump, runner_etdump())
         return RunnerResult.model_validate_json(json.dumps(document))
+
+
+class GeneratingTarget(FakeTarget):
+    """A fake that generates 5 6 7 8: with SME2 in half the time, and another last token."""
+
+    def __init__(self, last: int = 9) -> None:
+        super().__init__()
+        self.last = last
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        result = super().run(request)
+        if request.generation is None:
+            return result
+        with_sme2 = request.sme == "sme2"
+        unit = MS if with_sme2 else 2 * MS
+        repetition = Repetition(
+            prefill_ns=3 * unit,
+            time_to_first_token_ns=4 * unit,
+            token_latency_ns=[unit, unit, 2 * unit],
+            sampling_ns=10,
+            total_ns=8 * unit,
+        )
+        generation = GenerationResult(
+            prompt_tokens=list(request.generation.prompt_tokens),
+            tokens=[5, 6, 7, self.last if with_sme2 else 8],
+            prefill_method="prefill",
+            decode_method="decode",
+            prefilled_tokens=2,
+            repetitions=[repetition] * 2,
+        )
+        sme = {"in_force": request.sme}
+        return result.model_copy(update={"generation": generation, "sme": sme})
 
 
 def result_document(latency_ns: int, **build: bool) -> dict[str, object]:

@@ -142,6 +142,11 @@ class GenerationConfig(StrictModel):
             raise ValueError(msg)
         return self
 
+    def files(self) -> list[tuple[str, Path]]:
+        """Returns the files that are named, with their fields."""
+        named = {"tokenizer": self.tokenizer, "prompt_tokens": self.prompt_tokens}
+        return [(name, path) for name, path in named.items() if isinstance(path, Path)]
+
 
 class AnalysisConfig(StrictModel):
     """What to compare, and how small a difference does not matter."""
@@ -267,9 +272,7 @@ def _missing_files(config: Config) -> list[str]:
     files += [(f"inputs.{i}", path) for i, path in enumerate(config.inputs)]
     files += [("data", config.data)] if config.data else []
     if config.generation is not None:
-        given = config.generation
-        named = {"tokenizer": given.tokenizer, "prompt_tokens": given.prompt_tokens}
-        files += [(f"generation.{n}", path) for n, path in named.items() if isinstance(path, Path)]
+        files += [(f"generation.{name}", path) for name, path in config.generation.files()]
     for index, experiment in enumerate(config.experiments):
         if experiment.runner_path is not None:
             files.append((f"experiments.{index}.runner_path", experiment.runner_path))

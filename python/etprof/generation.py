@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.errors import UsageError
 from etprof.tokenizer import encode_prompt, load_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+REPETITIONS: Final = 3
+WARMUP_REPETITIONS: Final = 1
+"""Fewer than of plain inferences, where nobody says how many: one generation is hundreds of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

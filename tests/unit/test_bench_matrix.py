@@ -19,6 +19,8 @@ KNOWN = (
     "transformer_encoder, vit_tiny"
 )
 
+GENERATION: dict[str, object] = {"new_tokens": 64, "prompt_tokens": [11, 42, 7]}
+
 
 def parse(**changes: object) -> Matrix:
     return parse_matrix(json.dumps({"models": ["toy_cnn"], **changes}), "m.json")
@@ -112,10 +114,14 @@ def test_names_that_would_clash_are_refused(tmp_path: Path) -> None:
 
 def test_files_that_are_missing_are_named() -> None:
     assert problems(
-        models=[{"model": "toy_cnn", "weights": "none.pt"}],
+        models=[
+            {"model": "toy_cnn", "weights": "none.pt"},
+            {"model": "decoder", "generation": {**GENERATION, "tokenizer": "none.json"}},
+        ],
         devices=[{"name": "phone", "kind": "android", "runner_path": "none"}],
     ) == [
         "models.0.weights: none.pt does not exist",
+        "models.1.generation.tokenizer: none.json does not exist",
         "devices.0.runner_path: none does not exist",
     ]
 
@@ -171,6 +177,41 @@ def test_methods_of_one_model_share_its_program() -> None:
         "decoder_decode_xnnpack_fp32",
     ]
     assert len({unit.program for unit in units}) == 1
+
+
+def test_a_generation_is_told_apart_and_repeated_less(tmp_path: Path) -> None:
+    generating = {"model": "decoder", "generation": GENERATION}
+    models = ["toy_cnn", {"model": "decoder", "method": "decode"}, generating]
+    units, _ = expand(parse(models=models))
+    assert [unit.label for unit in units] == [
+        "toy_cnn_xnnpack_fp32",
+        "decoder_decode_xnnpack_fp32",
+        "decoder_generate64_xnnpack_fp32",
+    ]
+    configs = [
+        unit.config(tmp_path / "m.pte", tmp_path / "run", ["off"], "linux") for unit in units
+    ]
+    assert [(c.experiments[0].runs, c.experiments[0].warmup) for c in configs] == [
+        (20, 10),
+        (20, 10),
+        (3, 1),
+    ]
+    again = Config.model_validate_json(configs[2].model_dump_json(exclude_none=True))
+    assert again == configs[2]
+    assert again.generation is not None
+    assert again.generation.prompt_tokens == (11, 42, 7)
+    (unit,), _ = expand(parse(models=[generating], measurement={"runs": 20, "warmup": 0}))
+    given = unit.config(tmp_path / "m.pte", tmp_path / "run", ["off"], "linux").experiments[0]
+    assert (given.runs, given.warmup) == (20, 0)
+
+
+def test_a_generation_that_cannot_be_is_named() -> None:
+    first = {"model": "decoder", "generation": GENERATION, "method": "decode"}
+    second = {"model": "decoder", "generation": {"new_tokens": 64}}
+    assert problems(models=[first, second]) == [
+        f"models.0: generation names its own methods, so leave out method (got {first})",
+        (f"models.1.generation: give one of prompt and prompt_tokens (got {second['generation']})"),
+    ]
 
 
 def test_a_unit_says_how_to_repeat_it(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ from etprof.bench.pool import Task
 from etprof.errors import TargetError
 from etprof.history.ingest import read_run_directory
 from etprof.run_directory import Manifest, load_manifest
-from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice
+from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice, this_host
 from tests.device_holder import held
-from tests.fake_target import FakeTarget
+from tests.fake_target import GeneratingTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,11 @@ class Silent:
         self.told.append(outcome)
 
 
-class Device(FakeTarget):
+def phone(serial: str) -> MeasuredDevice:
+    return MeasuredDevice(f"android_{serial}", f"device {serial}")
+
+
+class Device(GeneratingTarget):
     """Knows who is on it; with a barrier, its first launch waits until all devices have one."""
 
     platform = "android"
@@ -60,12 +64,13 @@ class Device(FakeTarget):
         super().__init__()
         self.serial, self.users, self.barrier = serial, users, barrier
         self.broken = False
+        self.lockable: MeasuredDevice | None = phone(serial)
 
     def describe(self) -> dict[str, object]:
         return {"system": "Fake", "serial": self.serial}
 
-    def device(self) -> MeasuredDevice:
-        return MeasuredDevice(f"android_{self.serial}", f"device {self.serial}")
+    def device(self) -> MeasuredDevice | None:
+        return self.lockable
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         if self.broken:
@@ -149,9 +154,10 @@ def test_one_phone_by_two_names_is_still_one_device(bench: Bench) -> None:
 
 
 def test_a_device_in_use_elsewhere_is_a_failed_run_for_who_does_not_wait(bench: Bench) -> None:
-    phone, _ = bench.add_device("a"), bench.add_device("b")
+    bench.add_device("a")
+    bench.add_device("b")
     tasks = bench.tasks(devices=phones("a", "b"))
-    with held(phone.device()):
+    with held(phone("a")):
         found = {o.unit.device.name: o for o in run_here(tasks, Silent(), resume=False, wait=False)}
     assert found["phoneb"].errors == ()
     (error,) = found["phonea"].errors
@@ -160,8 +166,8 @@ def test_a_device_in_use_elsewhere_is_a_failed_run_for_who_does_not_wait(bench: 
 
 
 def test_a_device_in_use_elsewhere_is_waited_for_with_a_line(bench: Bench) -> None:
-    phone = bench.add_device("a")
-    with held(phone.device()) as holder:
+    bench.add_device("a")
+    with held(phone("a")) as holder:
 
         class Watching(Silent):
             def say(self, text: str) -> None:
@@ -181,6 +187,14 @@ def test_emulator_and_host_share_a_cpu(bench: Bench) -> None:
     devices = [{"name": kind, "kind": kind} for kind in bench.devices]
     outcomes = bench.run(bench.tasks(devices=devices, precisions=["fp32", "fp16"]))
     assert [outcome.errors for outcome in outcomes] == [()] * 4
+
+
+def test_what_is_emulated_waits_for_the_host_that_it_loads(bench: Bench) -> None:
+    bench.add_device("emulator").lockable = None
+    tasks = bench.tasks(devices=[{"name": "emulator", "kind": "emulator"}])
+    with held(this_host()):
+        (outcome,) = run_here(tasks, Silent(), resume=False, wait=False)
+    assert outcome.errors[0].startswith("this host is in use by etprof bench (process ")
 
 
 def test_a_failure_is_kept_and_the_others_go_on(bench: Bench) -> None:
@@ -211,6 +225,26 @@ def test_a_failure_belongs_to_the_series_of_the_runs_that_worked(bench: Bench) -
         series.add((run.series, run.status))
     assert len(series) == 2
     assert len({name for name, _ in series}) == 1
+
+
+def test_a_generation_has_its_metrics_and_its_failure_stays_in_its_series(bench: Bench) -> None:
+    phone = bench.add_device("a")
+    entry = {"model": "toy_cnn", "generation": {"new_tokens": 4, "prompt_tokens": [7, 8, 9]}}
+    found = []
+    for broken in (False, True):
+        phone.broken = broken
+        (task,) = bench.tasks(models=[entry], devices=phones("a"), sme=["off"])
+        bench.run([task])
+        (run,) = read_run_directory(task.run, device="phonea")
+        found.append((run.series, run.method, run.status))
+        if not broken:
+            metrics = {metric.name: metric.value for metric in run.metrics}
+    asked = [(r.generation.new_tokens, r.method) for r in phone.requests if r.generation]
+    assert asked == [(4, "decode")] * 3
+    assert metrics["decode_tokens_per_second"] == 375
+    assert metrics["time_to_first_token_ns"] == 8e6
+    assert [each[1:] for each in found] == [("decode", "ok"), ("decode", "failed")]
+    assert found[0][0] == found[1][0]
 
 
 def test_even_a_defect_of_ours_loses_no_other_run(

@@ -29,51 +29,17 @@ from etprof.report.markdown import render_markdown
 from etprof.report.summary_json import summary_document
 from etprof.report.terminal import render_analysis
 from etprof.run_directory import GeneratedTokens, load_metrics
-from etprof.runner_result import GenerationResult, Repetition
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.tokenizer import load_tokenizer
-from tests.fake_target import FakeTarget
+from tests.fake_target import MS, FakeTarget, GeneratingTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.runner_result import RunnerResult
 
-MS = 1_000_000
 GENERATION = Generation(new_tokens=4, prompt_tokens=(7, 8, 9))
 SIDES = (Experiment(name="off", sme="off"), Experiment(name="sme2", sme="sme2"))
-
-
-class GeneratingTarget(FakeTarget):
-    """A fake that generates 5 6 7 8: with SME2 in half the time, and another last token."""
-
-    def __init__(self, last: int = 9) -> None:
-        super().__init__()
-        self.last = last
-
-    def run(self, request: RunnerRequest) -> RunnerResult:
-        result = super().run(request)
-        if request.generation is None:
-            return result
-        with_sme2 = request.sme == "sme2"
-        unit = MS if with_sme2 else 2 * MS
-        repetition = Repetition(
-            prefill_ns=3 * unit,
-            time_to_first_token_ns=4 * unit,
-            token_latency_ns=[unit, unit, 2 * unit],
-            sampling_ns=10,
-            total_ns=8 * unit,
-        )
-        generation = GenerationResult(
-            prompt_tokens=list(request.generation.prompt_tokens),
-            tokens=[5, 6, 7, self.last if with_sme2 else 8],
-            prefill_method="prefill",
-            decode_method="decode",
-            prefilled_tokens=2,
-            repetitions=[repetition] * 2,
-        )
-        sme = {"in_force": request.sme}
-        return result.model_copy(update={"generation": generation, "sme": sme})
 
 
 def run(tmp_path: Path, target: FakeTarget, generation: Generation | None = GENERATION) -> Measured:

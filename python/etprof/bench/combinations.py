@@ -9,6 +9,7 @@ from etprof.config import Config, ExperimentConfig, MeasurementConfig, TargetCon
 from etprof.errors import UsageError
 from etprof.export.options import ExportOptions
 from etprof.export.request import ExportRequest
+from etprof.program_files import find_decode_method
 from etprof.run_directory import safe_name
 
 if TYPE_CHECKING:
@@ -71,6 +72,13 @@ class Unit:
         """The unit for people."""
         return f"{self.model.label} {self.backend} {self.precision} on {self.device.name}"
 
+    def method(self, program: Path) -> str | None:
+        """Returns the method to measure; of a generation, the one that adds a token."""
+        generation = self.model.generation
+        if generation is None:
+            return self.model.method
+        return find_decode_method(program, generation.decode_method)
+
     def run_directory(self, folder: Path) -> Path:
         """Returns where its run is kept in the matrix's folder."""
         return folder / "runs" / self.device.name / self.label
@@ -90,14 +98,15 @@ class Unit:
     def config(self, program: Path, run: Path, modes: Sequence[str], platform: str) -> Config:
         """Returns the config that `etprof run` would need for the same run."""
         own = {*MeasurementConfig.model_fields}
+        runs, warmup = self.measurement.repetitions(self.model)
         experiments = tuple(
             ExperimentConfig(
                 name=f"{platform}_{mode}",
                 runner_path=self.device.runner_path,
                 preset=self.device.preset,
                 sme=mode,
-                runs=self.measurement.runs,
-                warmup=self.measurement.warmup,
+                runs=runs,
+                warmup=warmup,
                 threads=self.threads,
                 cpu_affinity=self.device.cpu_affinity,
             )
@@ -107,6 +116,7 @@ class Unit:
             model=program,
             output_root=run,
             method=self.model.method,
+            generation=self.model.generation,
             target=TargetConfig(**self.device.model_dump(include={*TargetConfig.model_fields})),
             experiments=experiments,
             measurement=MeasurementConfig(**self.measurement.model_dump(include=own)),

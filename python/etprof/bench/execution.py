@@ -130,7 +130,7 @@ def _measure(  # noqa: PLR0913 - what, where, how
     modes = unit.sme or target.sme_modes()
     config = unit.config(program, run, modes, target.platform)
     experiments, settings = _plan(config, target)
-    described = describe_program(program, method=unit.model.method)
+    described = describe_program(program, method=unit.method(program))
     earlier = load_earlier(run, described, experiments, settings) if resume else Earlier()
     measured = measure(
         program=described,

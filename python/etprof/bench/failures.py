@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import etprof
 from etprof.atomic import write_json
 from etprof.errors import EtprofError
+from etprof.generation import plan_generation
 from etprof.measuring.git_state import read_git_state
 from etprof.program_files import load_export_manifest
 from etprof.run_directory import MANIFEST, hash_file, safe_name, set_aside
@@ -66,7 +67,7 @@ def write_failure(
         "cpu": _describe_cpu(target),
         "target": _describe_target(unit, target),
         "config": {"path": None, "unit": unit.identity()},
-        "settings": {},
+        "settings": _settings(unit),
         "experiments": experiments,
         "launches": launches,
         "notes": [reason],
@@ -91,13 +92,25 @@ def _experiments(unit: Unit, platform: str) -> list[dict[str, object]]:
     ]
 
 
+def _settings(unit: Unit) -> dict[str, object]:
+    """Returns what a run that works would be told apart by; nothing when that cannot be read."""
+    generation = unit.model.generation
+    if generation is None:
+        return {}
+    try:
+        return {"generation": dataclasses.asdict(plan_generation(**dict(generation)))}
+    except EtprofError:
+        return {}
+
+
 def _describe_model(unit: Unit, program: Path | None) -> dict[str, object]:
     is_there = program is not None and program.is_file()
     exported = load_export_manifest(program) if program is not None and is_there else None
+    method = unit.method(program) if program is not None and is_there else unit.model.method
     return {
         "name": safe_name(unit.model.name),
         "label": unit.program.label,
-        "method": unit.model.method or (exported.method if exported else "forward"),
+        "method": method or (exported.method if exported else "forward"),
         "backend": unit.backend,
         "precision": unit.precision,
         "path": str(program) if program else None,

@@ -17,6 +17,7 @@ from pydantic import (
 
 from etprof.config import (
     Cpus,
+    GenerationConfig,
     MeasurementConfig,
     SmeMode,
     StrictModel,
@@ -28,6 +29,7 @@ from etprof.config_problems import suggest
 from etprof.errors import UsageError
 from etprof.export.precision import parse_precision
 from etprof.export.request import BACKENDS
+from etprof.generation import REPETITIONS, WARMUP_REPETITIONS
 from etprof.registry import find_model
 from etprof.run_directory import safe_name
 
@@ -77,6 +79,16 @@ class ModelEntry(StrictModel):
     model: ModelName = Field(description="a name of `etprof models`, or file.py:Class")
     method: str | None = Field(None, description="method to measure; default: the program's own")
     weights: Path | None = Field(None, description="a checkpoint of the model")
+    generation: GenerationConfig | None = Field(
+        None, description="tokens to generate: then each inference is a generation"
+    )
+
+    @model_validator(mode="after")
+    def _check_generation(self) -> ModelEntry:
+        if self.generation is not None and self.method is not None:
+            msg = "generation names its own methods, so leave out method"
+            raise ValueError(msg)
+        return self
 
     @property
     def name(self) -> str:
@@ -85,7 +97,9 @@ class ModelEntry(StrictModel):
 
     @property
     def label(self) -> str:
-        """Tells methods of one model apart."""
+        """Tells methods of one model apart, and generations by how much they generate."""
+        if self.generation is not None:
+            return f"{self.name}_generate{self.generation.new_tokens}"
         return self.name if self.method is None else f"{self.name}_{self.method}"
 
 
@@ -120,8 +134,19 @@ class Exclusion(StrictModel):
 class MatrixMeasurement(MeasurementConfig):
     """How to measure; the same everywhere."""
 
-    runs: PositiveInt = Field(20, description="least timed inferences in each process launch")
-    warmup: NonNegativeInt = Field(10, description="inferences before those")
+    runs: PositiveInt = Field(
+        20, description="least timed inferences in each process launch; by default 3 generations"
+    )
+    warmup: NonNegativeInt = Field(
+        10, description="inferences before those; by default 1 generation"
+    )
+
+    def repetitions(self, model: ModelEntry) -> tuple[int, int]:
+        """Returns `runs` and `warmup` of a model: where they are not given, by what it does."""
+        generates, given = model.generation is not None, self.model_fields_set
+        runs = REPETITIONS if generates and "runs" not in given else self.runs
+        warmup = WARMUP_REPETITIONS if generates and "warmup" not in given else self.warmup
+        return runs, warmup
 
 
 class Matrix(StrictModel):
@@ -189,6 +214,12 @@ def parse_matrix(text: str, name: str) -> Matrix:
 def _missing_files(matrix: Matrix) -> list[str]:
     """Lists files that the matrix names and that are not there."""
     files = [(f"models.{i}.weights", model.weights) for i, model in enumerate(matrix.models)]
+    files += [
+        (f"models.{i}.generation.{name}", path)
+        for i, model in enumerate(matrix.models)
+        if model.generation is not None
+        for name, path in model.generation.files()
+    ]
     files += [(f"devices.{i}.runner_path", d.runner_path) for i, d in enumerate(matrix.devices)]
     return [f"{at}: {path} does not exist" for at, path in files if path and not path.is_file()]
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 ETDUMP_ITERATIONS = 100
 ITERATIONS, WARMUP = 20, 10
-GENERATIONS, WARMUP_GENERATIONS = 3, 1
-"""One generation is hundreds of inferences."""
 TARGETS = ("local", "emulator", "android")
 
 EXAMPLES = """\
@@ -244,10 +242,11 @@ def _measure(
 ) -> Measured:
     """Measures in every SME mode, with progress."""
     from etprof.cli.progress import show_progress
+    from etprof.generation import REPETITIONS
     from etprof.measuring.pipeline import measure
     from etprof.measuring.plan import Experiment
 
-    iterations = ITERATIONS if arguments.generate is None else GENERATIONS
+    iterations = ITERATIONS if arguments.generate is None else REPETITIONS
     experiments = [
         Experiment(
             name=f"{target.platform}_{mode}",
@@ -271,9 +270,11 @@ def _measure(
 
 def _warmup(arguments: argparse.Namespace, target: Target) -> int:
     """Returns the number of warm-up inferences: none where nothing is timed."""
+    from etprof.generation import WARMUP_REPETITIONS
+
     if not target.times_are_meaningful:
         return 0
-    by_default = WARMUP if arguments.generate is None else WARMUP_GENERATIONS
+    by_default = WARMUP if arguments.generate is None else WARMUP_REPETITIONS
     return by_default if arguments.warmup is None else int(arguments.warmup)
 
 
