@@ -25,11 +25,25 @@ class TensorFile(Record):
     sha256: str | None = None
 
 
+class CheckedOutput(Record):
+    """How close an output came to its reference when the export ran the program."""
+
+    index: Count
+    snr_db: float | None = None
+
+
+class ExportCheck(Record):
+    """What the export found when it ran a method."""
+
+    outputs: tuple[CheckedOutput, ...] = ()
+
+
 class MethodFiles(Record):
     """Example inputs and reference outputs of one method."""
 
     inputs: tuple[TensorFile, ...] = ()
     references: tuple[TensorFile, ...] = ()
+    check: ExportCheck | None = None
 
 
 class ExportManifest(Record):

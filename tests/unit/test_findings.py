@@ -11,9 +11,10 @@ import pytest
 from etprof.analysis.findings.rules import RULES, ExperimentFindings, evaluate_run
 from etprof.analysis.findings.thresholds import Thresholds, load_thresholds
 from etprof.analysis.insight import RunInsight, describe_run
+from etprof.analysis.run_analysis import analyze_source
 from etprof.errors import UsageError
 from tests.known_etdumps import US
-from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run
+from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,6 +148,7 @@ CASES: dict[str, tuple[Run, Run]] = {
     ),
 }  # fmt: skip
 WITH_OTHER_RUNS = {"F4", "F7", "F8"}
+WITH_OTHER_FILES = {"F17"}
 
 
 def findings_of(run: RunInsight, **others: Any) -> ExperimentFindings:  # noqa: ANN401
@@ -158,7 +160,7 @@ def fired(run: RunInsight, **others: Any) -> dict[str, Finding]:  # noqa: ANN401
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {name for name, *_ in RULES} == set(CASES) | WITH_OTHER_RUNS
+    assert {name for name, *_ in RULES} == set(CASES) | WITH_OTHER_RUNS | WITH_OTHER_FILES
 
 
 @pytest.mark.parametrize("rule", CASES)
@@ -354,3 +356,13 @@ def test_unknown_thresholds_are_refused(tmp_path: Path) -> None:
     assert message.startswith(f"{path} cannot be used: drift: Input should be less than or equal")
     assert "norm_shar: Extra inputs are not permitted" in message
     assert "the thresholds are norm_share, small_layout_count" in message
+
+
+def test_a_runner_with_a_log_is_not_built_for_timing(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "r", one(convolutions(9)))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["runner"]["build"]["xnnpack_log"] = True
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert fired(describe_run(analyze_source(run)))["F15"].summary == (
+        "Build type Release with XNNPACK's log."
+    )

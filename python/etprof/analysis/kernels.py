@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.analysis.evidence import AlignedOperator, align_modes, count_reasons
-from etprof.analysis.parity import Parity, compare, mode_tolerance_db, read_tensor
+from etprof.analysis.parity import (
+    EAGER_MINIMUM_SNR_DB,
+    Parity,
+    compare,
+    mode_tolerance_db,
+    read_tensor,
+)
 from etprof.program_files import load_export_manifest
 
 if TYPE_CHECKING:
@@ -19,9 +25,6 @@ if TYPE_CHECKING:
     from etprof.analysis.evidence import ModeEvidence, OperatorEvidence
     from etprof.program_files import Program
     from etprof.runner_result import RunnerResult, Tensor
-
-_EAGER_MINIMUM_SNR_DB = {"fp32": 80.0, "fp16": 35.0, "int8": 8.0}
-"""Least signal-to-noise ratio to the eager model: the export's own limits."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def gather_evidence(
         for parity in _compare_results(results[mode], results["off"])
     ]
     parities += [
-        OutputParity(mode, "eager", parity, _EAGER_MINIMUM_SNR_DB[arithmetic])
+        OutputParity(mode, "eager", parity, EAGER_MINIMUM_SNR_DB[arithmetic])
         for mode, result in results.items()
         for parity in _compare_eager(result, program)
     ]

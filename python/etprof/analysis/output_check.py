@@ -1,18 +1,35 @@
-"""Compares what two experiments computed: a faster wrong answer is no speed-up."""
+"""Compares what an experiment computed with another, or with the export's reference outputs.
+
+A faster wrong answer is no speed-up.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.parity import Parity, compare, mode_tolerance_db, read_tensor
+from etprof.analysis.parity import (
+    EAGER_MINIMUM_SNR_DB,
+    Parity,
+    compare,
+    mode_tolerance_db,
+    read_tensor,
+)
+from etprof.program_files import ExportManifest
+from etprof.records import read_record
+from etprof.run_directory import EXPORT_MANIFEST, hash_file
 from etprof.runner_result import read_result
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from etprof.analysis.comparability import Side
+    from etprof.analysis.provenance import Provenance
+    from etprof.program_files import MethodFiles
     from etprof.runner_result import RunnerResult
+
+_MARGIN_DB: Final = 6.0
+"""A device may be this much further from the eager model than the host was that exported: twice
+the error. It matters for models that amplify rounding, which stay below the usual limits."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +61,16 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
 
     Raises InputFileError when outputs of one program differ in size.
     """
-    results = _result(baseline), _result(candidate)
+    results = [read_split_result(side.experiment.etdump) for side in (baseline, candidate)]
     if _program(baseline) != _program(candidate) or results[0] is None or results[1] is None:
         return ()
     types = {t for row in candidate.experiment.split.rows for t in row.data_types}
     _, tolerance = mode_tolerance_db(types)
     checks = []
     for before, after in zip(results[0].outputs, results[1].outputs, strict=False):
-        files = [_output_file(side, before.index) for side in (baseline, candidate)]
+        files = [
+            _output_file(side.experiment.etdump, before.index) for side in (baseline, candidate)
+        ]
         if before.dtype == after.dtype and all(file.is_file() for file in files):
             reference, value = (read_tensor(file, before.dtype) for file in files)
             columns = after.shape[-1] if after.shape else 1
@@ -59,18 +78,63 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
     return tuple(checks)
 
 
+def check_references(etdump: Path, provenance: Provenance, run: Path) -> tuple[OutputCheck, ...]:
+    """Compares an experiment's outputs with the eager model's, which the export wrote.
+
+    Empty where they cannot be compared: other inputs than the export's, no references beside the
+    program (any more), or a precision whose limits are not known.
+    """
+    result = read_split_result(etdump)
+    exported, model = _read_export(run), provenance.model
+    least_db = _eager_limit(model.precision if model else None)
+    if result is None or exported is None or model is None or least_db is None:
+        return ()
+    method = exported.methods.get(model.method or exported.method)
+    if method is None or not _has_example_inputs(provenance, method):
+        return ()
+    folder = Path(model.path or "").parent
+    reached = {each.index: each.snr_db for each in method.check.outputs} if method.check else {}
+    checks = []
+    for value, expected in zip(result.outputs, method.references, strict=False):
+        kept = _output_file(etdump, value.index)
+        reference = folder / (expected.path or "")
+        if kept.is_file() and reference.is_file() and hash_file(reference) == expected.sha256:
+            wanted, found = read_tensor(reference, expected.dtype), read_tensor(kept, value.dtype)
+            columns = value.shape[-1] if value.shape else 1
+            at_export = reached.get(value.index)
+            limit = least_db if at_export is None else min(least_db, at_export - _MARGIN_DB)
+            checks.append(OutputCheck(compare(value.index, found, wanted, columns), limit))
+    return tuple(checks)
+
+
+def read_split_result(etdump: Path) -> RunnerResult | None:
+    """The result of the pass that kept the outputs, beside its ETDump."""
+    path = etdump.with_name(f"{etdump.stem}_result.json")
+    return read_result(path) if path.is_file() else None
+
+
+def _read_export(run: Path) -> ExportManifest | None:
+    path = run / EXPORT_MANIFEST
+    if not path.is_file():
+        return None
+    return read_record(ExportManifest, path, way_out="delete it to do without what it says")
+
+
+def _eager_limit(precision: str | None) -> float | None:
+    kind = "int8" if precision and precision.startswith(("int8", "8da4w")) else precision
+    return EAGER_MINIMUM_SNR_DB.get(kind or "")
+
+
+def _has_example_inputs(provenance: Provenance, method: MethodFiles) -> bool:
+    given = [entry.sha256 for entry in provenance.inputs or ()]
+    examples = [tensor.sha256 for tensor in method.inputs if tensor.path is not None]
+    return given == examples and None not in given
+
+
 def _program(side: Side) -> str | None:
     model = side.provenance.model if side.provenance else None
     return model.sha256 if model else None
 
 
-def _result(side: Side) -> RunnerResult | None:
-    """The result of the pass that kept the outputs, beside its ETDump."""
-    etdump = side.experiment.etdump
-    path = etdump.with_name(f"{etdump.stem}_result.json")
-    return read_result(path) if path.is_file() else None
-
-
-def _output_file(side: Side, index: int) -> Path:
-    etdump = side.experiment.etdump
+def _output_file(etdump: Path, index: int) -> Path:
     return etdump.with_name(f"{etdump.stem}_outputs") / f"output_{index}.bin"

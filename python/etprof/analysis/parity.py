@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _MODE_MINIMUM_SNR_DB: Final = {"fp32": 90.0, "fp16": 40.0, "int8": 25.0}
 """Least signal-to-noise ratio between two SME modes of one program: same weights, same inputs, so
 only the order of sums and the rounding between kernels differ."""
+EAGER_MINIMUM_SNR_DB: Final = {"fp32": 80.0, "fp16": 35.0, "int8": 8.0}
+"""Least signal-to-noise ratio to the eager model: the export's own limits."""
 _TOLERATED_ZERO: Final = 1e-3
 """Values below this fraction of the largest have no meaningful relative error."""
 

@@ -150,15 +150,18 @@ def find_debug_build(subject: Subject) -> Finding | None:
     build = provenance.runner.build
     build_type = provenance.build_type
     sanitizers = str(build.get("sanitizers") or "")
-    if (build_type is None or build_type in _RELEASE_TYPES) and not sanitizers:
+    logs = build.get("xnnpack_log") is True
+    if (build_type is None or build_type in _RELEASE_TYPES) and not sanitizers and not logs:
         return None
+    beside = f" with sanitizers {sanitizers}" if sanitizers else ""
+    beside += " with XNNPACK's log" if logs else ""
     return Finding(
         rule="F15",
-        title="The runner is not a release build",
+        title="The runner is not built for timing",
         severity="high",
         experiment=subject.name,
-        summary=f"Build type {build_type}{f' with sanitizers {sanitizers}' if sanitizers else ''}.",
+        summary=f"Build type {build_type}{beside}.",
         evidence=(EvidenceRow("flags", str(build.get("flags") or "not known")),),
         gain_ns=None,
-        action="build the runner with CMAKE_BUILD_TYPE=Release and measure again",
+        action="build the runner with CMAKE_BUILD_TYPE=Release, without logs, and measure again",
     )

@@ -12,6 +12,7 @@ from etprof.analysis.findings import (
     inverse_transposes,
     measurement,
     norms_and_layout,
+    outputs,
     sme,
 )
 from etprof.analysis.findings.finding import Finding, Subject
@@ -22,8 +23,10 @@ from etprof.analysis.findings.reference import (
 )
 from etprof.analysis.findings.thresholds import Thresholds
 from etprof.analysis.findings.why_not import WhyNotGroup, explain_missing_sme2
+from etprof.analysis.output_check import read_split_result
 from etprof.analysis.pairs import compare_within, sides_of
 from etprof.analysis.provenance import load_provenance
+from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +34,17 @@ if TYPE_CHECKING:
     from etprof.analysis.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, RunInsight
 
-_Need = Literal["times", "reference", "rivals", "comparison", "threads", "blocks", "build", "flow"]
+_Need = Literal[
+    "times",
+    "reference",
+    "rivals",
+    "comparison",
+    "threads",
+    "blocks",
+    "build",
+    "flow",
+    "outputs",
+]
 _Rule = tuple[str, str, "Callable[[Subject], Finding | None]", tuple[_Need, ...]]
 """Name, what it looks for, function, and what must be there for it to be asked at all."""
 
@@ -76,6 +89,7 @@ RULES: Final[tuple[_Rule, ...]] = (
     ("F14", "more threads are slower", measurement.find_thread_slowdown, ("times", "threads")),
     ("F15", "no release build", measurement.find_debug_build, ("build",)),
     ("F16", "the export's description is missing", delegation.find_missing_description, ()),
+    ("F17", "wrong outputs", outputs.find_wrong_outputs, ("outputs",)),
 )
 _SEVERITIES: Final = ("high", "medium", "note", "good")
 
@@ -161,9 +175,19 @@ def _what_is_there(subject: Subject) -> set[_Need]:
         "threads": bool(subject.thread_comparisons),
         "blocks": subject.insight.experiment.metrics is not None,
         "flow": subject.run.report is not None and subject.run.report.has_data_flow,
+        "outputs": _has_outputs(subject),
         "build": provenance is not None and provenance.runner is not None,
     }
     return {need for need, found in there.items() if found}
+
+
+def _has_outputs(subject: Subject) -> bool:
+    """Whether outputs were kept; a damaged result does not forbid to read the times."""
+    try:
+        result = read_split_result(subject.insight.experiment.etdump)
+    except InputFileError:
+        return False
+    return bool(result and result.outputs)
 
 
 def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) -> Comparison | None:
