@@ -88,6 +88,8 @@ SCALAR_DTYPES: dict[int, DTypeLike] = {
     5: np.float16,
     6: np.float32,
     7: np.float64,
+    9: np.complex64,
+    10: np.complex128,
     11: np.bool_,
     12: np.int8,
     13: np.uint8,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
@@ -232,6 +233,15 @@ def shared_event() -> writer.Table:
     return writer.etdump([writer.event_block(events=[Sample().events[0]] * 50_000)])
 
 
+def shared_tables_without_vectors() -> writer.Table:
+    bare = [writer.event(profile=writer.profile_event())] * 2_000
+    return writer.etdump([writer.event_block(events=bare)])
+
+
+def shared_allocator() -> writer.Table:
+    return writer.etdump([writer.event_block(allocators=[writer.allocator()] * 2_000)])
+
+
 def shared_events_vector() -> writer.Table:
     events = [writer.event(profile=writer.profile_event()) for _ in range(2_000)]
     return writer.etdump([writer.event_block(events=events) for _ in range(2_000)])
@@ -254,7 +264,16 @@ def shared_metadata() -> writer.Table:
 
 
 @pytest.mark.parametrize(
-    "build", [shared_event, shared_events_vector, shared_block, shared_tensors, shared_metadata]
+    "build",
+    [
+        shared_event,
+        shared_tables_without_vectors,
+        shared_allocator,
+        shared_events_vector,
+        shared_block,
+        shared_tensors,
+        shared_metadata,
+    ],
 )
 def test_a_small_file_that_describes_a_huge_tree(build: Callable[[], writer.Table]) -> None:
     # GIVEN thousands of offsets to the same tables
@@ -281,14 +300,37 @@ def test_strings_that_overlap() -> None:
     assert refusal(bytes(data)).reason == expected
 
 
-def test_memory_is_a_small_multiple_of_the_file() -> None:
-    # GIVEN the densest tables there are: each event 16 bytes, without any field
-    profile = [writer.event(profile=writer.profile_event()) for _ in range(50_000)]
-    document = writer.etdump([writer.event_block(events=profile)])
-    data = bytes(writer.write_etdump(document, aligned=False).data)
-    # WHEN
-    dump = load_etdump(data)
-    # THEN
-    columns = dump.profile
-    used = sum(getattr(columns, name).nbytes for name in type(columns).__annotations__)
-    assert used < 8 * len(data)
+def events_of(*events: writer.Table) -> writer.Table:
+    return writer.etdump([writer.event_block(events=list(events))])
+
+
+# The densest tables there are: no field but those that lead to them.
+DENSE = {
+    "blocks": lambda: writer.etdump([writer.event_block() for _ in range(5_000)]),
+    "allocators": lambda: writer.etdump(
+        [writer.event_block(allocators=[writer.allocator() for _ in range(5_000)])]
+    ),
+    "profile": lambda: events_of(
+        *(writer.event(profile=writer.profile_event()) for _ in range(5_000))
+    ),
+    "allocations": lambda: events_of(
+        *(writer.event(allocation=writer.allocation_event()) for _ in range(5_000))
+    ),
+    "debug": lambda: events_of(*(writer.event(debug=writer.debug_event()) for _ in range(5_000))),
+    "tensors": lambda: events_of(
+        writer.event(
+            debug=writer.debug_event(
+                writer.value_entry(tensors=[writer.tensor_entry() for _ in range(5_000)])
+            )
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("part", DENSE)
+def test_memory_is_a_small_multiple_of_the_file(part: str) -> None:
+    data = bytes(writer.write_etdump(DENSE[part](), aligned=False).data)
+    columns = getattr(load_etdump(data), part)
+    arrays = [getattr(columns, column.name) for column in fields(columns)]
+    assert len(arrays[0]) == 5_000
+    assert sum(array.nbytes for array in arrays) < 8 * len(data)

@@ -64,9 +64,9 @@ def make_everything() -> writer.Table:
 
 
 def make_shared_events() -> writer.Table:
-    """A small file that describes a tree of a million events."""
-    events = [writer.event(profile=writer.profile_event(b"a"))] * 1000
-    return writer.etdump([writer.event_block(b"Execute", events) for _ in range(1000)])
+    """A small file that describes a tree of ten thousand events; the fuzzer takes up to 4096 bytes."""
+    events = [writer.event(profile=writer.profile_event(b"a"))] * 200
+    return writer.etdump([writer.event_block(b"Execute", events) for _ in range(50)])
 
 
 def make_seeds() -> dict[str, bytes]:
