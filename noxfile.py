@@ -58,8 +58,7 @@ def benchmarks(session: nox.Session) -> None:
     """The figures that README and docs quote; give names to run some of them only."""
     install_with_group(session, "test")
     names = session.posargs or [
-        "reader_vs_inspector",
-        "runner_overhead",
+        "budgets",
         "verdicts",
         "history_verdicts",
         "report_speed",
