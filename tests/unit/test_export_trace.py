@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
 
@@ -129,11 +128,16 @@ def test_the_page_lists_who_has_most_time_of_its_own() -> None:
         ("lower", "100 ns", "9.1 %"),
         ("passes", "100 ns", "9.1 %"),
     ]
-    # AND boxes stand below what they are part of, none wider than that
-    places = [
-        (float(top), float(left), float(left) + float(width))
-        for top, left, width in re.findall(r"top: (.*?)rem; left: (.*?)%; width: (.*?)%", page)
+    # AND each box stands where what it is part of has room for it
+    places = re.findall(
+        r'left: (.*?)%; width: (.*?)%" title=".*?">(.*?)<', page.partition("<h2>")[0]
+    )
+    assert places == [
+        ("0.0", "100.0", "export"),
+        ("0.0", "9.091", "load"),
+        ("9.091", "90.909", "lower"),
+        ("9.091", "81.818", "lower"),
+        ("9.091", "27.273", "partition"),
+        ("36.364", "54.545", "passes"),
+        ("36.364", "45.455", "FusePass"),
     ]
-    for (above, *outer), (below, *inner) in itertools.pairwise(places):
-        if below > above:
-            assert outer[0] <= inner[0] < inner[1] <= outer[1] + 0.001
