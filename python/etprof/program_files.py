@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -46,13 +46,21 @@ class MethodFiles(Record):
     check: ExportCheck | None = None
 
 
+class ModelCode(Record):
+    """Which code a program was exported from."""
+
+    sha256: str | None = None
+
+
 class ExportManifest(Record):
     """The export manifest as far as measuring needs it."""
 
     model: str
     backend: str
     precision: str
+    source: ModelCode = Field(default_factory=ModelCode)
     versions: dict[str, str] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
     method: str = "forward"
     methods: dict[str, MethodFiles] = Field(default_factory=dict)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -57,6 +58,21 @@ class ModelSource:
             msg = f"cannot import model {self.name!r} from {self.origin}: {_describe(error)}"
             raise ExportError(msg) from error
         return _find_class(module, self)
+
+    def hash_files(self) -> str | None:
+        """Returns a SHA-256 of the model's Python files; None for a model of an installed package.
+
+        A model may import its neighbours, and those of etprof what stands beside the folders.
+        """
+        if self.file is None:
+            return None
+        folder = self.file.resolve().parent
+        digest = hashlib.sha256()
+        for path in sorted({*folder.glob("*.py"), *folder.parent.glob("*.py")}):
+            if path.is_file():
+                digest.update(f"{path.relative_to(folder.parent).as_posix()}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()
 
 
 def find_models() -> dict[str, ModelSource]:

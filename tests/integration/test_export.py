@@ -4,6 +4,8 @@ import errno
 import hashlib
 import json
 import os
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -14,10 +16,10 @@ from etprof.errors import OutputError
 from etprof.export import upstream
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
+from etprof.measuring.git_state import read_git_state
+from etprof.registry import find_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from etprof.export.request import ExportedFiles
     from tests.integration.conftest import Exports
 
@@ -51,6 +53,12 @@ def test_the_manifest_tells_hashes_sizes_and_shapes(toy_fp16: ExportedFiles) -> 
     )
     data = (toy_fp16.manifest.parent / entry["path"]).read_bytes()
     assert entry["sha256"] == hashlib.sha256(data).hexdigest()
+    # AND which code it was made of
+    source = find_model("toy_cnn")
+    assert manifest["source"]["origin"] == source.origin
+    assert manifest["source"]["sha256"] == source.hash_files()
+    state = read_git_state(Path(source.origin).parent)
+    assert manifest["source"]["git"] == (state and asdict(state))
 
 
 def test_the_inputs_are_not_constant(toy_fp16: ExportedFiles) -> None:

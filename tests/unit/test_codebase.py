@@ -90,7 +90,7 @@ ALLOWED: dict[str, set[str]] = {
     "api_frames": {"analysis", "etdump", "report"},
     "registry": {"errors", "export"},
     "etrecord": LEAVES | {"export", "program_files"},
-    "export": LEAVES | {"registry", "etrecord", "targets"},
+    "export": LEAVES | {"git_state", "registry", "etrecord", "targets"},
     "doctor": LEAVES | {"emulator", "targets"},
 }
 HEAVY = {"torch", "executorch", "torchao", "transformers"}

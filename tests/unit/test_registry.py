@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,22 @@ def test_a_model_file_may_import_its_neighbours(tmp_path: Path) -> None:
     assert type(registry.load_model(f"{file}:Own")).__name__ == "Own"
     # Without a class name the file's own class is meant, not the imported one.
     assert type(registry.load_model(str(file))).__name__ == "Own"
+
+
+def test_the_hash_of_a_models_code_follows_every_file_it_may_import(tmp_path: Path) -> None:
+    files = [write_model(tmp_path, name) for name in ("net", "other")]
+    shared, neighbour = tmp_path / "shared.py", tmp_path / "net" / "parts.py"
+    sources = [registry.find_model(str(file)) for file in files]
+    seen = {source.hash_files() for source in sources}
+    assert len(seen) == 2  # one text in two folders: two models
+    for file, text in ((files[0], "# new"), (neighbour, "# new"), (shared, "1"), (shared, "2")):
+        file.write_text(text, encoding="utf-8")
+        found = sources[0].hash_files()
+        assert found not in seen
+        seen.add(found)
+    # AND nothing else, such as the time of a file
+    os.utime(files[0], (0, 0))
+    assert sources[0].hash_files() == found
 
 
 def test_two_models_of_one_name_are_an_error(user_folder: Path) -> None:

@@ -64,16 +64,14 @@ def _export(key: ProgramKey, folder: Path, tell: Callable[[str], None], *, anew:
 
 def _fingerprint(key: ProgramKey) -> str | None:
     """Hashes what an export is made of; None for models of packages, which are made anew."""
-    source = find_model(key.model).file
+    source = find_model(key.model).hash_files()
     if source is None:
         return None
-    # A model may import its neighbours, and those of etprof what stands beside the folders.
-    files = sorted({*source.parent.glob("*.py"), *source.parent.parent.glob("*.py")})
     parts = [
         etprof.__version__,
         *(version(tool) for tool in _TOOLS),
         *(str(value) for value in (key.model, key.precision, key.backend)),
-        *(_hash(path) for path in files),
+        source,
         *([_hash(key.weights)] if key.weights else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

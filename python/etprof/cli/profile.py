@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from etprof.measuring.pipeline import Measured
     from etprof.measuring.plan import Settings
-    from etprof.program_files import Program
+    from etprof.program_files import ExportManifest, Program
     from etprof.targets import Target
 
 ETDUMP_ITERATIONS = 100
@@ -323,34 +324,46 @@ def _read_etrecord(given: Path | None, program: Path) -> dict[str, Any] | None:
 
 
 def _export(arguments: argparse.Namespace) -> Path:
-    """Exports the named model unless a program newer than its source is there."""
+    """Exports the named model unless a program made of the same code is there."""
     from etprof.cli.export import StageProgress
     from etprof.cli.progress import say
     from etprof.export.exporter import export_model
     from etprof.export.request import ExportRequest
+    from etprof.program_files import load_export_manifest
 
     request = ExportRequest(
         model=arguments.model, precision=arguments.dtype, backend=arguments.backend
     )
-    files = request.files()
-    if not arguments.export and _is_up_to_date(arguments.model, files.pte):
-        say(f"Using {files.pte}, exported earlier; --export makes it anew")
-        return files.pte
-    return export_model(request, StageProgress()).pte
+    program = request.files().pte
+    may_be_used = program.is_file() and not arguments.export
+    manifest = load_export_manifest(program) if may_be_used else None
+    if manifest is None or not _is_up_to_date(arguments.model, manifest):
+        return export_model(request, StageProgress()).pte
+    say(f"Using {program}, exported earlier{_tell_options(manifest)}; --export makes it anew")
+    return program
 
 
-def _is_up_to_date(model: str, program: Path) -> bool:
-    """Whether the program is newer than the model's source and made by the pinned ExecuTorch."""
-    from etprof.program_files import load_export_manifest
+def _is_up_to_date(model: str, manifest: ExportManifest) -> bool:
+    """Whether a program was made of the model's code as it is now, by the same versions."""
     from etprof.registry import find_model
 
-    source = find_model(model).file
-    if not program.is_file() or source is None:
-        return False
-    manifest = load_export_manifest(program)
+    code = find_model(model).hash_files()
     return (
-        manifest is not None
+        code is not None
+        and manifest.source.sha256 == code
         and manifest.versions.get("executorch", "").partition("+")[0] == version("executorch")
         and manifest.versions.get("etprof") == etprof.__version__
-        and program.stat().st_mtime > source.stat().st_mtime
     )
+
+
+def _tell_options(manifest: ExportManifest) -> str:
+    """Returns what the program differs in from one that is exported now, such as its weights."""
+    from etprof.export.options import ExportOptions
+
+    usual = asdict(ExportOptions())
+    given = [
+        name.replace("_", "-")
+        for name, value in manifest.options.items()
+        if name not in {"trace", "bundle"} and (value or None) != (usual.get(name) or None)
+    ]
+    return f" with {', '.join(given)}" if given else ""

@@ -12,6 +12,8 @@ import torch
 
 import etprof
 from etprof.export import tensors, upstream
+from etprof.measuring.git_state import read_git_state
+from etprof.registry import find_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,6 +76,17 @@ def describe_subject(request: ExportRequest) -> dict[str, str]:
     }
 
 
+def describe_source(model: str) -> dict[str, Any]:
+    """Returns where the model's code is, its hash, and the commit of its folder, if it has one."""
+    source = find_model(model)
+    state = None if source.file is None else read_git_state(source.file.resolve().parent)
+    return {
+        "origin": source.origin,
+        "sha256": source.hash_files(),
+        "git": None if state is None else asdict(state),
+    }
+
+
 def describe_options(options: ExportOptions) -> dict[str, Any]:
     """Returns the options, with the checkpoint by its content."""
     weights = options.weights
@@ -86,6 +99,7 @@ def describe_export(request: ExportRequest, stages: Sequence[StageTime]) -> dict
     return {
         "schema_version": SCHEMA_VERSION,
         **describe_subject(request),
+        "source": describe_source(request.model),
         "versions": tool_versions(),
         "options": describe_options(request.options),
         "stages": [asdict(stage) for stage in stages],
