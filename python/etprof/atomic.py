@@ -34,11 +34,19 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             yield stream
         temporary.replace(path)
     except OSError as error:
-        msg = f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
-        raise OutputError(msg) from error
+        raise OutputError(_describe_refusal(path, error)) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _describe_refusal(path: Path, error: OSError) -> str:
+    """Says what stands in the way: a file where a folder should be, or what the system says."""
+    blocking = next((each for each in path.parents if each.exists() and not each.is_dir()), None)
+    if blocking is not None:
+        return f"cannot write {path}: {blocking} is a file; choose another folder"
+    reason = error.strerror or error
+    return f"cannot write {path}: {reason}; free space or choose another folder"
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -53,5 +61,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, document: object) -> None:
-    """Writes `document` to `path` at once; NaN and infinity are a defect, so they raise."""
-    write_text(path, json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    """Writes `document` to `path` at once; NaN and infinity are a defect, so they raise.
+
+    JSON is UTF-8; of a file name that is not, each strange byte becomes a question mark.
+    """
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    write_bytes(path, f"{text}\n".encode("utf-8", "replace"))

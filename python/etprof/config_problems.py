@@ -43,7 +43,11 @@ def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
         return [f"{where}: required but not given"]
     text = problem["msg"].removeprefix("Value error, ")
     if not where:
-        return text.splitlines()
+        return (
+            ["must be a JSON object: {…}"]
+            if problem["type"].endswith("_type")
+            else text.splitlines()
+        )
     return [f"{where}: {text} (got {problem['input']!r})"]
 
 

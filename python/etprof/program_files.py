@@ -111,12 +111,9 @@ def describe_program(
 
     Raises InputFileError when a file does not exist and UsageError for an unknown method.
     """
-    made = "`etprof export MODEL` makes a program"
-    given = "check the path after --inputs or --data"
-    for path in (model, *inputs, *((data,) if data else ())):
-        if not path.is_file():
-            msg = f"{path} does not exist; {made if path is model else given}"
-            raise InputFileError(msg)
+    _check_file(model, "`etprof export MODEL` makes a program")
+    for path in (*inputs, *((data,) if data else ())):
+        _check_file(path, "check the path after --inputs or --data")
     manifest = load_export_manifest(model)
     name = safe_name(model.stem)
     if manifest is None:
@@ -135,6 +132,13 @@ def describe_program(
         references=() if inputs else _paths(model, files.references),
         method=chosen,
     )
+
+
+def _check_file(path: Path, way_out: str) -> None:
+    if not path.is_file():
+        problem = "is no file" if path.exists() else "does not exist"
+        msg = f"{path} {problem}; {way_out}"
+        raise InputFileError(msg)
 
 
 def find_decode_method(model: Path, chosen: str | None) -> str | None:

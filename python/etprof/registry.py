@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 from etprof.errors import ExportError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
     from etprof.export.eager_model import EagerModelBase
@@ -96,12 +97,20 @@ def find_model(name: str) -> ModelSource:
         return _source_of_file(name)
     models = find_models()
     if name not in models:
-        close = difflib.get_close_matches(name, models, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
         known = ", ".join(models)
+        hint = _hint(name, models)
         msg = f"no model is called {name!r}; {hint}known: {known}; or give path/to/file.py:Class"
         raise UsageError(msg)
     return models[name]
+
+
+def _hint(name: str, models: Iterable[str]) -> str:
+    """Says what may have been meant: a model, whatever its spelling, or a file."""
+    if Path(name).exists() or Path(name).suffix in (".pt", ".pth", ".onnx", ".safetensors"):
+        return "a program's name ends in .pte, a model's file in .py; "
+    plain = {re.sub(r"[\W_]", "", model).lower(): model for model in models}
+    close = difflib.get_close_matches(re.sub(r"[\W_]", "", name).lower(), plain, n=1)
+    return f"did you mean {plain[close[0]]!r}? " if close else ""
 
 
 def load_model(name: str) -> EagerModelBase:

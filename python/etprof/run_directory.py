@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import re
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
@@ -15,6 +18,9 @@ from etprof.atomic import write_json
 from etprof.errors import OutputError
 from etprof.records import Count, Document, Record, read_record
 from etprof.runner_result import Cpu, Load, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.json"
@@ -199,11 +205,39 @@ def remove_empty_folders(run: Path) -> None:
         folder.rmdir()
 
 
+@contextmanager
+def reserved(run: Path) -> Iterator[None]:
+    """Keeps `run`, which is made if needed, from other processes while it is measured into.
+
+    Raises OutputError when one is measuring there. The system ends the reservation with the
+    process, however that ends; where it cannot lock folders, there is none.
+    """
+    descriptor: int | None = None
+    try:
+        # Whoever writes there later says what is wrong with the folder.
+        with suppress(OSError):
+            run.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(run, os.O_RDONLY | os.O_CLOEXEC)
+            _lock(descriptor, run)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, run: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        msg = f"another etprof is measuring into {run}; wait for it, or choose another folder"
+        raise OutputError(msg) from error
+
+
 def set_aside(run: Path) -> Path | None:
     """Renames an earlier run directory after its time, so that two runs never mix.
 
     Returns the new path, or None when there was nothing. Raises OutputError when the folder holds
-    something else, which is never touched.
+    something else, which is never touched, or a run that is being measured.
     """
     if not run.exists() or (run.is_dir() and not any(run.iterdir())):
         return None
@@ -211,7 +245,11 @@ def set_aside(run: Path) -> Path | None:
     if not run.is_dir() or not (manifest.exists() or find_etdumps(run)):
         msg = f"{run} exists and is not a run directory; choose another with --out"
         raise OutputError(msg)
-    changed = manifest if manifest.exists() else run
+    with reserved(run):
+        return _rename_after_its_time(run, manifest if manifest.exists() else run)
+
+
+def _rename_after_its_time(run: Path, changed: Path) -> Path:
     moment = datetime.fromtimestamp(changed.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%SZ")
     target = run.with_name(f"{run.name}_{moment}")
     count = 1

@@ -48,8 +48,8 @@ def test_no_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError) as caught:
         choose_device()
     assert str(caught.value) == (
-        "no Android device is attached; allow USB debugging on one and plug it in, or name one on "
-        "the network with --connect HOST:PORT"
+        "no Android device is attached; allow USB debugging on one and plug it in, or connect to "
+        "one on the network: `etprof device list --connect HOST:PORT`"
     )
 
 

@@ -54,5 +54,5 @@ def test_a_folder_that_cannot_be_made_is_named() -> None:
     with pytest.raises(OutputError) as caught:
         write_text(path, "x")
     assert str(caught.value) == (
-        "cannot write /dev/null/folder/a.txt: Not a directory; free space or choose another folder"
+        "cannot write /dev/null/folder/a.txt: /dev/null is a file; choose another folder"
     )

@@ -111,7 +111,7 @@ def test_problems(good: dict[str, Any], changes: dict[str, Any], expected: str) 
     [
         ("", "c.json is not valid JSON: Expecting value: line 1 column 1 (char 0)"),
         ('{"model": 1, "model": 2}', "the field 'model' stands twice in one object"),
-        ("[1, 2]", "Input should be a valid dictionary"),
+        ("[1, 2]", "must be a JSON object: {…}"),
     ],
 )
 def test_text_that_is_no_config(text: str, message: str) -> None:

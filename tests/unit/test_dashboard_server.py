@@ -101,9 +101,9 @@ def test_mistakes_are_one_clear_sentence(
         2,
         "etprof: --runs belongs to --export DIR; a served dashboard has a page for every run\n",
     )
-    with pytest.raises(SystemExit):
-        main(["dashboard", "--port", "70000"])
-    assert "70000 is not a port from 0 to 65535" in capsys.readouterr().err
+    code, said = etprof_says(capsys, "--port", "70000")
+    assert code == 2
+    assert "70000 is not a port from 0 to 65535" in said
 
 
 def test_every_page_is_guarded_by_headers(served: Served) -> None:

@@ -12,6 +12,7 @@ from etprof.analysis.statistics import BlockedMedian, SampleSummary, summarise, 
 from etprof.errors import InputFileError
 from etprof.etdump import load_etdump
 from etprof.run_directory import (
+    MANIFEST,
     ExperimentMetrics,
     Manifest,
     find_etdumps,
@@ -91,10 +92,19 @@ def analyze_source(source: Path) -> RunAnalysis:
     return RunAnalysis(source, None, True, (experiment,), (note,))
 
 
+def _way_to_one(folder: Path) -> str:
+    """Names the run directories below `folder`, such as out_toy_cnn's, or says how to make one."""
+    found = [
+        path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)
+    ]
+    runs = ", ".join(str(path) for path in sorted(found)[:3] if path != folder)
+    return f"give a run directory: {runs}" if runs else "measure with `etprof profile MODEL` first"
+
+
 def _analyze_run(run: Path) -> RunAnalysis:
     etdumps = find_etdumps(run)
     if not etdumps:
-        msg = f"{run} holds no .etdump file; measure with `etprof profile MODEL` first"
+        msg = f"{run} holds no .etdump file; {_way_to_one(run)}"
         raise InputFileError(msg)
     manifest, metrics = load_manifest(run), load_metrics(run)
     notes = []

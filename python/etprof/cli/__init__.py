@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
+import io
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Protocol, cast
 
 import etprof
-from etprof.errors import EtprofError, InputFileError
+from etprof.errors import EtprofError, InputFileError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import NoReturn
 
 COMMANDS: tuple[str, ...] = (
     "profile",
@@ -37,7 +41,34 @@ EPILOG = """\
 first steps:
   etprof profile toy_cnn      export, measure and analyse the smallest model
   etprof doctor               what this machine can do, and how to get the rest
+  etprof COMMAND --help       examples, defaults and units of each command
+
+exit codes:
+  0  done                                     5  the machine or device that measures failed
+  1  `validate`: something is missing;        6  the model cannot be exported
+     `history check`: a regression            7  a result cannot be written
+  2  a flag, name or config cannot be used    8  the history's store does not answer
+  3  a part of etprof is missing here         130  interrupted (Ctrl-C)
+  4  a file is missing or damaged             141  the reader of a pipe went away
 """
+_INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line with the way out, as all of etprof's are."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError instead of printing all flags and leaving."""
+        msg = f"{message}; {_suggest(message)}see `{self.prog} --help`"
+        raise UsageError(msg)
+
+
+def _suggest(message: str) -> str:
+    """Returns the choice that was probably meant, if the message is of a wrong one."""
+    wrong = _INVALID_CHOICE.search(message)
+    choices = [word.strip(" '") for word in wrong[2].split(",")] if wrong else []
+    close = difflib.get_close_matches(wrong[1], choices, n=1) if wrong else []
+    return f"did you mean {close[0]!r}? " if close else ""
 
 
 class Command(Protocol):
@@ -57,7 +88,7 @@ def load_command(name: str) -> Command:
 
 def build_parser() -> argparse.ArgumentParser:
     """Returns the parser with every subcommand."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="etprof",
         description=etprof.__doc__,
         epilog=EPILOG,
@@ -83,12 +114,17 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run_command_line(words: Sequence[str]) -> int:
     """Runs one command line; raises EtprofError for every failure the user can act on."""
-    arguments = build_parser().parse_args(words)
+    arguments, unknown = build_parser().parse_known_args(words)
+    if unknown:
+        command = f"etprof {arguments.command}"
+        msg = f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`"
+        raise UsageError(msg)
     return cast("int", arguments.run(arguments))
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs etprof and returns its exit code; a user's mistake is one line, never a traceback."""
+    _prepare_streams()
     try:
         code = run_command_line(sys.argv[1:] if words is None else words)
         sys.stdout.flush()
@@ -99,13 +135,35 @@ def main(words: Sequence[str] | None = None) -> int:
         print("etprof: interrupted; finished work is kept", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone; nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return 141
-    except OSError as error:  # of a path that was given: its name is too long, its folder closed
+    except OSError as error:
+        _give_up_output()
         if error.filename is None:
-            raise
+            print(f"etprof: cannot use standard output: {error.strerror or error}", file=sys.stderr)
+            return OutputError.exit_code
+        # Of a path that was given: its name is too long, its folder closed.
         problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
         print(f"etprof: {problem}", file=sys.stderr)
         return InputFileError.exit_code
     return code
+
+
+def _prepare_streams() -> None:
+    """Makes printing possible where a stream is closed or knows ASCII only.
+
+    File names that are no UTF-8 are printed as they are.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            descriptor = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
+            stream.reconfigure(errors="surrogateescape" if is_utf8 else "backslashreplace")
+
+
+def _give_up_output() -> None:
+    """Sends what is still to be written nowhere: its reader or its disk will not take it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

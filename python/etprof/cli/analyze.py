@@ -1,7 +1,8 @@
 """Analyse a run directory or one ETDump: where an inference's time goes.
 
 Needs neither PyTorch nor ExecuTorch. Writes analysis_summary.json and CSV tables beside the
-measurements of a run directory; of a single ETDump only with --out.
+measurements of a run directory; of a single ETDump only with --out. Shares are of
+Method::execute and add up to 100 %.
 """
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.cli.argument_types import whole_number
+
 if TYPE_CHECKING:
     import argparse
 
     from etprof.analysis.run_analysis import RunAnalysis
 
+EXAMPLES = """\
+examples:
+  etprof analyze out_toy_cnn/runs/linux
+  etprof analyze out_toy_cnn/runs/linux --top 50
+  etprof analyze some.etdump --json --out tables
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
+    parser.epilog = EXAMPLES
     parser.add_argument(
         "source", nargs="?", type=Path, metavar="RUN_DIR|FILE.etdump", help="what to analyse"
     )
@@ -28,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print analysis_summary.json instead")
     parser.add_argument("--quiet", action="store_true", help="write the files, print nothing")
     parser.add_argument(
-        "--top", type=int, default=12, metavar="N", help="operators to list (default 12)"
+        "--top",
+        type=whole_number(1),
+        default=12,
+        metavar="N",
+        help="operators to list (default 12)",
     )
 
 

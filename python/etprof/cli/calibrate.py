@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.cli.argument_types import MOST_LAUNCHES, MOST_THREADS, seconds, whole_number
 from etprof.cli.device_flags import add_no_wait_argument, hold_device
 
 if TYPE_CHECKING:
@@ -21,20 +22,43 @@ if TYPE_CHECKING:
     from etprof.run_directory import ExperimentMetrics
 
 SIDES = ("first", "second")
+EXAMPLES = """\
+examples:
+  etprof calibrate out_toy_cnn/artifacts/toy_cnn_xnnpack_fp16.pte
+  etprof calibrate my_model.pte --threads 1 --blocks 60
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.add_argument("model", type=Path, metavar="FILE.pte", help="program to measure")
-    parser.add_argument("--threads", type=int, help="threads (default: all cores)")
+    parser.epilog = EXAMPLES
     parser.add_argument(
-        "--blocks", type=int, default=30, help="pairs of process launches (default 30)"
+        "--threads",
+        type=whole_number(1, MOST_THREADS),
+        metavar="N",
+        help="threads (default: all cores)",
     )
     parser.add_argument(
-        "--pairs", type=int, default=10, help="pairs of the comparisons to judge (default 10)"
+        "--blocks",
+        type=whole_number(2, MOST_LAUNCHES),
+        default=30,
+        metavar="N",
+        help="pairs of process launches (default 30)",
     )
     parser.add_argument(
-        "--min-seconds", type=float, default=0.2, metavar="S", help="least time a block"
+        "--pairs",
+        type=whole_number(2, MOST_LAUNCHES),
+        default=10,
+        metavar="N",
+        help="pairs of the comparisons to judge (default 10)",
+    )
+    parser.add_argument(
+        "--min-seconds",
+        type=seconds,
+        default=0.2,
+        metavar="S",
+        help="least time a block (default 0.2 s)",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="run directory (default out_<model>/runs/calibrate)"

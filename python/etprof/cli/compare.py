@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.cli.argument_types import fraction, whole_number
+
 if TYPE_CHECKING:
     import argparse
 
@@ -42,13 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--margin",
-        type=float,
+        type=fraction,
         default=0.02,
-        help="what counts as no difference, as a fraction (default 0.02)",
+        metavar="FRACTION",
+        help="what counts as no difference (default 0.02, which is 2 %%)",
     )
     parser.add_argument("--json", action="store_true", help="print the same data as JSON")
     parser.add_argument(
-        "--top", type=int, default=12, metavar="N", help="steps to list (default 12)"
+        "--top", type=whole_number(1), default=12, metavar="N", help="steps to list (default 12)"
     )
 
 

@@ -51,9 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
     from etprof.targets.android.devices import choose_device, connect, lockable_device
 
+    serial = connect(arguments.connect) if arguments.connect else arguments.serial
     if arguments.action == "list":
         return _list_devices(arguments)
-    serial = connect(arguments.connect) if arguments.connect else arguments.serial
     adb = choose_device(serial)
     act = _ACTIONS[arguments.action]
     if arguments.action not in _CHANGING:

@@ -1,6 +1,10 @@
 """Show what this machine can do, and how to get the rest.
 
-Exit code 0 when models can be profiled here, 3 when a needed part is missing.
+Exit code 0 when models can be profiled here, 3 when a needed part is missing; what is marked
+"note" is for some uses only, such as phones or the emulator.
+
+  etprof doctor
+  etprof doctor --json
 """
 
 from __future__ import annotations

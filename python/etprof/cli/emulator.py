@@ -5,7 +5,7 @@
   etprof emulator status           show each part and check its files
 
 Nothing is installed and no root is needed; all of it is in the cache (ETPROF_CACHE, or
-~/.cache/etprof). Times under emulation mean nothing and are never shown as performance.
+~/.cache/etprof; setup takes about a minute). `status` ends with 3 while a part is missing. Times under emulation mean nothing and are never shown as performance.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from etprof.errors import BuildError
+from etprof.errors import BuildError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -27,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
+    if arguments.remove and arguments.action != "setup":
+        msg = "--remove deletes what setup brought: `etprof emulator setup --remove`"
+        raise UsageError(msg)
     if arguments.action == "status":
         return _show_status()
     return _remove() if arguments.remove else _set_up()

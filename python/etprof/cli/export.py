@@ -24,8 +24,17 @@ if TYPE_CHECKING:
     from etprof.export.stages import StageTime
 
 
+EXAMPLES = """\
+examples:
+  etprof export mobilenet_v3_small --dtype fp16
+  etprof export toy_cnn --quantize int8 --explain
+  etprof export --model path/to/my_model.py:MyModel --outdir out
+"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
+    parser.epilog = EXAMPLES
     parser.add_argument("name", nargs="?", metavar="MODEL", help="see `etprof models`")
     parser.add_argument(
         "--model",
@@ -47,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="quantise the float32 model: int8 (default) or any of the quantised precisions",
     )
     parser.add_argument("--backend", default="xnnpack", help="xnnpack (default) or portable")
-    parser.add_argument("--outdir", type=Path, metavar="DIR", help="folder of the files")
+    parser.add_argument(
+        "--outdir",
+        type=Path,
+        metavar="DIR",
+        help="folder of the files (default out_<model>/artifacts)",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the program's own path")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="a checkpoint of the model")
     parser.add_argument("--explain", action="store_true", help="say of every node why it stays out")
@@ -157,12 +171,16 @@ def _precision(arguments: argparse.Namespace) -> str:
 
 
 class StageProgress:
-    """Shows the running stage with a spinner, and each finished one with its time, on stderr."""
+    """Shows the running stage with a spinner, and each finished one with its time, on stderr.
+
+    Nothing when standard error is not a terminal: the export manifest has the times.
+    """
 
     def __init__(self) -> None:
         from rich.console import Console
 
         self._console = Console(file=sys.stderr)
+        self._console.quiet = not self._console.is_terminal
         self._status = self._console.status("")
 
     def stage_started(self, name: str) -> None:

@@ -20,6 +20,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.cli.argument_types import whole_number
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
@@ -81,7 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_reading_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     listing = _action(actions, "list", "the newest runs", filters=True)
-    listing.add_argument("--limit", type=int, default=20, metavar="N", help="runs (default 20)")
+    listing.add_argument(
+        "--limit", type=whole_number(1), default=20, metavar="N", help="runs (default 20)"
+    )
     listing.add_argument("--failed", action="store_true", help="failed runs only")
     show = _action(actions, "show", "everything about one run")
     show.add_argument("run_text", metavar="RUN")

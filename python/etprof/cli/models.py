@@ -1,4 +1,11 @@
-"""List the models that can be exported, and what each of them takes."""
+"""List the models that can be exported, and what each of them takes.
+
+Inputs are dtype[shape]; MACs are multiply-accumulates of one inference. Your own models are found
+through ETPROF_MODEL_PATH, whose folders hold <name>/model.py, or named as path/to/file.py:Class.
+
+  etprof models
+  ETPROF_MODEL_PATH=my_models etprof models --json
+"""
 
 from __future__ import annotations
 

@@ -11,9 +11,7 @@ run, how often, and what they compute. Emulated times mean nothing and are not s
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -22,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 import etprof
 from etprof.cli.device_flags import add_no_wait_argument, hold_device
 from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
-from etprof.errors import TargetError
+from etprof.cli.measurement_flags import add_measurement_arguments
+from etprof.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from etprof.measuring.pipeline import Measured
@@ -59,15 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--serial", help="Android: the device, if several are attached")
     parser.add_argument("--runner", type=Path, help="Android: the runner built for it")
+    _add_export_arguments(parser)
     parser.add_argument(
-        "--dtype", default="fp16", help="precision of the export: fp16 (default), fp32"
-    )
-    parser.add_argument("--backend", default="xnnpack", help="xnnpack (default) or portable")
-    parser.add_argument(
-        "--export", action="store_true", help="export again even if the program is up to date"
-    )
-    parser.add_argument(
-        "--inputs", type=_paths, default=(), metavar="A.bin,B.bin", help="raw input tensors"
+        "--inputs",
+        type=_paths,
+        default=(),
+        metavar="A.bin,B.bin",
+        help="raw input tensors, little-endian (default: the export's example inputs)",
     )
     parser.add_argument("--data", type=Path, metavar="FILE.ptd", help="external constants")
     parser.add_argument(
@@ -80,35 +78,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="run directory instead of out_<model>/runs/…"
     )
-    _add_measurement_arguments(parser)
+    add_measurement_arguments(parser)
     add_generation_arguments(parser)
     add_no_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the same data as JSON")
 
 
-def _add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares how to measure."""
-    group = parser.add_argument_group("measurement")
-    group.add_argument("--threads", type=_positive, help="threads (default: all cores)")
-    group.add_argument("--blocks", type=_positive, default=10, help="process launches (default 10)")
-    group.add_argument(
-        "--iterations", type=_positive, help="least inferences a block (default 20; generations: 3)"
+def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares how a model that is named is exported."""
+    parser.add_argument(
+        "--dtype",
+        metavar="PRECISION",
+        help="of the export: fp16 (default), fp32, int8, … as `etprof export --help` lists them",
     )
-    group.add_argument(
-        "--min-seconds",
-        type=_seconds,
-        default=0.2,
-        metavar="S",
-        help="least time a block (default 0.2)",
-    )
-    group.add_argument("--warmup", type=int, help="warm-up inferences (default 10; generations: 1)")
-    group.add_argument("--seed", type=int, default=0, help="of inputs and block order (default 0)")
-    group.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=3600,
-        metavar="S",
-        help="longest a launch may take (default 3600 s)",
+    parser.add_argument("--backend", help="of the export: xnnpack (default) or portable")
+    parser.add_argument(
+        "--export", action="store_true", help="export again even if the program is up to date"
     )
 
 
@@ -116,26 +101,24 @@ def _paths(text: str) -> tuple[Path, ...]:
     return tuple(Path(part) for part in text.split(",") if part)
 
 
-def _positive(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    msg = f"must be at least 1, not {text}"
-    raise argparse.ArgumentTypeError(msg)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        msg = f"must be above 0 s, not {text}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
+def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for a flag that would change nothing: its user expects otherwise."""
+    of_export = {"--dtype": arguments.dtype, "--backend": arguments.backend}
+    of_export["--export"] = arguments.export or None
+    given = [flag for flag, value in of_export.items() if value is not None]
+    if given and arguments.model.endswith(".pte"):
+        msg = f"{given[0]} is for a model's name; {arguments.model} is already exported"
+        raise UsageError(msg)
+    of_android = {"--serial": arguments.serial, "--runner": arguments.runner}
+    given = [flag for flag, value in of_android.items() if value is not None]
+    if given and arguments.target != "android":
+        msg = f"{given[0]} is for --target android; leave it out"
+        raise UsageError(msg)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
+    _refuse_flags_without_effect(arguments)
     find_generation(arguments)
     target = _find_target(arguments)
     program = _find_program(arguments)
@@ -190,7 +173,7 @@ def _report_evidence(
 
     from etprof.analysis.kernels import evidence_document
     from etprof.analysis.run_analysis import analyze_source
-    from etprof.cli.progress import say, show_progress
+    from etprof.cli.progress import show_progress
     from etprof.measuring.evidence_pipeline import collect_evidence
     from etprof.report.evidence import render_evidence
     from etprof.report.files import write_report_files
@@ -212,7 +195,7 @@ def _report_evidence(
     else:
         Console().print(render_evidence(evidence))
         show_generated(analysis)
-    say(f"Everything is in {run_directory}")
+    _say_where(run_directory)
     return 0
 
 
@@ -230,8 +213,17 @@ def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -
         show_analysis(analysis, as_json=as_json, top=12)
     for problem in problems:
         say(problem)
-    say(f"Everything is in {run_directory}")
+    _say_where(run_directory)
     return TargetError.exit_code if problems else 0
+
+
+def _say_where(run_directory: Path) -> None:
+    """Says where the report is for people, and where all else is."""
+    from etprof.cli.progress import say
+
+    page = run_directory / "report.html"
+    report = f"The report is {page}; everything" if page.is_file() else "Everything"
+    say(f"{report} is in {run_directory}")
 
 
 def _measure(
@@ -332,7 +324,9 @@ def _export(arguments: argparse.Namespace) -> Path:
     from etprof.program_files import load_export_manifest
 
     request = ExportRequest(
-        model=arguments.model, precision=arguments.dtype, backend=arguments.backend
+        model=arguments.model,
+        precision=arguments.dtype or "fp16",
+        backend=arguments.backend or "xnnpack",
     )
     program = request.files().pte
     may_be_used = program.is_file() and not arguments.export

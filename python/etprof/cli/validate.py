@@ -1,6 +1,8 @@
 """Check a run directory: complete, unchanged since it was measured, plausible.
 
 Exit code 0 when it is, 1 when something is missing (and what is lost), 4 when something is damaged.
+
+  etprof validate out_toy_cnn/runs/linux
 """
 
 from __future__ import annotations

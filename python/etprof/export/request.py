@@ -31,8 +31,11 @@ class ExportRequest:
         return parse_precision(self.precision)
 
     def model_name(self) -> str:
-        """Returns the name used in file names: the registered one, or the class's."""
-        return self.model.rpartition(":")[2] if ":" in self.model else self.model
+        """Returns the name used in file names: the registered one, the class's, or the file's."""
+        path, _, class_name = self.model.rpartition(":")
+        if path.endswith(".py"):
+            return class_name
+        return Path(self.model).stem if self.model.endswith(".py") else self.model
 
     def files(self) -> ExportedFiles:
         """Returns the paths this export writes; raises UsageError for a request without sense."""

@@ -12,7 +12,7 @@ from etprof.measuring.launching import Launcher
 from etprof.measuring.metrics import gather_metrics
 from etprof.measuring.plan import Launch, plan_passes, plan_timing
 from etprof.measuring.stopping import is_precise_enough
-from etprof.run_directory import remove_empty_folders, save_metrics
+from etprof.run_directory import remove_empty_folders, reserved, save_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,11 +97,12 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         config=config,
     )
     launcher = Launcher(program, target, run, settings)
-    state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
-    state.execute(plan_timing(experiments, settings), experiments, settings, progress)
-    passes = state.without_impossible(plan_passes(experiments, settings))
-    state.execute(passes, experiments, settings, progress)
-    return state.conclude(run, target, experiments)
+    with reserved(run):
+        state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
+        state.execute(plan_timing(experiments, settings), experiments, settings, progress)
+        passes = state.without_impossible(plan_passes(experiments, settings))
+        state.execute(passes, experiments, settings, progress)
+        return state.conclude(run, target, experiments)
 
 
 def _is_bare(result: RunnerResult) -> bool:

@@ -12,6 +12,7 @@ from etprof.report.generation import render_generation
 from etprof.report.tables import bordered_table
 from etprof.units import (
     MISSING,
+    count_of,
     format_count,
     format_duration,
     format_interval,
@@ -62,9 +63,9 @@ def _headline(experiment: ExperimentAnalysis) -> str:
 
 
 def _latency_table(latency: Latency) -> Table:
-    blocks = len(latency.steady.block_medians)
+    launches = count_of(len(latency.steady.block_medians), "process launch", "process launches")
     table = bordered_table(
-        f"Latency without event tracer, {blocks} process launches", "", "median", "95 % interval"
+        f"Latency without event tracer, {launches}", "", "median", "95 % interval"
     )
 
     def add(label: str, summary: BlockedMedian) -> None:

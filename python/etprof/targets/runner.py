@@ -9,7 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.errors import BuildError, EtprofError, InputFileError, OutputError, TargetError
+from etprof.errors import (
+    BuildError,
+    EtprofError,
+    InputFileError,
+    OutputError,
+    TargetError,
+    UsageError,
+)
 from etprof.process import run_command
 
 if TYPE_CHECKING:
@@ -17,7 +24,12 @@ if TYPE_CHECKING:
 
     from etprof.process import Completed
 
-_ERRORS: dict[int, type[EtprofError]] = {3: InputFileError, 4: InputFileError, 7: OutputError}
+_ERRORS: dict[int, type[EtprofError]] = {
+    2: UsageError,
+    3: InputFileError,
+    4: InputFileError,
+    7: OutputError,
+}
 """Runner exit codes that are not the target's fault; all others are TargetError."""
 
 

@@ -135,8 +135,8 @@ def _pick(devices: list[AttachedDevice], wanted: str | None) -> AttachedDevice:
         raise UsageError(msg)
     if not devices:
         msg = (
-            "no Android device is attached; allow USB debugging on one and plug it in, or name "
-            "one on the network with --connect HOST:PORT"
+            "no Android device is attached; allow USB debugging on one and plug it in, or connect "
+            "to one on the network: `etprof device list --connect HOST:PORT`"
         )
         raise UsageError(msg)
     if len(devices) > 1:

@@ -1,0 +1,106 @@
+"""The command line itself: wrong words and hostile surroundings end in one line and a code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.cli import main
+from etprof.process import Completed, run_command
+from etprof.run_directory import reserved, set_aside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WRONG = {
+    "profil": "invalid choice: 'profil' (choose from 'profile', ",
+    "profil x": "'doctor'); did you mean 'profile'? see `etprof --help`",
+    "export toy_cnn --jsn": "`etprof export` cannot use --jsn; see `etprof export --help`",
+    "models extra": "`etprof models` cannot use extra; see `etprof models --help`",
+    "profile": "the following arguments are required: MODEL|FILE.pte; see `etprof profile --help`",
+    "profile ToyCNN": "no model is called 'ToyCNN'; did you mean 'toy_cnn'? known: decoder, ",
+    "profile net.pt": "no model is called 'net.pt'; a program's name ends in .pte, a model's file in",
+    "profile x.pte --dtype fp32": "--dtype is for a model's name; x.pte is already exported",
+    "profile x.pte --export": "--export is for a model's name; x.pte is already exported",
+    "profile toy_cnn --runner r": "--runner is for --target android; leave it out",
+    "profile x.pte --seed -1": "argument --seed: must be at least 0, not -1",
+    "profile x.pte --threads 1025": "argument --threads: must be at most 1024, not 1025",
+    "profile x.pte --min-seconds nan": "argument --min-seconds: must be above 0 s, not nan",
+    "analyze x --top 0": "argument --top: must be at least 1, not 0",
+    "compare a b --margin -1": "argument --margin: must be a fraction above 0 and below 1, such as",
+    "compare a b --margin nan": "argument --margin: must be a fraction above 0 and below 1, such as",
+    "calibrate x.pte --pairs 0": "argument --pairs: must be at least 2, not 0",
+    "emulator status --remove": "--remove deletes what setup brought: `etprof emulator setup --rem",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_words(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    assert main(words.split()) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("etprof: ")
+    assert WRONG[words] in err
+    assert err.count("\n") == 1
+
+
+def test_the_runs_of_a_model_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out_m" / "runs" / "linux").mkdir(parents=True)
+    (tmp_path / "out_m" / "runs" / "linux" / "manifest.json").write_text("{}")
+    assert main(["analyze", "out_m"]) == 4
+    expected = "out_m holds no .etdump file; give a run directory: out_m/runs/linux"
+    assert capsys.readouterr().err == f"etprof: {expected}\n"
+
+
+def test_a_run_that_is_being_measured_is_not_moved(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "manifest.json").write_text("{}")
+    code = (
+        "import sys, pathlib\n"
+        "from etprof.errors import OutputError\n"
+        "from etprof.run_directory import set_aside\n"
+        "try: set_aside(pathlib.Path(sys.argv[1]))\n"
+        "except OutputError as error: print(error)"
+    )
+    with reserved(run):
+        said = run_command([sys.executable, "-c", code, run]).stdout
+    assert (
+        said == f"another etprof is measuring into {run}; wait for it, or choose another folder\n"
+    )
+    assert set_aside(run) is not None
+    assert not run.exists()
+
+
+def in_shell(command: str, **environment: str) -> Completed:
+    return run_command(["bash", "-c", command], environment=environment, timeout_s=60)
+
+
+ETPROF = f"{sys.executable} -m etprof"
+
+
+def test_output_that_nobody_can_take() -> None:
+    closed = in_shell(f"{ETPROF} config schema >&-")
+    assert (closed.exit_code, closed.stderr) == (0, "")
+    left = in_shell(f"{ETPROF} config schema | true; exit ${{PIPESTATUS[0]}}")
+    assert (left.exit_code in (0, 141), left.stderr) == (True, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")  # noqa: PTH110
+def test_a_full_disk_behind_standard_output() -> None:
+    full = in_shell(f"{ETPROF} config schema > /dev/full")
+    assert full.exit_code == 7
+    assert full.stderr == "etprof: cannot use standard output: No space left on device\n"
+
+
+def test_a_terminal_that_knows_ascii_only() -> None:
+    said = in_shell(f"{ETPROF} run --help | cat; {ETPROF} bench --help", PYTHONIOENCODING="ascii")
+    assert said.exit_code == 0
+    assert "models \\xd7 precisions" in said.stdout
+    assert said.stderr == ""

@@ -1,0 +1,116 @@
+"""What README, CONTRIBUTING, docs/ and --help show: links lead somewhere, commands are understood."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.cli import COMMANDS, EPILOG, build_parser, load_command
+from etprof.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"^```\w*\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+BARE = ("compare", "history add", "history check", "profile", "report")
+COMMAND = re.compile(r"(?:\S*/)?etprof (?!COMMAND\b)([a-z].*)")
+
+
+def page_id(page: Path) -> str:
+    return page.name
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to a page's headings."""
+    plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(page.read_text()))
+    return {title.strip().replace(" ", "-") for title in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    wrong = []
+    for link in LINK.findall(page.read_text()):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if re.match(r"[a-z]+:", link):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            wrong.append(link)
+    assert not wrong
+
+
+def commands_in(text: str) -> Iterator[str]:
+    """Yields what follows `etprof` in each command of shell text."""
+    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+        for part in re.split(r"&&|\||>", line):
+            if found := COMMAND.match(part.strip()):
+                yield found[1]
+
+
+def shown_commands() -> dict[str, set[str]]:
+    """Every command that is shown to users, by where."""
+    shown = {page.name: set[str]() for page in PAGES}
+    for page in PAGES:
+        for block, inline in CODE.findall(page.read_text()):
+            shown[page.name] |= set(commands_in(block or inline))
+    for name in COMMANDS:
+        module = load_command(name)
+        help_text = f"{module.__doc__}\n{getattr(module, 'EXAMPLES', '')}"
+        lines = (re.split(r"   +", line.strip())[0] for line in help_text.splitlines())
+        shown[f"{name} --help"] = set(commands_in("\n".join(lines)))
+    return shown
+
+
+SHOWN = shown_commands()
+
+
+@pytest.fixture(scope="module")
+def parser() -> argparse.ArgumentParser:
+    return build_parser()
+
+
+@pytest.mark.parametrize("place", SHOWN)
+def test_shown_commands_are_understood(parser: argparse.ArgumentParser, place: str) -> None:
+    for command in sorted(SHOWN[place]):
+        words = [word.rstrip("…") or "x" for word in shlex.split(command, comments=True)]
+        words = [word for word in words if word != "--help"]
+        # A command may be named without what it takes, as in "`etprof compare` refuses them".
+        bare = pytest.raises(UsageError, match="are required") if command in BARE else nullcontext()
+        with bare:
+            parser.parse_args(words)
+
+
+def test_most_commands_are_shown_somewhere() -> None:
+    """Guards the search above: a change of style must not make it find nothing."""
+    assert sum(map(len, SHOWN.values())) > 100
+    first_words = {command.split()[0] for commands in SHOWN.values() for command in commands}
+    assert set(COMMANDS) <= first_words
+
+
+def test_every_help_has_an_example() -> None:
+    for name in COMMANDS:
+        assert SHOWN[f"{name} --help"], name
+
+
+def test_exit_codes_are_documented() -> None:
+    from etprof import errors
+    from etprof.history.connection import StoreError
+
+    kinds = (*vars(errors).values(), StoreError)
+    codes = {
+        kind.exit_code
+        for kind in kinds
+        if isinstance(kind, type) and issubclass(kind, errors.EtprofError)
+    }
+    documented = {int(code) for code in re.findall(r"(?<!\S)(\d+)  ?\S", EPILOG)}
+    assert codes | {0, 130, 141} <= documented
