@@ -24,9 +24,15 @@ class Sample:
             bool_value=True,
             output=True,
         )
-        self.debug = writer.debug_event(self.value, name=b"add", delegate_debug_id_str=b"x")
+        ids = {"chain_index": 0, "instruction_id": 1, "delegate_debug_id_int": 2}
+        self.debug = writer.debug_event(self.value, name=b"add", delegate_debug_id_str=b"x", **ids)
         self.profile = writer.profile_event(
-            b"DELEGATE_CALL", delegate_debug_id_str=b"GEMM #1", metadata=b"meta", end_time=7
+            b"DELEGATE_CALL",
+            delegate_debug_id_str=b"GEMM #1",
+            metadata=b"meta",
+            start_time=5,
+            end_time=7,
+            **ids,
         )
         self.allocation = writer.allocation_event(1, 4096)
         self.events = [
@@ -35,7 +41,9 @@ class Sample:
             writer.event(debug=self.debug),
         ]
         self.allocator = writer.allocator(b"planned")
-        self.block = writer.event_block(b"Execute", self.events, allocators=[self.allocator])
+        self.block = writer.event_block(
+            b"Execute", self.events, allocators=[self.allocator], bundled_input_index=0
+        )
         self.root = writer.etdump([self.block], version=0)
         self.written = writer.write_etdump(self.root, size_prefix=size_prefix)
         self.size = len(self.written.data)

@@ -218,6 +218,19 @@ def test_debug_values_that_the_file_does_not_have() -> None:
     assert [dump.debug_value(row) for row in range(10)] == [None] * 10
 
 
+def test_values_that_equal_the_schemas_default() -> None:
+    # GIVEN what FlatBuffers make of an int 0, a bool False, ...: a table without its field
+    zero = writer.Table({})
+    values = [writer.Table({0: writer.Scalar("b", kind), 7: zero}) for kind in (1, 2, 3, 4)]
+    for value, field in zip(values, (3, 6, 4, 5), strict=True):
+        value.fields[field] = zero
+    # WHEN
+    dump = load_etdump(write_debug(*values))
+    # THEN
+    assert [repr(dump.debug_value(row)) for row in range(4)] == ["0", "False", "0.0", "0.0"]
+    assert dump.debug.is_output.tolist() == [0] * 4
+
+
 def test_tensor_list_beside_a_tensor() -> None:
     entries = [writer.tensor_entry(6, offset=place) for place in range(3)]
     values = (writer.value_entry(k, tensor=entries[0], tensors=entries[1:]) for k in (5, 6))

@@ -211,16 +211,39 @@ def test_field_outside_its_table(kind: str, place: int) -> None:
     assert_refused(Bad(data, reason, vtable))
 
 
-def test_field_that_ends_behind_its_table() -> None:
-    # GIVEN a table one byte shorter than its last field, an end time of eight bytes
-    vtable = SAMPLE.written.vtable(SAMPLE.profile)
-    size, place = (struct.unpack_from("<H", SOUND, vtable + at)[0] for at in (2, 4 + 2 * 7))
-    reason = f"vtable of ProfileEvent puts field 7 at byte {place} of a table of {size - 1} bytes"
-    assert_refused(Bad(SAMPLE.written.patch(vtable + 2, "H", size - 1), reason, vtable))
+FIELDS = [
+    (kind, key, struct.calcsize("<" + value.format) if isinstance(value, writer.Scalar) else 4)
+    for kind in TABLES
+    for key, value in SAMPLE.tables()[kind].fields.items()
+    if value is not None
+]
 
 
-def test_event_of_two_kinds() -> None:
-    event = writer.event(profile=writer.profile_event(), allocation=writer.allocation_event())
+def test_the_sample_has_every_field() -> None:
+    # GIVEN the schema's 43 fields; of an Event's three, each has one
+    assert len(FIELDS) == 43 - 2
+
+
+@pytest.mark.parametrize(("kind", "field", "width"), FIELDS)
+def test_field_that_ends_behind_its_table(kind: str, field: int, width: int) -> None:
+    # GIVEN a field whose last byte alone is outside
+    vtable = SAMPLE.written.vtable(SAMPLE.tables()[kind])
+    (size,) = struct.unpack_from("<H", SOUND, vtable + 2)
+    place = size - width + 1
+    reason = f"vtable of {kind} puts field {field} at byte {place} of a table of {size} bytes"
+    assert_refused(Bad(SAMPLE.written.patch(vtable + 4 + 2 * field, "H", place), reason, vtable))
+
+
+KINDS = {
+    "profile": writer.profile_event(),
+    "allocation": writer.allocation_event(),
+    "debug": writer.debug_event(),
+}
+
+
+@pytest.mark.parametrize("left_out", [*KINDS, None])
+def test_event_of_several_kinds(left_out: str | None) -> None:
+    event = writer.event(**{kind: table for kind, table in KINDS.items() if kind != left_out})
     written = writer.write_etdump(writer.etdump([writer.event_block(events=[event])]))
     reason = "Event is of two kinds at once"
     assert_refused(Bad(bytes(written.data), reason, written.node(event)))

@@ -119,6 +119,18 @@ def test_file_too_large_for_the_memory(tmp_path: Path) -> None:
     )
 
 
+def test_a_hole_of_a_terabyte_costs_nothing(tmp_path: Path) -> None:
+    # GIVEN a sparse file, for which there is neither disk nor memory
+    path = tmp_path / "sparse.etdump"
+    document = writer.etdump([writer.event_block(b"Execute")])
+    path.write_bytes(writer.write_etdump(document, size_prefix=False).data)
+    os.truncate(path, 1 << 40)
+    # WHEN
+    dump = load_etdump(path)
+    # THEN
+    assert (dump.names, dump.size_bytes) == (("Execute",), 1 << 40)
+
+
 @pytest.mark.parametrize("name", ["empty.etdump", "größe <b>.etdump"])
 def test_empty_file(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
