@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from etprof.emulator.sdk import pinned_version
 from etprof.process import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -227,3 +229,26 @@ def test_compilers_without_sme2_are_refused(
     )
     # Without SME any compiler will do.
     assert run_gate(tmp_path, call, **found, **sme("OFF", "OFF")) == ""
+
+
+@needs_cmake
+def test_cmake_and_python_read_one_pin(tmp_path: Path) -> None:
+    # GIVEN the project's one line with another version in it
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (pin,) = [line for line in project["dependencies"] if line.startswith("executorch")]
+    assert pin == f"executorch=={pinned_version()}"
+    for name in ("cmake", "cpp"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "CMakeLists.txt", tmp_path)
+    text = (ROOT / "pyproject.toml").read_text()
+    assert text.count(f'"{pin}"') == 1
+    (tmp_path / "pyproject.toml").write_text(text.replace(pin, "executorch==9.8.7"))
+    # WHEN configured where pip has no index
+    done = run_command(
+        [str(CMAKE), "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja",
+         "-DETPROF_BUILD_PYTHON=OFF", f"-DPython3_EXECUTABLE={sys.executable}"],
+        environment={"PIP_NO_INDEX": "1"},
+    )  # fmt: skip
+    # THEN CMake asks for that version too, whatever is installed
+    assert done.exit_code == 1
+    assert "pip could not fetch executorch==9.8.7:" in done.stderr
