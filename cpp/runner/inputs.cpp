@@ -2,12 +2,14 @@
 
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
 #include <new>
 
+#include "npy_header.h"
 #include "runner_error.h"
 
 namespace etprof {
@@ -91,38 +93,88 @@ bool fits_bound(const std::vector<std::int32_t>& shape, const std::vector<std::i
     return fits;
 }
 
-void apply_shape(ValueDescription& value, const std::string& text, const std::string& name) {
+void apply_shape(ValueDescription& value, const std::vector<std::int32_t>& shape,
+                 const std::string& name) {
+    if (!fits_bound(shape, value.shape)) {
+        throw RunnerError(ExitCode::kInput, name + " cannot take the shape " + shape_text(shape),
+                          "its largest shape is " + shape_text(value.shape));
+    }
+    value.shape = shape;
+    value.size_bytes = executorch::runtime::elementSize(value.dtype);
+    for (const std::int32_t size : shape) {
+        value.size_bytes *= static_cast<std::uint64_t>(size);
+    }
+}
+
+void apply_shape_flag(ValueDescription& value, const std::string& text, const std::string& name) {
     const auto shape = parse_shape(text);
     if (!shape) {
         throw RunnerError(ExitCode::kUsage, "--shapes has '" + text + "'",
                           "write a shape as sizes joined by x, such as 1x3x96x96, or scalar");
     }
-    if (!fits_bound(*shape, value.shape)) {
-        throw RunnerError(ExitCode::kInput, name + " cannot take the shape " + shape_text(*shape),
-                          "its largest shape is " + shape_text(value.shape));
+    apply_shape(value, *shape, name);
+}
+
+/// Checks a .npy file against the input; its shape counts unless --shapes has one. Returns where
+/// the values begin.
+std::size_t check_npy(std::istream& file, const std::string& path, ValueDescription& value,
+                      const std::string& name, bool has_shape) {
+    const auto header = read_npy_header(file);
+    if (!header) {
+        throw RunnerError(ExitCode::kInput, path + " is no .npy file that can be read here",
+                          "save little-endian numbers or booleans with numpy.save");
     }
-    value.shape = *shape;
-    value.size_bytes = executorch::runtime::elementSize(value.dtype);
-    for (const std::int32_t size : *shape) {
-        value.size_bytes *= static_cast<std::uint64_t>(size);
+    const bool row_major = std::is_sorted(value.dim_order.begin(), value.dim_order.end());
+    if (header->is_column_major || !row_major) {
+        throw RunnerError(ExitCode::kInput,
+                          path + " and " + name + " order their dimensions differently",
+                          "write the tensor as raw values in the order that --describe tells");
+    }
+    if (header->dtype != value.dtype || (has_shape && header->shape != value.shape)) {
+        throw RunnerError(ExitCode::kInput,
+                          path + " has " + dtype_name(header->dtype) + " " +
+                              shape_text(header->shape) + ", but " + name + " takes " +
+                              dtype_name(value.dtype) + " " + shape_text(value.shape),
+                          "convert it, for instance with astype and reshape of NumPy");
+    }
+    apply_shape(value, header->shape, name);
+    return header->offset_bytes;
+}
+
+/// A byte that is neither would be undefined behaviour in the kernels.
+void require_booleans(const AlignedBuffer& bytes, const std::string& path,
+                      const std::string& name) {
+    const auto is_boolean = [](unsigned char byte) { return byte <= 1; };
+    if (!std::all_of(bytes.data(), bytes.data() + bytes.size_bytes(), is_boolean)) {
+        throw RunnerError(ExitCode::kInput,
+                          path + " has bytes other than 0 and 1, but " + name + " takes bool",
+                          "write one byte per value, 0 or 1");
     }
 }
 
-AlignedBuffer read_input(const std::string& path, const ValueDescription& value,
-                         const std::string& name) {
-    const std::uint64_t size_bytes = require_file(path, "the input", ExitCode::kInput);
+/// Raw values, or a .npy file, which gives `value` its shape unless --shapes has.
+AlignedBuffer read_input(const std::string& path, ValueDescription& value, const std::string& name,
+                         bool has_shape) {
+    const std::uint64_t file_bytes = require_file(path, "the input", ExitCode::kInput);
+    std::ifstream file(path, std::ios::binary);
+    const std::size_t offset = is_npy(file) ? check_npy(file, path, value, name, has_shape) : 0;
+    const std::uint64_t size_bytes = file_bytes - std::min<std::uint64_t>(offset, file_bytes);
     if (size_bytes != value.size_bytes) {
         throw RunnerError(ExitCode::kInput,
                           path + " has " + std::to_string(size_bytes) + " bytes, but " + name +
                               " takes " + describe_bytes(value),
-                          "write the tensor as raw little-endian values of that dtype and shape");
+                          "write the tensor as .npy or raw little-endian values of that dtype and "
+                          "shape, or give its shape with --shapes");
     }
     AlignedBuffer bytes(size_bytes);
-    std::ifstream file(path, std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(offset));
     file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size_bytes));
     if (!file) {
         throw RunnerError(ExitCode::kInput, "cannot read " + path,
                           "check the disk, or write the input again");
+    }
+    if (value.dtype == ScalarType::Bool) {
+        require_booleans(bytes, path, name);
     }
     return bytes;
 }
@@ -182,7 +234,7 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
         if (value.is_tensor()) {
             const std::string name = input_name(inputs.size(), method);
             if (!options.shapes.empty()) {
-                apply_shape(input.value, options.shapes[tensor], name);
+                apply_shape_flag(input.value, options.shapes[tensor], name);
             }
             if (options.input_paths.empty()) {
                 input.source = InputSource::kSeeded;
@@ -190,7 +242,7 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
             } else {
                 input.source = InputSource::kFile;
                 input.path = options.input_paths[tensor];
-                input.bytes = read_input(*input.path, input.value, name);
+                input.bytes = read_input(*input.path, input.value, name, !options.shapes.empty());
             }
             ++tensor;
         }

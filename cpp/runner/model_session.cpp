@@ -110,7 +110,7 @@ void ModelSession::bind_inputs(const std::vector<Input>& inputs) {
             throw RunnerError(ExitCode::kInput,
                               "input " + std::to_string(i) + " of '" + method_.name +
                                   "' has the fixed shape " + shape_text(method_.inputs[i].shape),
-                              "leave out --shapes, or export it with dynamic shapes");
+                              "give it that shape, or export it with dynamic shapes");
         }
         module_->tensors.push_back(make_tensor(value, inputs[i].bytes));
         module_->inputs[i] = EValue(*module_->tensors.back());

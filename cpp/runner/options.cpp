@@ -109,7 +109,7 @@ constexpr std::array kFlags{
          [](Options& o, std::string_view flag, Text value) {
              o.data_path = parse_path(flag, value);
          }},
-    Flag{"--inputs", "A.bin,B.bin", "raw little-endian tensors, one file per tensor input",
+    Flag{"--inputs", "A.bin,B.bin", "tensors, raw little-endian or .npy, one file per tensor input",
          [](Options& o, std::string_view flag, Text value) {
              append(o.input_paths, split_list(flag, value));
          },

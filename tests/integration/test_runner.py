@@ -90,6 +90,24 @@ def test_the_result_has_every_field_of_the_contract(programs: Path, tmp_path: Pa
     }
 
 
+def test_inputs_saved_by_numpy_are_taken(programs: Path, tmp_path: Path) -> None:
+    # GIVEN a program that gives back twice what it takes, of every dtype
+    dtypes = ["u1", "i1", "i2", "i4", "i8", "f2", None, "f8", "?"]
+    flags: list[str | Path] = []
+    for index, dtype in enumerate(dtypes):
+        raw = programs / f"dtypes_input_{index}.bin"
+        saved = tmp_path / f"{index}.npy"
+        if dtype is not None:
+            np.save(saved, np.frombuffer(raw.read_bytes(), dtype))
+        flags += ["--input", raw if dtype is None else saved]
+    # WHEN
+    measure(programs / "dtypes.pte", tmp_path, *flags, "--outputs", tmp_path / "o")
+    # THEN
+    for index in range(len(dtypes)):
+        expected = programs / f"dtypes_expected_{index}.bin"
+        assert (tmp_path / f"o/output_{index}.bin").read_bytes() == expected.read_bytes()
+
+
 def test_the_build_is_the_one_that_is_installed() -> None:
     built = json.loads(run("--build-info").stdout)
     assert built["version"] == version("etprof")

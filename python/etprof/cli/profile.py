@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_paths,
         default=(),
         metavar="A.bin,B.bin",
-        help="raw input tensors, little-endian (default: the export's example inputs)",
+        help="input tensors, .npy or raw little-endian (default: the export's example inputs)",
     )
     parser.add_argument("--data", type=Path, metavar="FILE.ptd", help="external constants")
     parser.add_argument(

@@ -170,12 +170,13 @@ TEST(failure_of_a_backend_that_is_not_linked) {
 
 TEST(failure_of_an_input_of_the_wrong_size) {
     const std::string input = program("mlp_input_0.bin");
-    expect_failure(kInput,
-                   input +
-                       " has 32 bytes, but input 0 of 'forward' takes 3072 bytes for float32 "
-                       "1x3x16x16: write the tensor as raw little-endian values of that dtype and "
-                       "shape",
-                   {"--model", program("convolutions_fp32.pte"), "--inputs", input});
+    expect_failure(
+        kInput,
+        input +
+            " has 32 bytes, but input 0 of 'forward' takes 3072 bytes for float32 "
+            "1x3x16x16: write the tensor as .npy or raw little-endian values of that dtype "
+            "and shape, or give its shape with --shapes",
+        {"--model", program("convolutions_fp32.pte"), "--inputs", input});
 }
 
 TEST(failure_of_too_many_inputs) {
@@ -201,7 +202,7 @@ TEST(failure_of_a_shape_beyond_the_bound) {
 
 TEST(failure_of_another_shape_where_it_is_fixed) {
     expect_failure(kInput,
-                   "input 0 of 'forward' has the fixed shape 1x8: leave out --shapes, or export it "
+                   "input 0 of 'forward' has the fixed shape 1x8: give it that shape, or export it "
                    "with dynamic shapes",
                    {"--model", program("mlp.pte"), "--shapes=1x7"});
 }
