@@ -27,6 +27,8 @@ ENTRY_POINT_GROUP = "etprof.models"
 PATH_VARIABLE = "ETPROF_MODEL_PATH"
 FOLDER_PACKAGE = "etprof_model_folder_"
 """How the packages begin that folders of models are imported as; the folder's path follows."""
+_EXECUTORCH_NAMES = {"mv2": "mobilenet_v2", "mv3": "mobilenet_v3_small"}
+"""What ExecuTorch's examples call the same models."""
 _INTERFACE = ("get_eager_model", "get_example_inputs")
 
 
@@ -108,6 +110,7 @@ def _hint(name: str, models: Iterable[str]) -> str:
     """Says what may have been meant: a model, whatever its spelling, or a file."""
     if Path(name).exists() or Path(name).suffix in (".pt", ".pth", ".onnx", ".safetensors"):
         return "a program's name ends in .pte, a model's file in .py; "
+    name = _EXECUTORCH_NAMES.get(name, name)
     plain = {re.sub(r"[\W_]", "", model).lower(): model for model in models}
     close = difflib.get_close_matches(re.sub(r"[\W_]", "", name).lower(), plain, n=1)
     return f"did you mean {plain[close[0]]!r}? " if close else ""

@@ -172,7 +172,7 @@ def test_the_command_shows_what_it_found(
     exports: Exports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["export", "toy_cnn", "--dtype", "fp32", "--outdir", str(tmp_path)]
-    assert main([*words, "--explain", "--bundle", "--trace"]) == 0
+    assert main([*words, "--explain", "--bundle", "--graph", "--trace"]) == 0
     shown = capsys.readouterr().out
     for text in (
         "delegate calls",
@@ -194,10 +194,18 @@ def test_the_command_shows_what_it_found(
     assert any(
         module.startswith("executorch.backends.xnnpack._passes.") for module in inside.values()
     )
-    # AND the flame graph names the same, while the program is the one of an export without
+    # AND the flame graph names the same
     (page,) = tmp_path.glob("*.stages.html")
     assert ">XnnpackBackend.preprocess</button>" in page.read_text(encoding="utf-8")
     (program,) = tmp_path.glob("*.pte")
+    # AND the graph shows what is outside the delegate, and what is inside
+    (graph,) = tmp_path.glob("*.graph.txt")
+    outside, backend, delegated = graph.read_text(encoding="utf-8").partition("XnnpackBackend")
+    assert outside.startswith("forward: graph():")
+    assert backend
+    assert "aten.convolution" not in outside
+    assert "aten.convolution" in delegated
+    # AND all of this changes nothing in the program
     assert program.read_bytes() == exports.get(toy()).pte.read_bytes()
     levels = [each["args"] for each in traces["memory"]["traceEvents"] if each["ph"] == "C"]
     (report,) = tmp_path.glob("*.delegation.json")

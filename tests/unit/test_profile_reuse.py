@@ -87,7 +87,7 @@ def test_a_program_of_other_code_or_tools_is_not_taken(
     ("options", "told"),
     [
         (ExportOptions(), "exported earlier;"),
-        (ExportOptions(trace=True, bundle=True), "exported earlier;"),
+        (ExportOptions(trace=True, graph=True, bundle=True), "exported earlier;"),
         (
             ExportOptions(channels_last=True, operators=("linear",), memory_planning="naive"),
             "exported earlier with operators, memory-planning, channels-last;",

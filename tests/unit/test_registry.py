@@ -83,9 +83,15 @@ def test_two_models_of_one_name_are_an_error(user_folder: Path) -> None:
     assert str(caught.value) == (f"two models are called 'toy_cnn': {first} and {file}; rename one")
 
 
-def test_an_unknown_name_gets_a_suggestion() -> None:
-    with pytest.raises(UsageError, match=r"no model is called 'toy_cn'; did you mean 'toy_cnn'\? "):
-        registry.find_model("toy_cn")
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("toy_cn", "toy_cnn"), ("mv2", "mobilenet_v2"), ("mv3", "mobilenet_v3_small")],
+)
+def test_an_unknown_name_gets_a_suggestion(name: str, meant: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"no model is called '{name}'; did you mean '{meant}'\? "
+    ):
+        registry.find_model(name)
 
 
 def test_a_folder_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,14 +64,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="the program's own path")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="a checkpoint of the model")
-    parser.add_argument("--explain", action="store_true", help="say of every node why it stays out")
-    parser.add_argument(
+    parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
+    _add_insight_arguments(parser.add_argument_group("insight"))
+    _add_lowering_arguments(parser.add_argument_group("lowering"))
+
+
+def _add_insight_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--explain", action="store_true", help="say of every node why it stays out")
+    group.add_argument(
+        "--graph",
+        action="store_true",
+        help="also write the lowered graphs, delegates' too, as text",
+    )
+    group.add_argument(
         "--trace",
         action="store_true",
         help="also draw where the time goes (flame graph) and the memory plan (Chrome traces)",
     )
-    parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
-    _add_lowering_arguments(parser.add_argument_group("lowering"))
 
 
 def _add_lowering_arguments(group: argparse._ArgumentGroup) -> None:
@@ -128,6 +137,7 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
             memory_planning=arguments.memory_planning,
             channels_last=arguments.channels_last,
             bundle=arguments.bundle,
+            graph=arguments.graph,
             trace=arguments.trace,
         ),
     )

@@ -358,6 +358,6 @@ def _tell_options(manifest: ExportManifest) -> str:
     given = [
         name.replace("_", "-")
         for name, value in manifest.options.items()
-        if name not in {"trace", "bundle"} and (value or None) != (usual.get(name) or None)
+        if name not in {"trace", "graph", "bundle"} and (value or None) != (usual.get(name) or None)
     ]
     return f" with {', '.join(given)}" if given else ""

@@ -7,7 +7,7 @@ import io
 import sys
 import traceback
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from etprof.errors import ExportError
 from etprof.export import operators, partition_reasons, partitioning, tensors, upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from etprof.export.eager_model import ExportMethod
     from etprof.export.operators import LoweredMethod
@@ -128,6 +128,8 @@ class Lowered:
 
     edge: upstream.EdgeProgramManager
     methods: dict[str, LoweredMethod]
+    graphs: dict[str, str] = field(default_factory=dict)
+    """Each method's graph as text, with those inside its delegates; when it is asked for."""
 
 
 def lower(
@@ -149,7 +151,14 @@ def lower(
         name: operators.list_operators(edge.exported_program(name).graph_module, rules)
         for name in programs
     }
-    return Lowered(edge, methods)
+    return Lowered(edge, methods, _format_graphs(edge, programs) if options.graph else {})
+
+
+def _format_graphs(edge: upstream.EdgeProgramManager, names: Iterable[str]) -> dict[str, str]:
+    return {
+        name: upstream.format_delegated_graph(edge.exported_program(name).graph_module)
+        for name in names
+    }
 
 
 def _lower(

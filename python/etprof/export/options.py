@@ -34,6 +34,8 @@ class ExportOptions:
     """Four-dimensional inputs are stored as NHWC, XNNPACK's own layout."""
     bundle: bool = False
     """A bundled program too, with the inputs and reference outputs inside."""
+    graph: bool = False
+    """The lowered graphs as text too, with those inside the delegates."""
     trace: bool = False
     """Drawings too: where the export's time goes, and the memory plan."""
 

@@ -209,6 +209,9 @@ class ExportOutput:
             "methods": methods,
         }
         write_json(self._staged(self.files.report), document)
+        if self.request.options.graph:
+            graphs = "\n\n".join(f"{name}: {text}" for name, text in lowered.graphs.items())
+            write_text(self._staged(self.files.graph), f"{graphs}\n")
         if self.request.options.trace:
             drawn = chrome_trace.draw_memory(tensors_of)
             write_json(self._staged(self.files.memory_trace), drawn)

@@ -97,6 +97,11 @@ class ExportedFiles:
         return self._beside(".delegation.json")
 
     @property
+    def graph(self) -> Path:
+        """The lowered graphs as text, when they are asked for."""
+        return self._beside(".graph.txt")
+
+    @property
     def stage_trace(self) -> Path:
         """The export's stages and the steps in them as a Chrome trace, when it is asked for."""
         return self._beside(".stages.trace.json")
@@ -119,7 +124,7 @@ class ExportedFiles:
     def written(self) -> list[Path]:
         """Returns the files that are there."""
         programs = (self.pte, self.external_data, self.bundle, self.etrecord)
-        drawn = (self.stage_trace, self.stage_graph, self.memory_trace)
+        drawn = (self.graph, self.stage_trace, self.stage_graph, self.memory_trace)
         every = (*programs, self.manifest, self.report, *drawn, self.data)
         return [path for path in every if path.exists()]
 

@@ -108,6 +108,7 @@ with quiet_upstream():
     )
     from executorch.exir._serialize._flatbuffer import _run_flatc as run_flatc
     from executorch.exir._serialize._program import deserialize_pte_binary
+    from executorch.exir.backend.utils import format_delegated_graph
     from executorch.exir.memory_planning import MemoryPlanningAlgorithmSuite, greedy, naive
     from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.external_constants_pass import (
@@ -146,6 +147,7 @@ __all__ = [
     "convert_pt2e",
     "delegate_external_constants_pass_unlifted",
     "deserialize_pte_binary",
+    "format_delegated_graph",
     "get_symmetric_quantization_config",
     "greedy",
     "naive",
