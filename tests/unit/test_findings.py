@@ -358,6 +358,25 @@ def test_unknown_thresholds_are_refused(tmp_path: Path) -> None:
     assert "the thresholds are norm_share, small_layout_count" in message
 
 
+def test_norms_between_layout_operators_weigh_more(tmp_path: Path) -> None:
+    norm, copies = Op("Normalize (NC, F32) #1", 100), [Op(f"Copy (NC, X32) #{i}", 1) for i in (1, 2)]
+    beside = fired(insight(tmp_path / "a", one([*convolutions(400), copies[0], norm])))["F1"]
+    between = [*convolutions(400), copies[0], norm, copies[1]]
+    squeezed = fired(insight(tmp_path / "b", one(between)))["F1"]
+    assert (beside.severity, squeezed.severity) == ("medium", "high")
+    assert squeezed.summary.endswith("; 0 outside the delegate, 1 between layout operators.")
+    assert "give 1 norm the layout" in squeezed.action
+    assert "layout" not in beside.action
+
+
+def test_a_program_without_any_delegate_is_told(tmp_path: Path) -> None:
+    portable = [Op("native_call_linear.out", 90, 1), Op("native_call_gelu.out", 9, 2)]
+    finding = fired(insight(tmp_path / "r", one(portable)))["F5"]
+    assert (finding.title, finding.severity) == ("Nothing is delegated", "high")
+    assert finding.summary.startswith("All 2 operators run on ExecuTorch's portable kernels")
+    assert finding.gain_ns == 99 * US
+
+
 def test_a_runner_with_a_log_is_not_built_for_timing(tmp_path: Path) -> None:
     run = write_run(tmp_path / "r", one(convolutions(9)))
     manifest = json.loads((run / "manifest.json").read_text())

@@ -15,6 +15,15 @@ def test_summary_of_known_samples() -> None:
     assert (summary.minimum, summary.maximum) == (1, 100)
 
 
+def test_a_summary_tells_outliers_from_spread() -> None:
+    # GIVEN 1 to 20 and one sample far away; quartiles 6 and 16, so that 31 is the last one inside
+    inside, outside = (summarise([*range(1, 21), last]) for last in (31, 31.5))
+    assert (inside.p75, inside.p90, inside.p95) == (16, 19, 20)
+    assert (inside.outliers, outside.outliers) == (0, 1)
+    # AND the mean without two samples at each end is that of 3 to 19
+    assert outside.trimmed_mean == 11
+
+
 def test_no_interval_of_95_percent_below_six_values() -> None:
     assert median_interval([1, 2, 3, 4, 5]) is None
 

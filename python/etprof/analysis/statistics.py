@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+_WHISKER: Final = 1.5
+_TRIM: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,14 @@ class SampleSummary:
     standard_deviation: float
     minimum: float
     maximum: float
+    p75: float
     p90: float
+    p95: float
     p99: float
+    trimmed_mean: float
+    """Of the middle 80 %."""
+    outliers: int
+    """Samples more than 1.5 interquartile ranges outside the quartiles."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,8 @@ class BlockedMedian:
 def summarise(samples: Sequence[float] | NDArray[np.generic]) -> SampleSummary:
     """Describes `samples`, which must not be empty."""
     values = np.asarray(samples, dtype=np.float64)
-    p90, p99 = np.percentile(values, [90, 99])
+    p25, p75, p90, p95, p99 = (float(p) for p in np.percentile(values, [25, 75, 90, 95, 99]))
+    reach = _WHISKER * (p75 - p25)
     return SampleSummary(
         count=values.size,
         median=float(np.median(values)),
@@ -50,8 +60,12 @@ def summarise(samples: Sequence[float] | NDArray[np.generic]) -> SampleSummary:
         standard_deviation=float(values.std(ddof=1)) if values.size > 1 else 0.0,
         minimum=float(values.min()),
         maximum=float(values.max()),
-        p90=float(p90),
-        p99=float(p99),
+        p75=p75,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        trimmed_mean=trimmed_mean(values, _TRIM),
+        outliers=int(np.sum((values < p25 - reach) | (values > p75 + reach))),
     )
 
 
@@ -61,7 +75,7 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
     return BlockedMedian(float(np.median(medians)), median_interval(medians), medians)
 
 
-def trimmed_mean(samples: Sequence[float], cut: float) -> float:
+def trimmed_mean(samples: Sequence[float] | NDArray[np.float64], cut: float) -> float:
     """Mean without the fraction `cut` of the samples at each end; cuts none if too few."""
     values = np.sort(np.asarray(samples, dtype=np.float64))
     drop = int(values.size * cut)

@@ -22,8 +22,10 @@ def find_fallback(subject: Subject) -> Finding | None:
     """F5: portable kernels take time, or cheap ones cut the delegate into pieces."""
     portable = subject.select(lambda detail: not detail.row.is_delegated)
     delegated = [detail for detail in subject.details if detail.row.is_delegated]
-    if not portable or not delegated:
+    if not portable:
         return None
+    if not delegated:
+        return _nothing_delegated(subject, portable)
     share = subject.share_of(portable)
     splitting = _splitting(subject)
     if share < subject.thresholds.portable_share and not splitting:
@@ -53,6 +55,27 @@ def find_fallback(subject: Subject) -> Finding | None:
         evidence=subject.show(portable),
         gain_ns=sum_ns(portable),
         action=action,
+    )
+
+
+def _nothing_delegated(subject: Subject, portable: list[OperatorDetail]) -> Finding:
+    reasons = describe_reasons(portable)
+    return Finding(
+        rule="F5",
+        title="Nothing is delegated",
+        severity="high",
+        experiment=subject.name,
+        summary=(
+            f"All {count_of(len(portable), 'operator')} run on ExecuTorch's portable kernels, which "
+            "are made to be right, not fast; neither XNNPACK nor SME2 plays a part."
+        ),
+        evidence=subject.show(portable),
+        gain_ns=sum_ns(portable),
+        action=(
+            f"change the model so that XNNPACK takes it: {reasons}"
+            if reasons
+            else "export with `--backend xnnpack`, and see its delegation report for what is left"
+        ),
     )
 
 

@@ -28,19 +28,21 @@ def find_norm_dominance(subject: Subject) -> Finding | None:
     if not norms or (share < subject.thresholds.norm_share and not beats):
         return None
     outside = [detail for detail in norms if not detail.row.is_delegated]
+    squeezed = _between_layout(subject, norms)
     against = f", more than the convolutions' {format_duration(convolutions)}" if beats else ""
     return Finding(
         rule="F1",
         title="Normalisation dominates",
-        severity="high" if outside else "medium",
+        severity="high" if outside or squeezed else "medium",
         experiment=subject.name,
         summary=(
             f"{count_of(len(norms), 'operator')} of norms: {subject.weigh(norms)}{against}; "
-            f"{len(outside)} outside the delegate."
+            f"{len(outside)} outside the delegate"
+            + (f", {len(squeezed)} between layout operators." if squeezed else ".")
         ),
         evidence=subject.show(norms),
         gain_ns=sum_ns(norms),
-        action=_norm_action(norms, outside),
+        action=_norm_action(norms, outside, squeezed),
         ruled_out=() if outside else ("missing delegation: all of them are delegated",),
     )
 
@@ -54,7 +56,17 @@ def _is_norm(detail: OperatorDetail) -> bool:
     )
 
 
-def _norm_action(norms: list[OperatorDetail], outside: list[OperatorDetail]) -> str:
+def _between_layout(subject: Subject, norms: list[OperatorDetail]) -> list[OperatorDetail]:
+    """Norms whose data is moved both before and after them."""
+    details = subject.details
+    moved = [detail.row.operator_class.finer in _LAYOUT_CLASSES for detail in details]
+    inner = zip(moved, details[1:], moved[2:], strict=False)
+    return [each for before, each, after in inner if before and after and each in norms]
+
+
+def _norm_action(
+    norms: list[OperatorDetail], outside: list[OperatorDetail], squeezed: list[OperatorDetail]
+) -> str:
     """What this export says; advice on batch norms only for batch norms."""
     steps = []
     if any("batch_norm" in detail.row.base for detail in norms):
@@ -71,6 +83,11 @@ def _norm_action(norms: list[OperatorDetail], outside: list[OperatorDetail]) -> 
         )
     else:
         steps.append("use fewer or cheaper norms: these are delegated already")
+    if squeezed:
+        steps.append(
+            f"give {count_of(len(squeezed), 'norm')} the layout that the operators around work in: "
+            "their data is transposed or copied before and after"
+        )
     return "; ".join(steps)
 
 
