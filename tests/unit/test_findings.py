@@ -359,8 +359,15 @@ def test_unknown_thresholds_are_refused(tmp_path: Path) -> None:
 
 
 def test_norms_between_layout_operators_weigh_more(tmp_path: Path) -> None:
-    norm, copies = Op("Normalize (NC, F32) #1", 100), [Op(f"Copy (NC, X32) #{i}", 1) for i in (1, 2)]
-    beside = fired(insight(tmp_path / "a", one([*convolutions(400), copies[0], norm])))["F1"]
+    norm, copies = (
+        Op("Normalize (NC, F32) #1", 100),
+        [Op(f"Copy (NC, X32) #{i}", 1) for i in (1, 2)],
+    )
+    beside = fired(
+        insight(
+            tmp_path / "a", one([Op("Copy (NC, X32) #3", 1), copies[0], norm, *convolutions(400)])
+        )
+    )["F1"]
     between = [*convolutions(400), copies[0], norm, copies[1]]
     squeezed = fired(insight(tmp_path / "b", one(between)))["F1"]
     assert (beside.severity, squeezed.severity) == ("medium", "high")
