@@ -131,6 +131,14 @@ class ManifestExperiment(Record):
     runner: str | None = None
     launcher: tuple[str, ...] = ()
     extra_arguments: tuple[str, ...] = ()
+    iterations: Count | None = None
+    warmup: Count | None = None
+
+
+class ManifestInput(Record):
+    """An input by its content."""
+
+    sha256: str | None = None
 
 
 class ManifestGit(Record):
@@ -154,6 +162,7 @@ class Manifest(Record):
     target: dict[str, object] = Field(default_factory=dict)
     settings: dict[str, object] = Field(default_factory=dict)
     config: dict[str, object] | None = None
+    inputs: tuple[ManifestInput, ...] | None = None
     experiments: tuple[ManifestExperiment, ...] = ()
     launches: tuple[LaunchRecord, ...] = ()
     notes: tuple[str, ...] = ()

@@ -216,10 +216,10 @@ def test_the_run_continues_only_with_the_same_prompt(tmp_path: Path) -> None:
     run(tmp_path, GeneratingTarget())
     program = Program(name="m", label="m_fp32", model=tmp_path / "m.pte", method="decode")
     settings = Settings(blocks=6, etdump_iterations=10, generation=GENERATION)
-    load_earlier(tmp_path / "run", program, SIDES, settings)
+    load_earlier(tmp_path / "run", program, FakeTarget(), SIDES, settings)
     other = replace(settings, generation=replace(GENERATION, prompt_tokens=(7,)))
     with pytest.raises(UsageError, match="generation: was"):
-        load_earlier(tmp_path / "run", program, SIDES, other)
+        load_earlier(tmp_path / "run", program, FakeTarget(), SIDES, other)
 
 
 def test_the_observer_line_gives_executorchs_figures() -> None:

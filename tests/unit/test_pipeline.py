@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +17,6 @@ from etprof.measuring.resume import load_earlier
 from etprof.program_files import Program
 from etprof.run_directory import hash_file, load_metrics
 from tests.fake_target import FakeTarget
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXPERIMENTS = [
     Experiment(name="linux_sme2_on", sme="sme2", warmup=3),
@@ -39,9 +37,12 @@ def run(
     tmp_path.mkdir(exist_ok=True)
     model = tmp_path / "m.pte"
     model.write_bytes(b"program")
-    program = Program(name="m", label="m_fp32", model=model)
+    inputs = tuple(sorted(tmp_path.glob("*.bin")))
+    program = Program(name="m", label="m_fp32", model=model, inputs=inputs)
     run_directory = tmp_path / "run"
-    earlier = load_earlier(run_directory, program, experiments, settings) if resume else Earlier()
+    earlier = Earlier()
+    if resume:
+        earlier = load_earlier(run_directory, program, target, experiments, settings)
     return measure(
         program=program,
         target=target,
@@ -212,6 +213,72 @@ def test_a_run_of_something_else_is_not_resumed(tmp_path: Path) -> None:
         f"{tmp_path}/run cannot be resumed, it measured something else:\n"
         "  seed: was 0, is 7\nStart a new run"
     )
+
+
+class Phone(FakeTarget):
+    """Tells who it is."""
+
+    def __init__(self, **identity: object) -> None:
+        super().__init__()
+        self.identity = identity
+
+    def describe(self) -> dict[str, object]:
+        return self.identity
+
+
+def refusal(tmp_path: Path, target: FakeTarget, *experiments: Experiment) -> list[str]:
+    """What a continuation is refused for."""
+    with pytest.raises(UsageError) as caught:
+        run(tmp_path, target, list(experiments or EXPERIMENTS[:1]), resume=True)
+    return str(caught.value).splitlines()[1:-1]
+
+
+def test_a_run_is_not_resumed_with_other_inputs(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"1234")
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1], resume=True)
+    (tmp_path / "x.bin").write_bytes(b"5678")
+    assert refusal(tmp_path, FakeTarget()) == ["  inputs: they have changed since, or are others"]
+
+
+def test_a_run_is_not_resumed_with_other_experiments_of_the_same_name(tmp_path: Path) -> None:
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    name = EXPERIMENTS[0].name
+    changed = replace(EXPERIMENTS[0], warmup=7, cpus=(1,), runner=Path("/own/runner"))
+    assert refusal(tmp_path, FakeTarget(), changed) == [
+        f"  experiment {name}: warmup was {EXPERIMENTS[0].warmup}, is 7",
+        f"  experiment {name}: cpus was (), is (1,)",
+        f"  experiment {name}: runner was None, is /own/runner",
+    ]
+
+
+def test_a_run_is_resumed_with_a_runner_of_its_own(tmp_path: Path) -> None:
+    own = [replace(EXPERIMENTS[0], runner=Path("/own/runner"))]
+    run(tmp_path, FakeTarget(failing=[1]), own)
+    assert blocks(run(tmp_path, FakeTarget(), own, resume=True), own[0].name) == [0, 1, 2, 3]
+
+
+def test_a_run_is_not_resumed_on_another_platform_or_with_another_method(tmp_path: Path) -> None:
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    elsewhere = FakeTarget()
+    elsewhere.platform = "mac"
+    assert refusal(tmp_path, elsewhere) == ["  platform: was linux, is mac"]
+    manifest = tmp_path / "run" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"method": "forward"', '"method": "encode"'))
+    assert refusal(tmp_path, FakeTarget()) == ["  method: was encode, is forward"]
+
+
+def test_a_run_is_not_resumed_on_another_device(tmp_path: Path) -> None:
+    run(tmp_path, Phone(serial="3A021", model="P9"), EXPERIMENTS[:1])
+    # By another way to the same device it is.
+    again = run(tmp_path, Phone(serial="10.0.0.2:5555", model="P9"), EXPERIMENTS[:1], resume=True)
+    assert again.errors == []
+    run(tmp_path / "b", Phone(serial="3A021", model="P9"), EXPERIMENTS[:1])
+    other = Phone(serial="4B000", model="P8")
+    assert refusal(tmp_path / "b", other) == [
+        "  target serial: was 3A021, is 4B000",
+        "  target model: was P9, is P8",
+    ]
 
 
 def test_more_blocks_may_be_added_to_a_finished_run(tmp_path: Path) -> None:

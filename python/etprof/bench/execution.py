@@ -131,7 +131,7 @@ def _measure(  # noqa: PLR0913 - what, where, how
     config = unit.config(program, run, modes, target.platform)
     experiments, settings = _plan(config, target)
     described = describe_program(program, method=unit.method(program))
-    earlier = load_earlier(run, described, experiments, settings) if resume else Earlier()
+    earlier = load_earlier(run, described, target, experiments, settings) if resume else Earlier()
     measured = measure(
         program=described,
         target=target,

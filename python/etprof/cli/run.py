@@ -115,7 +115,7 @@ def _measure(
     # Whoever has the device may be writing this very run.
     with hold_device(target.device(), arguments):
         if arguments.resume:
-            earlier = load_earlier(run_directory, program, experiments, settings)
+            earlier = load_earlier(run_directory, program, target, experiments, settings)
             say(f"{len(earlier.records)} launches were finished and are kept")
         elif (kept := set_aside(run_directory)) is not None:
             say(f"The earlier run is kept in {kept}")

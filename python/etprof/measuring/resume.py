@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.errors import EtprofError, UsageError
@@ -15,22 +16,31 @@ from etprof.run_directory import experiment_files, hash_file, load_manifest
 from etprof.runner_result import read_result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from etprof.measuring.plan import Experiment, Settings
     from etprof.program_files import Program
     from etprof.run_directory import LaunchRecord, Manifest
     from etprof.runner_result import RunnerResult
+    from etprof.targets import Target
 
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{6,}|.+\.tmp\d+")
 """Names that our writers give files until they are whole: Python's and the runner's."""
 _FREE_TO_CHANGE = {"blocks", "budget_s", "target_half_width", "timeout_s", "max_wait_s"}
 """Settings that may differ in a continuation: they do not change what a launch measures."""
+_EXPERIMENT_FIELDS = (
+    "sme", "threads", "mode", "iterations", "warmup", "cpus", "runner", "launcher",
+    "extra_arguments",
+)  # fmt: skip
+_DEVICE_FIELDS = ("machine", "serial", "manufacturer", "model", "android_build")
 
 
 def load_earlier(
-    run: Path, program: Program, experiments: Sequence[Experiment], settings: Settings
+    run: Path,
+    program: Program,
+    target: Target,
+    experiments: Sequence[Experiment],
+    settings: Settings,
 ) -> Earlier:
     """Returns the finished launches of the run in `run`; nothing when there is none.
 
@@ -39,7 +49,12 @@ def load_earlier(
     manifest = load_manifest(run)
     if manifest is None:
         return Earlier()
-    differences = _differences(manifest, program, experiments, settings)
+    differences = [
+        *_program_differences(manifest, program),
+        *_target_differences(manifest, target),
+        *_setting_differences(manifest, settings),
+        *_experiment_differences(manifest, experiments),
+    ]
     if differences:
         lines = "\n".join(f"  {line}" for line in differences)
         msg = f"{run} cannot be resumed, it measured something else:\n{lines}\nStart a new run"
@@ -71,27 +86,51 @@ def _finished_result(run: Path, program: Program, launch: Launch) -> RunnerResul
         return None
 
 
-def _differences(
-    manifest: Manifest, program: Program, experiments: Sequence[Experiment], settings: Settings
-) -> list[str]:
-    """Lists what a continuation would change."""
-    found = []
+def _program_differences(manifest: Manifest, program: Program) -> Iterator[str]:
+    """Names what else would be executed, or be executed on."""
     if manifest.model.sha256 != hash_file(program.model):
-        found.append(f"model: {program.model} has changed since")
+        yield f"model: {program.model} has changed since"
+    before = manifest.model.method
+    if before is not None and before != program.method:
+        yield f"method: was {before}, is {program.method}"
+    inputs = [hash_file(path) for path in program.inputs]
+    if manifest.inputs is not None and [each.sha256 for each in manifest.inputs] != inputs:
+        yield "inputs: they have changed since, or are others"
+
+
+def _target_differences(manifest: Manifest, target: Target) -> Iterator[str]:
+    """Names another device; one that was attached by cable may come back over the network."""
+    if manifest.platform != target.platform:
+        yield f"platform: was {manifest.platform}, is {target.platform}"
+        return
+    before, now = manifest.target, target.describe()
+    by_network = any(":" in str(each.get("serial")) for each in (before, now))
+    for name in _DEVICE_FIELDS:
+        both = before.get(name), now.get(name)
+        if None not in both and both[0] != both[1] and not (name == "serial" and by_network):
+            yield f"target {name}: was {both[0]}, is {both[1]}"
+
+
+def _setting_differences(manifest: Manifest, settings: Settings) -> Iterator[str]:
+    """Names what would be measured otherwise in all experiments."""
     # As the manifest has them: JSON knows no tuples.
     for name, now in json.loads(json.dumps(dataclasses.asdict(settings))).items():
         before = manifest.settings.get(name)
         if name not in _FREE_TO_CHANGE and before != now:
-            found.append(f"{name}: was {before}, is {now}")
-    known = {e.name: e for e in manifest.experiments}
+            yield f"{name}: was {before}, is {now}"
+
+
+def _experiment_differences(manifest: Manifest, experiments: Sequence[Experiment]) -> Iterator[str]:
+    """Names what would be measured otherwise in an experiment; others may come and go."""
+    known = {experiment.name: experiment for experiment in manifest.experiments}
     for experiment in experiments:
         earlier = known.get(experiment.name)
-        if earlier is not None and (earlier.sme, earlier.threads) != (
-            experiment.sme,
-            experiment.threads,
-        ):
-            found.append(f"experiment {experiment.name}: SME mode or threads have changed")
-    return found
+        for name in _EXPERIMENT_FIELDS if earlier is not None else ():
+            before, now = getattr(earlier, name), getattr(experiment, name)
+            now = str(now) if isinstance(now, Path) else now
+            is_known = before is not None or name == "runner"
+            if is_known and before != now:
+                yield f"experiment {experiment.name}: {name} was {before}, is {now}"
 
 
 def find_temporary_files(run: Path) -> list[Path]:
