@@ -16,7 +16,7 @@ from etprof.errors import OutputError
 from etprof.export import upstream
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.measuring.git_state import read_git_state
+from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_the_manifest_tells_hashes_sizes_and_shapes(toy_fp16: ExportedFiles) -> 
     source = find_model("toy_cnn")
     assert manifest["source"]["origin"] == source.origin
     assert manifest["source"]["sha256"] == source.hash_files()
-    state = read_git_state(Path(source.origin).parent)
+    state = read_git_state(Path(source.origin).parent) if is_tracked(Path(source.origin)) else None
     assert manifest["source"]["git"] == (state and asdict(state))
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.measuring.git_state import GitState, read_git_state
+from etprof.measuring.git_state import GitState, is_tracked, read_git_state
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.process import run_command
@@ -54,6 +54,15 @@ def test_changed_files_make_it_dirty_and_new_ones_do_not(tree: Path) -> None:
     assert state_of(tree).dirty is False
     (tree / "file").write_text("two")
     assert state_of(tree).dirty is True
+
+
+def test_only_files_of_the_commit_are_tracked(tree: Path) -> None:
+    installed = tree / ".venv" / "model.py"
+    installed.parent.mkdir()
+    installed.write_text("of a package")
+    assert is_tracked(tree / "file")
+    assert not is_tracked(installed)
+    assert not is_tracked(tree / "missing")
 
 
 def test_a_detached_head_has_the_branch_that_the_workflow_names(

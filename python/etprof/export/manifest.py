@@ -12,7 +12,7 @@ import torch
 
 import etprof
 from etprof.export import tensors, upstream
-from etprof.measuring.git_state import read_git_state
+from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
 
 if TYPE_CHECKING:
@@ -77,9 +77,10 @@ def describe_subject(request: ExportRequest) -> dict[str, str]:
 
 
 def describe_source(model: str) -> dict[str, Any]:
-    """Returns where the model's code is, its hash, and the commit of its folder, if it has one."""
+    """Returns where the model's code is, its hash, and its commit, if it has one."""
     source = find_model(model)
-    state = None if source.file is None else read_git_state(source.file.resolve().parent)
+    file = None if source.file is None else source.file.resolve()
+    state = read_git_state(file.parent) if file is not None and is_tracked(file) else None
     return {
         "origin": source.origin,
         "sha256": source.hash_files(),

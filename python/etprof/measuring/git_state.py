@@ -41,6 +41,11 @@ def read_git_state(folder: Path) -> GitState | None:
     )
 
 
+def is_tracked(file: Path) -> bool:
+    """Whether git has `file`: one in an environment inside a tree is not of the tree's commit."""
+    return bool(_git(file.parent, "ls-files", "--error-unmatch", "--", file.name))
+
+
 def _branch_of_workflow(commit: str) -> str | None:
     """GitHub checks out a detached commit and names its branch: a pull request's own, or pushed."""
     if os.environ.get("GITHUB_SHA") != commit:
