@@ -45,7 +45,9 @@ def _print_table(findings: list[Finding]) -> None:
     from rich.text import Text
 
     marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "note": "[yellow]note[/]"}
-    table = Table("part", "", "found", "way out")
+    table = Table()
+    for title in ("part", "", "found", "way out"):
+        table.add_column(title, overflow="fold")
     for finding in findings:
         mark = marks[finding.status]
         table.add_row(finding.part, mark, Text(finding.detail), Text(finding.way_out or ""))

@@ -36,28 +36,28 @@ def run(arguments: argparse.Namespace) -> int:
 def _print_table(models: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from etprof.units import format_count
 
-    table = Table("model", "inputs", "parameters", "MACs", "needs", "found in")
+    table = Table()
+    for title in ("model", "inputs", "parameters", "MACs"):
+        # A figure that is cut would be another figure.
+        table.add_column(title, overflow="fold")
     for model in models:
         methods = model["methods"]
         table.add_row(
-            model["name"],
-            "\n".join(_describe_inputs(method, alone=len(methods) == 1) for method in methods),
+            Text(model["name"]),
+            Text("\n".join(_describe_inputs(each, alone=len(methods) == 1) for each in methods)),
             format_count(model["parameters"]),
             "\n".join(format_count(method["macs"]) for method in methods),
-            model["problem"] or ", ".join(model["needs"]),
-            _short_origin(model["origin"]),
         )
     Console().print(table)
+    for model in models:
+        if model["problem"]:
+            print(model["problem"])
 
 
 def _describe_inputs(method: dict[str, Any], *, alone: bool) -> str:
     text = ", ".join(method["inputs"])
     return text if alone else f"{method['name']}: {text}"
-
-
-def _short_origin(origin: str) -> str:
-    """Returns the end of a long path."""
-    return origin if len(origin) <= 40 else "…" + origin[-39:]
