@@ -78,9 +78,9 @@ TEST(failure_of_a_text_as_model) {
 TEST(failure_of_line_feeds_and_controls_keeps_to_one_line) {
     expect_failure(
         kModel,
-        "cannot read /nowhere/a?b?[31m.pte (No such file or directory): give the program "
+        "cannot read /nowhere/a?b?[31m?.pte (No such file or directory): give the program "
         "as a file that exists and can be read",
-        {"--model=/nowhere/a\nb\x1B[31m.pte"});
+        {"--model=/nowhere/a\nb\x1B[31m\x7F.pte"});
 }
 
 TEST(failure_of_a_model_cut_short_anywhere) {
