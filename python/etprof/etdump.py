@@ -222,7 +222,7 @@ def read_tensor(tensor: TensorEntry, debug_buffer: bytes) -> NDArray[np.generic]
         return np.ndarray(
             tensor.sizes,
             dtype,
-            memoryview(debug_buffer).toreadonly(),
+            debug_buffer,
             tensor.offset,
             [stride * dtype.itemsize for stride in tensor.strides],
         )

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from etprof.etdump import SCALAR_DTYPES
+from etprof.etdump import SCALAR_DTYPES, ValueType
 from tests import etdump_writer as writer
 from tests.integration.deserialised import deserialise
 
@@ -32,6 +32,14 @@ def test_scalar_types_are_executorchs() -> None:
             assert kind not in SCALAR_DTYPES, kind
         else:
             assert np.dtype(SCALAR_DTYPES[kind]) == expected, kind
+
+
+def test_value_types_are_executorchs() -> None:
+    with warnings.catch_warnings(action="ignore"):
+        from executorch.devtools.etdump import schema_flatcc
+
+    names = [kind.name for kind in schema_flatcc.ValueType]
+    assert [(kind.name, kind.value) for kind in ValueType] == [*zip(names, range(8), strict=True)]
 
 
 def make_one_of_everything() -> writer.Table:
