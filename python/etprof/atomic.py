@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
 @contextmanager
@@ -37,7 +37,9 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         raise OutputError(_describe_refusal(path, error)) from error
     finally:
         if temporary is not None:
-            temporary.unlink(missing_ok=True)
+            # A file system that cannot be written cannot be tidied either.
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def _describe_refusal(path: Path, error: OSError) -> str:

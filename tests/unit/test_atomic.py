@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -56,3 +57,15 @@ def test_a_folder_that_cannot_be_made_is_named() -> None:
     assert str(caught.value) == (
         "cannot write /dev/null/folder/a.txt: /dev/null is a file; choose another folder"
     )
+
+
+def test_a_file_system_that_cannot_even_be_tidied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("etprof.atomic.os.open", refuse)
+    monkeypatch.setattr("pathlib.Path.unlink", refuse)
+    with pytest.raises(OutputError, match=r"a\.txt: Read-only file system; free space or choose"):
+        write_text(tmp_path / "a.txt", "x")

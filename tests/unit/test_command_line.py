@@ -31,6 +31,7 @@ WRONG = {
     "profile x.pte --min-seconds nan": "argument --min-seconds: must be above 0 s, not nan",
     "analyze x --top 0": "argument --top: must be at least 1, not 0",
     "compare a b --margin -1": "argument --margin: must be a fraction above 0 and below 1, such as",
+    "compare a b --margin 2": "argument --margin: must be a fraction above 0 and below 1, such as",
     "compare a b --margin nan": "argument --margin: must be a fraction above 0 and below 1, such as",
     "calibrate x.pte --pairs 0": "argument --pairs: must be at least 2, not 0",
     "emulator status --remove": "--remove deletes what setup brought: `etprof emulator setup --rem",
