@@ -158,6 +158,14 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["matrix.json"]
 
 
+def test_a_dry_run_as_json_has_the_same_plan(tmp_path: Path) -> None:
+    matrix = write_matrix(tmp_path, models=["toy_cnn"], precisions=["fp32", "fp16"])
+    completed = etprof(tmp_path, "bench", matrix, "--dry-run", "--json")
+    plan = json.loads(completed.stdout)
+    assert [run["precision"] for run in plan["runs"]] == ["fp32", "fp16"]
+    assert plan["left_out"] == []
+
+
 def test_the_gate_passes_the_same_and_fails_the_slower(tmp_path: Path) -> None:
     """The model is ten times slower and the threshold is threefold: no load decides this."""
     codes = []

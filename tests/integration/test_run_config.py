@@ -98,6 +98,15 @@ def test_a_plan_is_shown_without_running(folder: Path) -> None:
     assert not (folder / "runs/dry").exists()
 
 
+def test_the_plan_as_json_has_the_same_launches(folder: Path) -> None:
+    config = write_config(folder, "dry")
+    shown = etprof(folder, "run", config, "--dry-run").stdout.splitlines()
+    plan = json.loads(etprof(folder, "run", config, "--dry-run", "--json").stdout)
+    assert len(plan["launches"]) == len(shown) - 1
+    for launch, line in zip(plan["launches"], shown, strict=False):
+        assert launch["experiment"] in line
+
+
 def test_an_unknown_experiment_is_refused(folder: Path) -> None:
     completed = etprof(folder, "run", write_config(folder, "only"), "--only", "three")
     assert completed.exit_code == 2

@@ -75,14 +75,19 @@ def run(arguments: argparse.Namespace) -> int:
         msg = f"{arguments.matrix}: every combination is left out: {reasons}"
         raise UsageError(msg)
     if arguments.dry_run:
-        return _show_plan(units, left_out)
+        return _show_plan(units, left_out, as_json=arguments.json)
     return _measure(arguments, matrix, units, left_out)
 
 
-def _show_plan(units: list[Unit], left_out: list[LeftOut]) -> int:
+def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> int:
     """Prints what would run, device by device."""
     from etprof.units import count_of
 
+    if as_json:
+        reasons = [{"combination": each.text, "reason": each.reason} for each in left_out]
+        plan = [unit.identity() for unit in units]
+        print(json.dumps({"schema_version": 1, "runs": plan, "left_out": reasons}))
+        return 0
     for number, unit in enumerate(units, start=1):
         modes = ", ".join(unit.sme) or "the device's own"
         threads = ", ".join(map(str, unit.threads))

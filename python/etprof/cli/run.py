@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     config, identity = _find_config(arguments)
     run_directory = arguments.output_root or config.output_root
     if arguments.dry_run:
-        return _show_plan(config, arguments.only)
+        return _show_plan(config, arguments.only, as_json=arguments.json)
     if arguments.analysis_only:
         return report_run(run_directory, as_json=arguments.json, problems=())
     measured = _measure(arguments, config, identity, run_directory)
@@ -133,20 +133,27 @@ def _measure(
             )
 
 
-def _show_plan(config: Config, only: tuple[str, ...]) -> int:
+def _show_plan(config: Config, only: tuple[str, ...], *, as_json: bool) -> int:
     """Prints what would run, in order."""
     from etprof.measuring.configured_run import configured_experiments, configured_settings
     from etprof.measuring.plan import plan_passes, plan_timing
 
     experiments, settings = configured_experiments(config, only), configured_settings(config)
     launches = [*plan_timing(experiments, settings), *plan_passes(experiments, settings)]
+    least_s = _least_seconds(experiments, settings)
+    if as_json:
+        plan = [
+            {"experiment": launch.experiment.name, "purpose": launch.purpose, "block": launch.block}
+            for launch in launches
+        ]
+        print(json.dumps({"schema_version": 1, "launches": plan, "least_timing_s": least_s}))
+        return 0
     for number, launch in enumerate(launches, start=1):
         print(f"{number:4}  {launch.text}")
-    print(_least_time(experiments, settings))
+    print(f"at least {least_s:.0f} s of timing; warm-up, loading and the passes come on top")
     return 0
 
 
-def _least_time(experiments: list[Experiment], settings: Settings) -> str:
+def _least_seconds(experiments: list[Experiment], settings: Settings) -> float:
     timed = sum(experiment.mode == "timing" for experiment in experiments)
-    seconds = timed * settings.blocks * (settings.min_seconds + settings.cool_down_s)
-    return f"at least {seconds:.0f} s of timing; warm-up, loading and the passes come on top"
+    return timed * settings.blocks * (settings.min_seconds + settings.cool_down_s)

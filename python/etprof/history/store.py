@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 DEFAULT_STORE: Final = "etprof_history.sqlite"
 VARIABLE: Final = "ETPROF_HISTORY"
 """Environment variable that names the store where no flag does."""
+_HEADER_BYTES: Final = 100
+"""Of every SQLite file (https://www.sqlite.org/fileformat.html, section 1.3)."""
 _PATIENCE_S: Final = 60.0
 _LONGEST_PAUSE_S: Final = 1.0
 
@@ -142,6 +144,8 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
     if url.get_backend_name() == "sqlite" and not create and not Path(str(url.database)).exists():
         msg = f"{url.database} does not exist; `etprof history add RUN_DIR` makes a history"
         raise InputFileError(msg)
+    if url.get_backend_name() == "sqlite":
+        _refuse_scrap(Path(str(url.database)))
     engine = create_store_engine(url)
     try:
         with explained(url):
@@ -150,3 +154,10 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
         engine.dispose()
         raise
     return Store(engine)
+
+
+def _refuse_scrap(path: Path) -> None:
+    """Refuses a file too short for SQLite's header, which SQLite itself would write over."""
+    if path.is_file() and 0 < path.stat().st_size < _HEADER_BYTES:
+        msg = f"{path} is not a SQLite file; choose another --store"
+        raise InputFileError(msg)

@@ -70,6 +70,17 @@ def test_a_file_that_is_no_database(capsys: pytest.CaptureFixture[str], tmp_path
     assert (code, error) == (4, f"etprof: {path} is not a SQLite file; choose another --store")
 
 
+@pytest.mark.parametrize("length", [1, 4, 99])
+def test_a_file_shorter_than_a_database_is_kept(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, length: int
+) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("n" * length)
+    code, error = run(capsys, "list", "--store", path)
+    assert (code, error) == (4, f"etprof: {path} is not a SQLite file; choose another --store")
+    assert path.read_text() == "n" * length
+
+
 def test_a_damaged_history(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "h.sqlite"
     for number in range(20):
