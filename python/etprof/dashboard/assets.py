@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import Final
+
+from etprof.html_template import read_package_file
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self' file:; script-src 'self' file:; "
@@ -21,17 +22,15 @@ ASSETS: Final = {
 @cache
 def read_template(name: str) -> str:
     """Returns the text of a template."""
-    return _read("etprof.dashboard", "templates", name)
+    return read_package_file("etprof.dashboard", "templates", name)
 
 
 @cache
 def read_asset(name: str) -> str:
     """Returns the text of a file that pages load; the style builds on the run report's."""
-    text = _read("etprof.dashboard", "static", name)
+    text = read_package_file("etprof.dashboard", "static", name)
     return (
-        _read("etprof.report", "templates", "report.css") + text if name.endswith("css") else text
+        read_package_file("etprof.report", "templates", "report.css") + text
+        if name.endswith("css")
+        else text
     )
-
-
-def _read(package: str, *names: str) -> str:
-    return files(package).joinpath(*names).read_text(encoding="utf-8")

@@ -6,14 +6,15 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-import jinja2
-
 import etprof
 from etprof.dashboard.addresses import make_address
 from etprof.dashboard.assets import POLICY, read_template
+from etprof.html_template import template_environment
 from etprof.units import count_of
 
 if TYPE_CHECKING:
+    import jinja2
+
     from etprof.dashboard.addresses import Address, Links
     from etprof.dashboard.visit import Visit
 
@@ -69,10 +70,4 @@ def _menu(here: Address, links: Links) -> list[dict[str, object]]:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FunctionLoader(read_template),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    return template_environment(read_template)

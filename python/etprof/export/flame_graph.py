@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import jinja2
-
 import etprof
+from etprof.html_template import hash_script, read_package_file, template_environment
 from etprof.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import jinja2
 
     from etprof.export.stages import Step
     from etprof.export.time_split import Share
@@ -57,7 +55,7 @@ def render(title: str, export: Share) -> str:
         style=style,
         script=script,
         # Only this very script may run, whatever a model's names contain.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script_hash=hash_script(script),
         version=etprof.__version__,
     )
 
@@ -102,16 +100,9 @@ def _walk(share: Share) -> Iterator[Share]:
 
 @cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("flame_graph.html.j2")
+    return template_environment(_asset).get_template("flame_graph.html.j2")
 
 
 def _asset(name: str) -> str:
     """Reads a file that stands beside the template."""
-    return files("etprof.export").joinpath("templates", name).read_text(encoding="utf-8")
+    return read_package_file("etprof.export", "templates", name)

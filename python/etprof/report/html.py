@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import jinja2
-
 import etprof
+from etprof.html_template import hash_script, read_package_file, template_environment
 from etprof.report.page import run_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import jinja2
 
     from etprof.analysis.assessment import Assessment
 
@@ -30,23 +28,16 @@ def render_html(assessments: Sequence[Assessment]) -> str:
         style=style,
         script=script,
         # Only this very script may run, whatever a name from a file may contain.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script_hash=hash_script(script),
         version=etprof.__version__,
     )
 
 
 @cache
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_asset),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return environment.get_template("report.html.j2")
+    return template_environment(_asset).get_template("report.html.j2")
 
 
 def _asset(name: str) -> str:
     """Reads a file that stands beside the templates."""
-    return files("etprof.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return read_package_file("etprof.report", "templates", name)

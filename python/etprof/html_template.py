@@ -1,0 +1,37 @@
+"""What every HTML page of etprof is made with: escaping, and no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import jinja2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def template_environment(read: Callable[[str], str]) -> jinja2.Environment:
+    """Returns an environment that gets templates from `read`.
+
+    Whatever comes from a file is escaped, and a value that a page forgot is an error.
+    """
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(read),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
+def read_package_file(package: str, *names: str) -> str:
+    """Returns the text of a file that is installed with the package."""
+    return files(package).joinpath(*names).read_text(encoding="utf-8")
+
+
+def hash_script(script: str) -> str:
+    """Returns what a page's policy names, so that only this very script may run in it."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
