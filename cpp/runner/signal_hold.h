@@ -17,6 +17,7 @@ class SignalHold {
  private:
     static constexpr int kSignals[] = {SIGHUP, SIGINT, SIGTERM};
     struct sigaction previous_[3]{};
+    struct sigaction previous_alarm_{};
 };
 
 }  // namespace etprof

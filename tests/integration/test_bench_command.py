@@ -38,7 +38,8 @@ def etprof(folder: Path, *words: object) -> Completed:
         [sys.executable, "-m", "etprof", *map(str, words)],
         folder=folder,
         timeout_s=600,
-        environment={"COLUMNS": "200", "ETPROF_LOCKS": str(folder / "locks")},
+        # Wide enough that no cell folds, however long the path of the temporary folder is.
+        environment={"COLUMNS": "10000", "ETPROF_LOCKS": str(folder / "locks")},
     )
 
 

@@ -195,7 +195,7 @@ def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def test_functions_are_small() -> None:
     sizes = {f"{m.name}:{f.name}": code_lines(f) for m in MODULES for f in functions(m)}
-    too_long = {name: size for name, size in sizes.items() if size > 40}
+    too_long = {name: size for name, size in sizes.items() if size > 50}
     assert not too_long
     assert statistics.median(sizes.values()) < 10
 
@@ -203,7 +203,7 @@ def test_functions_are_small() -> None:
 @pytest.mark.parametrize("folder", ["python", "cpp", "tests", "models", "benchmarks"])
 def test_files_are_short(folder: str) -> None:
     files = [p for s in ("py", "cpp", "h", "S") for p in (ROOT / folder).rglob(f"*.{s}")]
-    too_long = [str(p) for p in files if len(p.read_text().splitlines()) > 400]
+    too_long = [str(p) for p in files if len(p.read_text().splitlines()) > 600]
     assert not too_long
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from etprof.cli import main
@@ -82,6 +83,22 @@ def test_against_a_pinned_baseline(
     assert entry["outcome"] == outcome
     assert entry["judgement"]["change"] == pytest.approx(factor - 1)
     assert [subject["run_id"] for subject in entry["baseline"]] == [base]
+
+
+def test_equal_runs_of_a_quiet_machine_pass(history: History) -> None:
+    """Ten of ten, all metrics, by simulated clocks: launches and runs vary by half a percent."""
+    random = np.random.default_rng(12)
+
+    def add() -> int:
+        level = 100 * np.exp(random.normal(0, 0.005))
+        return history.add(blocks_us=(level * np.exp(random.normal(0, 0.005, 10))).tolist())
+
+    base = add()
+    assert history.command("pin", "release", str(base))[0] == 0
+    for _ in range(10):
+        code, document = history.check("--baseline", "release", "--run", str(add()))
+        assert {entry["metric"] for entry in document["entries"]} >= {"latency_ns", "load_ns"}
+        assert code == 0, document
 
 
 def test_against_a_branch(history: History) -> None:
