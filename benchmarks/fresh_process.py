@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.json_input import parse_json
 from etprof.process import run_command
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_code(code: str, *words: str | Path) -> Row:
     whole_s = time.perf_counter() - begin
     if done.exit_code != 0:
         sys.exit(f"a measurement failed:\n{done.stdout}{done.stderr}")
-    row: Row = json.loads(done.stdout.splitlines()[-1])
+    row: Row = parse_json(done.stdout.splitlines()[-1])
     return row | {"whole_s": whole_s}
 
 

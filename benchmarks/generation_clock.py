@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.json_input import read_json
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.targets.runner import find_host_runner
@@ -66,7 +66,7 @@ def launch(
         code = process.wait()
     wall_ns = time.perf_counter_ns() - begin
     assert code == 0, f"the runner ended with {code}"
-    return Launch(json.loads(result.read_text()), arrivals[2:], wall_ns)
+    return Launch(read_json(result, way_out="measure again"), arrivals[2:], wall_ns)
 
 
 def prefer_this_clock() -> None:

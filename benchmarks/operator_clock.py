@@ -11,7 +11,6 @@ Takes the two installed runners, unless --runner and --trace-runner name others.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import numpy as np
 from etprof.analysis.executions import split_executions
 from etprof.analysis.kernel_trace import KernelTrace, TracedOperator, read_kernel_trace
 from etprof.analysis.operators import OperatorRow, split_operators
+from etprof.base.json_input import read_json
 from etprof.etdump import load_etdump
 from etprof.process import run_command
 from etprof.targets.runner import find_host_runner
@@ -41,7 +41,7 @@ def run_runner(runner: Path, model: Path, folder: Path, *flags: str) -> dict[str
     command: list[str | Path] = [runner, f"--model={model}", f"--result={result}", "--threads=1"]
     completed = run_command([*command, *flags])
     assert completed.exit_code == 0, completed.stderr
-    document: dict[str, Any] = json.loads(result.read_text())
+    document: dict[str, Any] = read_json(result, way_out="measure again")
     return document
 
 

@@ -25,6 +25,7 @@ from etprof.export.precision import PRECISIONS
 from etprof.export.request import ExportRequest
 from etprof.export.sme2_prediction import PRODUCTS
 from etprof.program_files import describe_program
+from etprof.records import read_record
 from etprof.targets.emulator import EmulatorTarget
 from etprof.targets.request import RunnerRequest
 
@@ -79,7 +80,7 @@ def _export(model: str, precision: str, folder: Path) -> ExportedFiles:
 
 def _compare(files: ExportedFiles) -> Iterator[Pair]:
     """Yields every product of every method, in order of execution."""
-    report = DelegationReport.model_validate_json(files.report.read_text(encoding="utf-8"))
+    report = read_record(DelegationReport, files.report, way_out="export again")
     for method, described in report.methods.items():
         operators = _run(files, method)
         for number, delegate in enumerate(described.delegates):

@@ -12,7 +12,6 @@ its event tracer to without. Budget: 1.01 for the first. Exit code 1 when it is 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import statistics
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from etprof.analysis.effect import effect_of_log_ratios
+from etprof.base.json_input import read_json
 from etprof.errors import EtprofError
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
@@ -116,7 +116,7 @@ def time_runner(runner: Path, subject: Program, folder: Path, *flags: str | Path
     counts = f"--warmup={WARMUP - 1} --iterations={LAUNCH_ITERATIONS[subject.name]}".split()
     files: Command = ["--model", subject.model, "--input", subject.inputs[0], "--result", result]
     launch([runner, *files, *counts, *flags])
-    latencies: list[int] = json.loads(result.read_text())["latency_ns"]
+    latencies: list[int] = read_json(result, way_out="measure again")["latency_ns"]
     return statistics.median(latencies)
 
 

@@ -9,13 +9,13 @@ is Markdown; `--outdir` keeps the files and makes a second call continue where t
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from etprof.base.json_input import read_json
 from etprof.errors import EtprofError
 from etprof.export.exporter import export_model
 from etprof.export.model_list import describe_models
@@ -97,7 +97,7 @@ def _measure(model: str, precision: str, folder: Path) -> list[Row]:
         print(f"{model} {precision}: {error}", file=sys.stderr, flush=True)
         return [Row((model, "", precision, "failed"), passed=False)]
     manifest, report = (
-        json.loads(path.read_text(encoding="utf-8")) for path in (files.manifest, files.report)
+        read_json(path, way_out="export again") for path in (files.manifest, files.report)
     )
     rows = [_make_row(manifest, report, name) for name in report["methods"]]
     for row in rows:

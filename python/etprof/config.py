@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -21,12 +20,17 @@ from pydantic import (
     model_validator,
 )
 
+from etprof.base.files import read_input
+from etprof.base.json_input import parse_json
 from etprof.config_problems import describe_problems, find_placeholders, suggest
 from etprof.cpu_list import parse_cpus
 from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_MOST_BYTES = 16 * 2**20
+"""Of a file that people write."""
 
 SmeMode = Literal["sme2", "sme1", "off", "auto"]
 Mode = Literal["timing", "kernel_trace"]
@@ -218,11 +222,10 @@ def load_config(path: Path) -> Config:
 
 def read_config_text(path: Path, way_out: str) -> str:
     """Reads a file written by people; `way_out` is the command that writes a new one."""
+    writes = f"`{way_out}` writes one"
+    data = read_input(path, most_bytes=_MOST_BYTES, way_out=writes, error=UsageError)
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}; `{way_out}` writes one"
-        raise UsageError(msg) from error
+        return data.decode()
     except UnicodeDecodeError as error:
         msg = f"{path} is not UTF-8 text (byte {error.start}); `{way_out}` writes a config"
         raise UsageError(msg) from error
@@ -238,7 +241,7 @@ def parse_strictly(
 ) -> Checked:
     """Checks a text against a model, then what only `check` can see; lists every problem."""
     try:
-        document = json.loads(text, object_pairs_hook=_refuse_duplicates)
+        document = parse_json(text, unique_keys=True)
     except ValueError as error:
         msg = f"{name} is not valid JSON: {error}"
         raise UsageError(msg) from error
@@ -255,15 +258,6 @@ def parse_strictly(
         msg = f"{name} is not a valid config:\n{lines}"
         raise UsageError(msg)
     return found
-
-
-def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    keys = [key for key, _ in pairs]
-    doubled = sorted({key for key in keys if keys.count(key) > 1})
-    if doubled:
-        msg = f"the field {doubled[0]!r} stands twice in one object"
-        raise ValueError(msg)
-    return dict(pairs)
 
 
 def _missing_files(config: Config) -> list[str]:

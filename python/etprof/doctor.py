@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import platform
 import re
 import shutil
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import etprof
+from etprof.base.json_input import parse_json
 from etprof.errors import EtprofError
 from etprof.process import run_command
 from etprof.targets.runner import ask_host_runner
@@ -72,7 +72,7 @@ def _check_reader() -> Finding:
 def _ask_runner(flag: str) -> dict[str, object]:
     """Returns the JSON that the runner prints for `flag`."""
     completed = ask_host_runner([flag], timeout_s=30)
-    document = json.loads(completed.stdout)
+    document = parse_json(completed.stdout)
     return document if isinstance(document, dict) else {}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import mmap
-import stat
+import os
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
+from etprof.base.files import open_regular
 from etprof.errors import BuildError, InputFileError, UsageError
 from etprof.etdump_columns import (
     AllocationColumns,
@@ -307,9 +308,11 @@ def _open_source(source: Path | str | bytes | BinaryIO) -> tuple[str, bytes | mm
 
 def _map_file(path: Path) -> bytes | mmap.mmap:
     try:
-        _check_file(path)
-        with path.open("rb") as file:
-            if path.stat().st_size == 0:  # which mmap refuses
+        if path.is_dir():
+            msg = f"{path}: is a directory; give the ETDump inside it"
+            raise InputFileError(msg)
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size == 0:  # which mmap refuses
                 return b""
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
@@ -318,14 +321,3 @@ def _map_file(path: Path) -> bytes | mmap.mmap:
     except ValueError as error:  # a path with a NUL, or a file emptied since stat
         msg = f"{path!s}: cannot be read ({error}); check the path"
         raise InputFileError(msg) from error
-
-
-def _check_file(path: Path) -> None:
-    """Refuses what would block or never end when opened: only regular files have a size."""
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        msg = f"{path}: is a directory; give the ETDump inside it"
-        raise InputFileError(msg)
-    if not stat.S_ISREG(mode):
-        msg = f"{path}: is not a regular file; copy its contents to a file first"
-        raise InputFileError(msg)

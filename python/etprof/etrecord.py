@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
     from etprof.export import delegation, program_size, sme2_prediction, upstream
 
     with upstream.quiet_upstream():
-        content = _read(pte, lambda: upstream.deserialize_pte_binary(pte.read_bytes()))
+        content = _read(pte, lambda: _decode(pte))
         record = _read(etrecord, lambda: upstream.parse_etrecord(str(etrecord)))
         programs = record.edge_dialect_program
         programs = programs if isinstance(programs, dict) else {"forward": programs}
@@ -52,6 +53,12 @@ def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
         "size": asdict(program_size.measure_program(pte, content, 0)),
         "methods": methods,
     }
+
+
+def _decode(pte: Path) -> Any:  # noqa: ANN401 - ExecuTorch's own type
+    from etprof.export import upstream
+
+    return upstream.deserialize_pte_binary(read_bounded(pte, MOST_PROGRAM_BYTES))
 
 
 def _read(path: Path, read: Any) -> Any:  # noqa: ANN401 - ExecuTorch's own types

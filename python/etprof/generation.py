@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.files import read_input
 from etprof.errors import UsageError
 from etprof.tokenizer import encode_prompt, load_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_MOST_BYTES: Final = 64 * 2**20
+"""Of a file of token ids: more than the context of any model."""
 REPETITIONS: Final = 3
 WARMUP_REPETITIONS: Final = 1
 """Fewer than of plain inferences, where nobody says how many: one generation is hundreds of them."""
@@ -79,11 +82,9 @@ def _read_ids(given: Sequence[int] | Path) -> tuple[int, ...]:
     if not isinstance(given, Path):
         ids: tuple[int, ...] | None = tuple(given)
     else:
-        try:
-            ids = parse_ids(given.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            msg = f"cannot read the prompt tokens {given}: {error}"
-            raise UsageError(msg) from error
+        way_out = "give a file of token ids, separated by commas"
+        data = read_input(given, most_bytes=_MOST_BYTES, way_out=way_out, error=UsageError)
+        ids = parse_ids(data.decode("utf-8", "replace"))
     if not ids:
         msg = f"the prompt tokens {given} are no ids; give whole numbers, separated by commas"
         raise UsageError(msg)

@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from etprof.base.files import hash_file
 from etprof.errors import ExportError, UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class ModelSource:
         for path in sorted({*folder.glob("*.py"), *folder.parent.glob("*.py")}):
             if path.is_file():
                 digest.update(f"{path.relative_to(folder.parent).as_posix()}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+                digest.update(bytes.fromhex(hash_file(path)))
         return digest.hexdigest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 from contextlib import contextmanager, suppress
@@ -278,12 +277,6 @@ def find_etdumps(run: Path) -> list[Path]:
         for path in run.glob(pattern)
     ]
     return sorted(found)
-
-
-def hash_file(path: Path) -> str:
-    """Returns the file's SHA-256 in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def save_metrics(run: Path, metrics: Metrics) -> None:

@@ -24,7 +24,7 @@ PACKAGE = ROOT / "python" / "etprof"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # Each part may import the parts named, and itself; parts are modules or folders of the package.
-LEAVES = {"errors", "units", "process", "atomic", "records", "html_template"}
+LEAVES = {"base", "errors", "units", "process", "atomic", "records", "html_template"}
 MEASURING = LEAVES | {
     "generation",
     "plan",
@@ -34,26 +34,27 @@ MEASURING = LEAVES | {
     "targets",
 }
 ALLOWED: dict[str, set[str]] = {
+    "base": {"errors"},
     "errors": set(),
     "units": set(),
     "process": {"errors"},
     "atomic": {"errors"},
-    "records": {"errors"},
+    "records": {"base", "errors"},
     "html_template": set(),
     "runner_result": {"records"},
-    "run_directory": {"atomic", "errors", "records", "runner_result"},
+    "run_directory": {"atomic", "base", "errors", "records", "runner_result"},
     "program_files": {"errors", "records", "run_directory"},
-    "etdump": {"errors", "etdump_columns", "_etdump"},
+    "etdump": {"base", "errors", "etdump_columns", "_etdump"},
     "etdump_columns": set(),
     "order_statistics": set(),
-    "tokenizer": {"errors"},
-    "generation": {"errors", "tokenizer"},
+    "tokenizer": {"base", "errors"},
+    "generation": {"base", "errors", "tokenizer"},
     "plan": {"generation"},
     "cpu_list": set(),
     "config_problems": set(),
     "config_templates": {"errors", "configs"},
     "validation": LEAVES | {"etdump", "resume", "run_directory"},
-    "config": {"config_problems", "cpu_list", "errors"},
+    "config": {"base", "config_problems", "cpu_list", "errors"},
     "targets": LEAVES | {"emulator", "generation", "runner_result"},
     "emulator": LEAVES,
     "conditions": {"plan", "targets"},
@@ -89,7 +90,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"analysis", "order_statistics", "report", "run_directory", "runner_result"},
     "api": LEAVES | {"analysis", "api_frames", "order_statistics", "report"},
     "api_frames": {"analysis", "etdump", "report"},
-    "registry": {"errors", "export"},
+    "registry": {"base", "errors", "export"},
     "etrecord": LEAVES | {"export", "program_files"},
     "export": LEAVES | {"git_state", "registry", "etrecord", "targets"},
     "doctor": LEAVES | {"emulator", "targets"},
@@ -205,6 +206,57 @@ def test_files_are_short(folder: str) -> None:
     files = [p for s in ("py", "cpp", "h", "S") for p in (ROOT / folder).rglob(f"*.{s}")]
     too_long = [str(p) for p in files if len(p.read_text().splitlines()) > 600]
     assert not too_long
+
+
+READING_CALLS = {
+    ("json", "load"), ("json", "loads"), ("np", "load"), ("np", "fromfile"), ("torch", "load"),
+}  # fmt: skip
+READING_METHODS = {"read_text", "read_bytes", "model_validate_json", "open"}
+READS_ITSELF = {
+    "atomic.py": "writes",
+    "base/files.py": "the reading module",
+    "base/json_input.py": "the reading module",
+    "bench/archives.py": "archives in memory, by members and bytes",
+    "cli/__init__.py": "the null device",
+    "config_templates.py": "installed files",
+    "dashboard/run_report.py": "follows no link; checks kind and size itself",
+    "emulator/apt.py": "/etc/os-release",
+    "emulator/cache.py": "a lock of its own",
+    "export/bundle_runtime.py": "a process of its own, for the file that was written just before",
+    "export/model_loading.py": "PyTorch's reader, of a file that is open already",
+    "export/output.py": "writes",
+    "export/xnnpack_graph.py": "flatc's answer: its schema bounds depth; infinities are meant",
+    "html_template.py": "installed files",
+    "run_directory.py": "a lock on a folder",
+    "targets/device_lock.py": "locks of its own",
+    "targets/local.py": "files of the kernel in /sys",
+    "targets/state.py": "files of the kernel in /sys and /proc",
+}
+
+
+def reads(module: Path) -> Iterator[str]:
+    """The calls that read a file or JSON by themselves, without a bound."""
+    for node in ast.walk(tree_of(module)):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == "open":
+            yield "open"
+        if isinstance(function, ast.Attribute):
+            owner = function.value.id if isinstance(function.value, ast.Name) else ""
+            if (owner, function.attr) in READING_CALLS or function.attr in READING_METHODS:
+                yield f"{owner}.{function.attr}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_and_json_are_read_with_bounds(module: Path) -> None:
+    """S5, S6: everything that may be a stranger's goes through base/files and base/json_input."""
+    if str(module.relative_to(PACKAGE)) not in READS_ITSELF:
+        assert not list(reads(module))
+
+
+def test_every_exception_from_bounded_reading_is_needed() -> None:
+    assert all(list(reads(PACKAGE / name)) for name in READS_ITSELF)
 
 
 def test_presets_come_in_sets_of_the_same_name() -> None:

@@ -109,7 +109,7 @@ def test_problems(good: dict[str, Any], changes: dict[str, Any], expected: str) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "c.json is not valid JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("", "c.json is not valid JSON: EOF while parsing a value at line 1 column 0"),
         ('{"model": 1, "model": 2}', "the field 'model' stands twice in one object"),
         ("[1, 2]", "must be a JSON object: {…}"),
     ],

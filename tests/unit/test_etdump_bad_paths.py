@@ -72,7 +72,8 @@ def test_directory(tmp_path: Path) -> None:
 def test_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert_path_refused(pipe, "is not a regular file; copy its contents to a file first")
+    problem = "cannot be read (it is a named pipe, not a file); check the path and its permissions"
+    assert_path_refused(pipe, problem)
 
 
 def test_unreadable_file(tmp_path: Path) -> None:

@@ -297,7 +297,7 @@ def test_tokenizers_that_are_none_are_named(tmp_path: Path) -> None:
         (["--generate", "4"], "tokens are generated after one prompt"),
         (["--generate", "4", "--prompt-tokens", "1", "--method", "decode"],
          "--generate takes its methods from --prefill-method and --decode-method"),
-        (["--generate", "4", "--prompt-tokens", "nowhere.txt"], "cannot read the prompt tokens"),
+        (["--generate", "4", "--prompt-tokens", "nowhere.txt"], "cannot read nowhere.txt"),
     ],
 )  # fmt: skip
 def test_flags_that_do_not_belong_together(words: list[str], message: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from etprof.analysis.findings.rules import evaluate_run
 from etprof.analysis.insight import RunInsight, describe_run
 from etprof.analysis.run_analysis import analyze_source
-from etprof.run_directory import hash_file
+from etprof.base.files import hash_file
 from tests.fake_target import result_document
 from tests.known_runs import Experiment, Op, Run, write_run
 

@@ -66,9 +66,9 @@ def test_the_tolerance_follows_the_arithmetic(types: set[str], kind: str) -> Non
 def test_bfloat16_is_read(tmp_path: Path) -> None:
     file = tmp_path / "t.bin"
     file.write_bytes(np.array([0x3F80, 0xC000], dtype="<u2").tobytes())
-    assert read_tensor(file, "bfloat16").tolist() == [1.0, -2.0]
+    assert read_tensor(file, "bfloat16", [2]).tolist() == [1.0, -2.0]
 
 
 def test_a_missing_output_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputFileError, match=r"gone\.bin as float32"):
-        read_tensor(tmp_path / "gone.bin", "float32")
+    with pytest.raises(InputFileError, match=r"gone\.bin: No such file"):
+        read_tensor(tmp_path / "gone.bin", "float32", [1])

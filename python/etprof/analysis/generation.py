@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +9,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from etprof.analysis.statistics import BlockedMedian, SampleSummary, summarise, summarise_blocks
+from etprof.base.json_input import parse_json
 from etprof.errors import InputFileError
 from etprof.records import Count, Record
 
@@ -164,7 +164,7 @@ def find_observer_stats(lines: Sequence[str]) -> list[ObserverStats]:
 
 def _read_stats(text: str) -> ObserverStats:
     try:
-        return ObserverStats.model_validate(json.loads(text))
+        return ObserverStats.model_validate(parse_json(text))
     except (ValueError, ValidationError) as error:
         reason = str(error).splitlines()[0]
         msg = f"a PyTorchObserver line is damaged ({reason}); run the model again"

@@ -96,7 +96,7 @@ def _compare_eager(result: RunnerResult, program: Program) -> list[Parity]:
         compare(
             value.index,
             _values(value),
-            read_tensor(folder / expected.path, expected.dtype),
+            read_tensor(folder / expected.path, expected.dtype, expected.shape),
             _columns(value),
         )
         for value, expected in zip(
@@ -107,7 +107,7 @@ def _compare_eager(result: RunnerResult, program: Program) -> list[Parity]:
 
 
 def _values(tensor: Tensor) -> NDArray[np.float64]:
-    return read_tensor(Path(tensor.path or ""), tensor.dtype)
+    return read_tensor(Path(tensor.path or ""), tensor.dtype, tensor.shape)
 
 
 def _columns(tensor: Tensor) -> int:

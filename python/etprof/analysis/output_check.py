@@ -16,9 +16,10 @@ from etprof.analysis.parity import (
     mode_tolerance_db,
     read_tensor,
 )
+from etprof.base.files import hash_file
 from etprof.program_files import ExportManifest
 from etprof.records import read_record
-from etprof.run_directory import EXPORT_MANIFEST, hash_file
+from etprof.run_directory import EXPORT_MANIFEST
 from etprof.runner_result import read_result
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
             _output_file(side.experiment.etdump, before.index) for side in (baseline, candidate)
         ]
         if before.dtype == after.dtype and all(file.is_file() for file in files):
-            reference, value = (read_tensor(file, before.dtype) for file in files)
+            reference, value = (
+                read_tensor(file, each.dtype, each.shape)
+                for file, each in zip(files, (before, after), strict=True)
+            )
             columns = after.shape[-1] if after.shape else 1
             checks.append(OutputCheck(compare(before.index, value, reference, columns), tolerance))
     return tuple(checks)
@@ -99,7 +103,8 @@ def check_references(etdump: Path, provenance: Provenance, run: Path) -> tuple[O
         kept = _output_file(etdump, value.index)
         reference = folder / (expected.path or "")
         if kept.is_file() and reference.is_file() and hash_file(reference) == expected.sha256:
-            wanted, found = read_tensor(reference, expected.dtype), read_tensor(kept, value.dtype)
+            wanted = read_tensor(reference, expected.dtype, expected.shape)
+            found = read_tensor(kept, value.dtype, value.shape)
             columns = value.shape[-1] if value.shape else 1
             at_export = reached.get(value.index)
             limit = least_db if at_export is None else min(least_db, at_export - _MARGIN_DB)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field
 
+from etprof.base.json_input import read_json
 from etprof.records import Record, read_record
 from etprof.run_directory import MANIFEST, ManifestExperiment
 from etprof.runner_result import Cpu, RunnerBuild
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_WAY_OUT: Final = "delete it to analyse the ETDumps alone"
 
 
 class FileIdentity(Record):
@@ -59,7 +61,7 @@ def load_provenance(source: Path) -> Provenance | None:
     path = source / MANIFEST
     if not path.is_file():
         return None
-    return read_record(Provenance, path, way_out="delete it to analyse the ETDumps alone")
+    return read_record(Provenance, path, way_out=_WAY_OUT)
 
 
 def load_manifest_document(source: Path) -> dict[str, Any] | None:
@@ -67,5 +69,5 @@ def load_manifest_document(source: Path) -> dict[str, Any] | None:
     path = source / MANIFEST
     if not path.is_file():
         return None
-    document: dict[str, Any] = json.loads(path.read_bytes())
+    document: dict[str, Any] = read_json(path, way_out=_WAY_OUT)
     return document

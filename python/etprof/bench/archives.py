@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import shutil
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from etprof.atomic import write_json
+from etprof.base.files import MOST_PROGRAM_BYTES
+from etprof.base.json_input import read_json
+from etprof.errors import InputFileError
 from etprof.export.request import ExportedFiles
 from etprof.measuring.git_state import read_git_state
-from etprof.run_directory import MANIFEST, set_aside
+from etprof.run_directory import MANIFEST, load_manifest, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+MOST_MEMBERS: Final = 100_000
+"""Files of a run: a thousand launches leave a hundred times fewer."""
+MOST_BYTES: Final = MOST_PROGRAM_BYTES
 
 
 def pack_program(program: Path) -> bytes:
@@ -48,7 +55,7 @@ def unpack_run(archive: bytes, run: Path, program: Path) -> None:
     with tempfile.TemporaryDirectory(dir=run.parent, prefix=".run-") as name:
         _unpack(archive, Path(name))
         found = Path(name, "run")
-        manifest: dict[str, Any] = json.loads((found / MANIFEST).read_text(encoding="utf-8"))
+        manifest = _read_manifest(found)
         git = read_git_state(Path())
         manifest["git"] = dataclasses.asdict(git) if git else None
         manifest["model"]["path"] = str(program)
@@ -56,6 +63,15 @@ def unpack_run(archive: bytes, run: Path, program: Path) -> None:
         if run.exists():
             shutil.rmtree(run)
         found.rename(run)
+
+
+def _read_manifest(run: Path) -> dict[str, Any]:
+    """Returns the whole manifest, once it is known to be one."""
+    if load_manifest(run) is None:
+        msg = f"the archive of a worker has no {MANIFEST}; measure again"
+        raise InputFileError(msg)
+    document: dict[str, Any] = read_json(run / MANIFEST, way_out="measure again")
+    return document
 
 
 def _pack(entries: Iterable[tuple[Path, str]]) -> bytes:
@@ -67,6 +83,24 @@ def _pack(entries: Iterable[tuple[Path, str]]) -> bytes:
 
 
 def _unpack(data: bytes, folder: Path) -> None:
-    """Unpacks files and folders, nothing else, and nothing outside `folder`."""
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
-        archive.extractall(folder, filter="data")
+    """Unpacks files and folders, nothing else, and nothing outside `folder`.
+
+    Raises InputFileError for a damaged archive, and for one of more members or bytes than a run has.
+    """
+    members, size_bytes = 0, 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            # One after another: what an archive claims to hold may be far longer than itself.
+            for member in archive:
+                members, size_bytes = members + 1, size_bytes + member.size
+                if members > MOST_MEMBERS or size_bytes > MOST_BYTES:
+                    msg = (
+                        f"an archive from another host has more than {MOST_MEMBERS} files or "
+                        f"{MOST_BYTES // 2**30} GiB; measure there with `etprof run`"
+                    )
+                    raise InputFileError(msg)
+                if member.isfile() or member.isdir():
+                    archive.extract(member, folder, filter="data")
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        msg = f"an archive from another host is damaged ({error}); measure again"
+        raise InputFileError(msg) from error

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import platform
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.files import hash_file
 from etprof.bench.failures import write_failure
 from etprof.errors import EtprofError
 from etprof.measuring.configured_run import configured_experiments, configured_settings, make_target
 from etprof.measuring.pipeline import Earlier, measure
 from etprof.measuring.resume import load_earlier
 from etprof.program_files import describe_program
-from etprof.run_directory import hash_file, load_manifest, set_aside
+from etprof.run_directory import load_manifest, set_aside
 from etprof.targets.device_lock import device_lock, this_host
 
 if TYPE_CHECKING:
@@ -160,5 +160,5 @@ def _plan(config: Config, target: Target) -> tuple[list[Experiment], Settings]:
 
 def _manifest_config(unit: Unit, config: Config) -> dict[str, object]:
     """Returns what the manifest says of the config: enough to repeat the run, and the unit."""
-    content = json.loads(config.model_dump_json(exclude_none=True))
+    content = config.model_dump(mode="json", exclude_none=True)
     return {"path": None, "content": content, "unit": unit.identity()}

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import etprof
 from etprof.atomic import write_json
+from etprof.base.files import hash_file
 from etprof.errors import EtprofError
 from etprof.generation import plan_generation
 from etprof.measuring.git_state import read_git_state
 from etprof.program_files import load_export_manifest
-from etprof.run_directory import MANIFEST, hash_file, safe_name, set_aside
+from etprof.run_directory import MANIFEST, safe_name, set_aside
 from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:

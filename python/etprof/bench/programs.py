@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import etprof
 from etprof.atomic import write_json
+from etprof.base.files import hash_file
+from etprof.base.json_input import read_json
 from etprof.errors import EtprofError
 from etprof.export.exporter import export_model
 from etprof.registry import find_model
@@ -72,20 +74,15 @@ def _fingerprint(key: ProgramKey) -> str | None:
         *(version(tool) for tool in _TOOLS),
         *(str(value) for value in (key.model, key.precision, key.backend)),
         source,
-        *([_hash(key.weights)] if key.weights else []),
+        *([hash_file(key.weights)] if key.weights else []),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _hash(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def _read_stamp(path: Path) -> str | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8")).get("fingerprint")
-    except (OSError, ValueError, AttributeError):
+        found = read_json(path, way_out="export again").get("fingerprint")
+    except (EtprofError, AttributeError):
         # No stamp, or a damaged one: the program is exported again.
         return None
     return found if isinstance(found, str) else None

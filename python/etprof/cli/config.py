@@ -53,12 +53,13 @@ def _check(path: Path) -> int:
 def _init(arguments: argparse.Namespace) -> int:
     """Prints or writes a template."""
     from etprof.atomic import write_text
+    from etprof.base.json_input import parse_json
     from etprof.config_templates import read_template
     from etprof.errors import OutputError
 
     text = read_template(arguments.template)
     if arguments.model:
-        text = json.dumps({**json.loads(text), "model": arguments.model}, indent=2) + "\n"
+        text = json.dumps({**parse_json(text), "model": arguments.model}, indent=2) + "\n"
     if arguments.out is None:
         print(text, end="")
         return 0

@@ -10,7 +10,6 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,10 +150,11 @@ def _split(text: str | None) -> tuple[str, ...]:
 def _show(files: ExportedFiles, *, explain: bool) -> None:
     from rich.console import Console
 
+    from etprof.base.json_input import read_json
     from etprof.export.report_table import print_report
 
     manifest, report = (
-        json.loads(path.read_text(encoding="utf-8")) for path in (files.manifest, files.report)
+        read_json(path, way_out="export again") for path in (files.manifest, files.report)
     )
     print_report(Console(), manifest, report, explain=explain)
     for path in files.written():

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, object]]:
     """Returns the config and its identity for the manifest: path, hash, content."""
-    from etprof.config import load_config, parse_config
+    from etprof.config import load_config, parse_config, read_config_text
     from etprof.run_directory import load_manifest
 
     given = [p for p in (arguments.config, arguments.config_flag, arguments.from_manifest) if p]
@@ -75,7 +75,7 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
         raise UsageError(msg)
     if arguments.from_manifest is None:
         config = load_config(given[0])
-        text = given[0].read_text(encoding="utf-8")
+        text = read_config_text(given[0], "etprof config init")
         return config, _identity(str(given[0]), text)
     manifest = load_manifest(given[0])
     if manifest is None or not isinstance((manifest.config or {}).get("content"), dict):
@@ -86,8 +86,10 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
 
 
 def _identity(name: str, text: str) -> dict[str, object]:
+    from etprof.base.json_input import parse_json
+
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return {"path": name, "sha256": digest, "content": json.loads(text)}
+    return {"path": name, "sha256": digest, "content": parse_json(text)}
 
 
 def _measure(

@@ -115,7 +115,7 @@ def _write_site(
         for asset in ASSETS:
             write_text(folder / asset, read_asset(asset))
         first = next(iter(links.pages))
-        write_bytes(folder / "index.html", (folder / first).read_bytes())
+        shutil.copyfile(folder / first, folder / "index.html")
         counts = (written, len(kept), catalogue.run_count)
     facts = dict(zip(("pages", "runs_with_page", "runs"), counts, strict=True))
     write_json(folder / MARKER, {"schema_version": 1, "etprof": etprof.__version__, **facts})

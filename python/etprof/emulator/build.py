@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import etprof
+from etprof.base.files import read_bounded
 from etprof.emulator.sysroot import is_native
 from etprof.errors import BuildError
 from etprof.process import run_command
@@ -91,7 +92,7 @@ def _sources_identity() -> str:
         "python/etprof/analysis/k*",
     )
     for path in sorted(p for pattern in patterns for p in sources.glob(pattern) if p.is_file()):
-        digest.update(str(path.relative_to(sources)).encode() + path.read_bytes())
+        digest.update(str(path.relative_to(sources)).encode() + read_bounded(path, 2**24))
     return f"sources {digest.hexdigest()[:16]}"
 
 

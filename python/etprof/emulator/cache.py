@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 import tempfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from etprof.atomic import write_json
+from etprof.base.files import hash_file
 from etprof.errors import BuildError, InputFileError, OutputError
 from etprof.records import Count, Record, read_record
 
@@ -136,8 +136,7 @@ class Cache:
 
 def identify(path: Path) -> CachedFile:
     """Returns SHA-256 and size of a file."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    digest = hash_file(path)
     return CachedFile(sha256=digest, size_bytes=path.stat().st_size)
 
 

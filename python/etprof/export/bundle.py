@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from etprof.base.json_input import parse_json
 from etprof.errors import ExportError
 from etprof.export import bundle_runtime, lowering, tensors, upstream
 from etprof.process import run_command
@@ -109,7 +109,7 @@ def _make_check(problem: str | None, tolerance: float) -> BundleCheck:
 
 def _read_problems(completed: Completed, methods: list[str]) -> dict[str, str | None]:
     if completed.exit_code == 0:
-        problems: dict[str, str | None] = json.loads(completed.stdout.splitlines()[-1])
+        problems: dict[str, str | None] = parse_json(completed.stdout.splitlines()[-1])
         return problems
     # ExecuTorch's own lines and Python's exceptions; the libraries say more that is of no use.
     said = [line for line in completed.stderr.splitlines() if _CAUSE.match(line)]

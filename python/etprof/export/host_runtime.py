@@ -6,7 +6,6 @@ Python bindings would not do: they have no kernels for quantisation outside a de
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
+from etprof.base.json_input import parse_json, read_json
 from etprof.errors import ExportError
 from etprof.export import tensors
 from etprof.targets.runner import ask_host_runner
@@ -77,12 +78,12 @@ def _run(program: Path, method: str, words: list[str | Path]) -> None:
 def _output_orders(program: Path, method: str) -> list[list[int]]:
     """Returns the dimension order of each output, outermost first."""
     described = ask_host_runner(["--describe", "--model", program])
-    methods = {each["name"]: each for each in json.loads(described.stdout)["methods"]}
+    methods = {each["name"]: each for each in parse_json(described.stdout)["methods"]}
     return [each["dim_order"] for each in methods[method]["outputs"] if each["kind"] == "tensor"]
 
 
 def _read_outputs(folder: Path, orders: list[list[int]]) -> list[torch.Tensor]:
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    result = read_json(folder / "result.json", way_out="export again")
     return [
         _read_output(folder, entry, order)
         for entry, order in zip(result["outputs"], orders, strict=True)
@@ -91,7 +92,8 @@ def _read_outputs(folder: Path, orders: list[list[int]]) -> list[torch.Tensor]:
 
 def _read_output(folder: Path, entry: dict[str, Any], order: list[int]) -> torch.Tensor:
     """Returns an output in its logical shape; its memory keeps the program's order."""
-    content = bytearray((folder / "outputs" / Path(entry["path"]).name).read_bytes())
+    file = folder / "outputs" / Path(entry["path"]).name
+    content = bytearray(read_bounded(file, MOST_PROGRAM_BYTES))
     dtype, shape = getattr(torch, entry["dtype"]), entry["shape"]
     if not content:
         return torch.empty(shape, dtype=dtype)

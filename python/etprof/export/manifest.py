@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import platform
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import etprof
+from etprof.base.files import hash_file
 from etprof.export import tensors, upstream
 from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
@@ -30,9 +30,7 @@ SCHEMA_VERSION = 1
 
 def file_identity(path: Path) -> dict[str, Any]:
     """Returns the SHA-256 and the size of a file."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"sha256": digest, "size_bytes": path.stat().st_size}
+    return {"sha256": hash_file(path), "size_bytes": path.stat().st_size}
 
 
 def write_values(values: Sequence[object], folder: Path, prefix: str) -> list[dict[str, Any]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from etprof import registry
+from etprof.base.files import open_regular
 from etprof.errors import EtprofError, ExportError, InputFileError
 from etprof.export.eager_model import collect_constants, collect_methods
 
@@ -69,9 +69,12 @@ def _use_checkpoint(model: EagerModelBase, weights: Path) -> None:
 def read_checkpoint(path: Path) -> dict[str, torch.Tensor]:
     """Returns the state dict in `path`, also from inside a training checkpoint."""
     try:
-        content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        with open_regular(path) as stream:
+            content: Any = torch.load(stream, map_location="cpu", weights_only=True)
+    # PyTorch's reader raises whatever a damaged file leads it to.
+    except Exception as error:
+        reason = str(getattr(error, "strerror", None) or error).partition("\n")[0]
+        reason = reason or type(error).__name__
         msg = f"cannot read checkpoint {path}: {reason}"
         raise InputFileError(msg) from error
     for key in _WRAPPERS:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from etprof.atomic import write_json, write_text
+from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.export import (
     bundle,
     chrome_trace,
@@ -189,7 +190,7 @@ class ExportOutput:
 
     def _write_report(self, lowered: Lowered, program: upstream.ExecutorchProgramManager) -> None:
         pte, ptd = self._staged(self.files.pte), self._external_data()
-        content = upstream.deserialize_pte_binary(pte.read_bytes())
+        content = upstream.deserialize_pte_binary(read_bounded(pte, MOST_PROGRAM_BYTES))
         plans = {plan.name: plan for plan in content.program.execution_plan}
         methods, tensors_of = {}, {}
         for name, method in lowered.methods.items():

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.files import open_regular
 from etprof.errors import ExportError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class ProgramSize:
 
 def measure_program(pte: Path, content: Any, external_bytes: int) -> ProgramSize:  # noqa: ANN401
     """Returns the split of file `pte`, whose decoded form is `content`."""
-    with pte.open("rb") as stream:
+    with open_regular(pte) as stream:
         head = stream.read(4 + _HEADER.size)
     total = pte.stat().st_size
     identifier, magic, _, program_bytes, _, _ = _HEADER.unpack(head[4:])

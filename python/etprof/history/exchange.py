@@ -10,13 +10,15 @@ from pydantic import AwareDatetime, Field, ValidationError
 from sqlalchemy import select
 
 from etprof.atomic import replacing
+from etprof.base.files import open_regular, read_bounded
+from etprof.base.json_input import parse_json
 from etprof.errors import InputFileError
 from etprof.history.documents import SCHEMA_VERSION, Digest, RunDocument, Text
 from etprof.history.hud import run_records
 from etprof.history.parquet import PARQUET_MAGIC, read_parquet, write_parquet
 from etprof.history.rows import iterate_runs
 from etprof.history.schema import Baseline, Run
-from etprof.records import Record
+from etprof.records import Record, first_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 Format = Literal["json", "parquet", "hud"]
 FORMAT: Final = "etprof-history"
+_MOST_BYTES: Final = 2**30
+"""Of a JSON export, which is read as a whole; Parquet is read in parts."""
 _BATCH: Final = 200
 """Runs that are imported in one transaction."""
 
@@ -130,24 +134,26 @@ def import_file(store: Store, path: Path) -> Imported:
 def _open_export(path: Path) -> tuple[Header, Iterable[dict[str, Any]]]:
     """Returns an export's header and its runs, not checked yet."""
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             is_parquet = stream.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
         if is_parquet:
             text, rows = read_parquet(path)
-            return Header.model_validate_json(text), rows
-        export = _Export.model_validate_json(path.read_bytes())
+            return Header.model_validate(parse_json(text)), rows
+        export = _Export.model_validate(parse_json(read_bounded(path, _MOST_BYTES)))
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}; `etprof history export` writes such files"
         raise InputFileError(msg) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "document"
-        msg = (
-            f"{path} is not an export of a history: {where}: {first['msg']}; write one with "
-            "`etprof history export`"
-        )
-        raise InputFileError(msg) from None
+        raise _not_an_export(path, first_problem(error)) from None
+    except ValueError as error:
+        raise _not_an_export(path, f"document: Invalid JSON: {error}") from None
     return export, export.runs
+
+
+def _not_an_export(path: Path, problem: str) -> InputFileError:
+    return InputFileError(
+        f"{path} is not an export of a history: {problem}; write one with `etprof history export`"
+    )
 
 
 def _checked(path: Path, rows: Iterable[dict[str, Any]]) -> Iterator[RunDocument]:
@@ -155,9 +161,8 @@ def _checked(path: Path, rows: Iterable[dict[str, Any]]) -> Iterator[RunDocument
         try:
             yield RunDocument.model_validate(row)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in ("runs", number, *first["loc"]))
-            msg = f"{path} is damaged: {where}: {first['msg']}; export it again"
+            problem = first_problem(error)
+            msg = f"{path} is damaged: runs.{number}.{problem}; export it again"
             raise InputFileError(msg) from None
 
 

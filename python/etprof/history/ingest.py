@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from etprof.analysis.operators import class_totals_ns
 from etprof.analysis.provenance import load_manifest_document, load_provenance
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.statistics import trimmed_mean
+from etprof.base.json_input import read_json
 from etprof.errors import EtprofError, InputFileError
 from etprof.history.devices import identify_device
 from etprof.history.documents import (
@@ -297,6 +297,6 @@ def _read_categories(run: Path) -> tuple[dict[str, dict[str, float]], str | None
 
 def _read_raw(run: Path) -> dict[str, dict[str, Any]]:
     """The experiments' objects in metrics.json, which has been checked before."""
-    document = json.loads((run / METRICS_FILE).read_bytes())
+    document = read_json(run / METRICS_FILE, way_out="measure again")
     experiments: dict[str, dict[str, Any]] = document["experiments"]
     return experiments

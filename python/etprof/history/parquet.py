@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.atomic import replacing
+from etprof.base.json_input import parse_json
 from etprof.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _rows(path: Path, file: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
     try:
         for batch in file.iter_batches(_BATCH):
             for row in batch.to_pylist():
-                yield row | {name: json.loads(row[name]) for name in _AS_JSON}
+                yield row | {name: parse_json(row[name]) for name in _AS_JSON}
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         msg = f"{path} is damaged: {error}; export it again"
         raise InputFileError(msg) from error

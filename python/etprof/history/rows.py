@@ -10,6 +10,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import selectinload
 
+from etprof.base.json_input import parse_json
 from etprof.history.documents import MetricDocument, RunDocument
 from etprof.history.schema import CategoryTime, Metric, RawSamples, Run
 from etprof.history.values import pack_samples, unpack_samples
@@ -113,5 +114,5 @@ def _pack(document: dict[str, Any]) -> bytes:
 
 
 def _unpack(data: bytes) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(zlib.decompress(data))
+    document: dict[str, Any] = parse_json(zlib.decompress(data))
     return document

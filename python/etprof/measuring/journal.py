@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import etprof
 from etprof.atomic import write_bytes, write_json, write_text
+from etprof.base.files import hash_file, read_input
+from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
 from etprof.program_files import find_descriptions, load_export_manifest
-from etprof.run_directory import MANIFEST, LaunchRecord, experiment_files, hash_file
+from etprof.run_directory import MANIFEST, LaunchRecord, experiment_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +97,8 @@ class Journal:
     def _keep_descriptions(self) -> None:
         """Copies what the export says of the program, so that the run can be read elsewhere."""
         for name, path in find_descriptions(self._program.model).items():
-            write_bytes(self._run / name, path.read_bytes())
+            content = read_input(path, most_bytes=MOST_JSON_BYTES, way_out="export the model again")
+            write_bytes(self._run / name, content)
 
     def _write(self) -> None:
         self._document["updated_at"] = _now()

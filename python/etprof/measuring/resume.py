@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic_core import to_jsonable_python
+
+from etprof.base.files import hash_file
 from etprof.errors import EtprofError, UsageError
 from etprof.measuring.launching import result_file
 from etprof.measuring.pipeline import Earlier
 from etprof.measuring.plan import Launch, plan_passes, plan_timing
-from etprof.run_directory import experiment_files, hash_file, load_manifest
+from etprof.run_directory import experiment_files, load_manifest
 from etprof.runner_result import read_result
 
 if TYPE_CHECKING:
@@ -113,8 +115,9 @@ def _target_differences(manifest: Manifest, target: Target) -> Iterator[str]:
 
 def _setting_differences(manifest: Manifest, settings: Settings) -> Iterator[str]:
     """Names what would be measured otherwise in all experiments."""
-    # As the manifest has them: JSON knows no tuples.
-    for name, now in json.loads(json.dumps(dataclasses.asdict(settings))).items():
+    for name, value in dataclasses.asdict(settings).items():
+        # As the manifest has them: JSON knows no tuples.
+        now = to_jsonable_python(value)
         before = manifest.settings.get(name)
         if name not in _FREE_TO_CHANGE and before != now:
             yield f"{name}: was {before}, is {now}"

@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from etprof.base.files import hash_file
 from etprof.errors import EtprofError, InputFileError
 from etprof.etdump import load_etdump
 from etprof.measuring.resume import find_temporary_files
@@ -14,7 +15,6 @@ from etprof.run_directory import (
     MANIFEST,
     METRICS,
     find_etdumps,
-    hash_file,
     load_manifest,
     load_metrics,
 )

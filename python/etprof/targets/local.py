@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
@@ -10,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etprof.errors import UsageError
+from etprof.base.json_input import parse_json
+from etprof.errors import TargetError, UsageError
 from etprof.process import run_command
 from etprof.runner_result import read_result
 from etprof.targets.device_lock import this_host
@@ -63,15 +63,21 @@ class LocalTarget:
     def describe_cpu(self) -> dict[str, Any]:
         """What the runner says of the CPU; empty when it does not answer."""
         completed = ask_host_runner(["--cpu-info"], timeout_s=60)
-        found: dict[str, Any] = json.loads(completed.stdout) if completed.stdout else {}
-        return found
+        if not completed.stdout:
+            return {}
+        try:
+            found = parse_json(completed.stdout)
+        except ValueError as error:
+            msg = f"etprof-runner --cpu-info says no JSON: {error}; install etprof again"
+            raise TargetError(msg) from None
+        return found if isinstance(found, dict) else {}
 
     def sme_modes(self) -> tuple[str, ...]:
         """What this CPU can give; where there is nothing to choose, the runner's own choice."""
         if sys.platform != "linux":
             return ("auto",)
-        features = self.describe_cpu().get("features", {})
-        if not features.get("sme"):
+        features = self.describe_cpu().get("features")
+        if not isinstance(features, dict) or not features.get("sme"):
             return ("auto",)
         return ("sme2", "sme1", "off") if features.get("sme2") else ("sme1", "off")
 

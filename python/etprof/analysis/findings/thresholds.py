@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from etprof.base.json_input import read_json
 from etprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ Ratio = Annotated[float, Field(gt=0)]
 class Thresholds(BaseModel):
     """Shares are of `Method::execute`; ratios have no unit."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     norm_share: Share = 0.15
     small_layout_count: Annotated[int, Field(ge=1)] = 10
@@ -43,11 +44,10 @@ def load_thresholds(path: Path | None) -> Thresholds:
     """Reads thresholds that differ from the defaults; raises UsageError for unknown ones."""
     if path is None:
         return Thresholds()
+    way_out = "give a JSON file with thresholds"
+    document = read_json(path, way_out=way_out, error=UsageError)
     try:
-        return Thresholds.model_validate_json(path.read_bytes())
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}; give a JSON file with thresholds"
-        raise UsageError(msg) from error
+        return Thresholds.model_validate(document)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, entry['loc'])) or 'document'}: {entry['msg']}"

@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.files import read_input
 from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _ENTRY = struct.Struct("<qQ")
 _LOAD, _DYNAMIC = 1, 2
 _NEEDED, _STRINGS, _STRINGS_SIZE, _RPATH, _RUNPATH = 1, 5, 10, 15, 29
 _LONGEST_NAME: Final = 4096
+_MOST_BYTES: Final = 2**30
+"""A runner with debug information has a tenth of that."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,7 @@ class _Segment:
 
 def read_elf(path: Path) -> ElfFile:
     """Reads a 64-bit little-endian ELF file; raises InputFileError for anything else."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}; check the path"
-        raise InputFileError(msg) from error
+    data = read_input(path, most_bytes=_MOST_BYTES, way_out="check the path")
     try:
         return _parse(data)
     except (struct.error, ValueError) as error:

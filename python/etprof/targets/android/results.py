@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import shutil
 from typing import TYPE_CHECKING
 
+from etprof.base.files import hash_file
 from etprof.errors import OutputError, TargetError
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ def _bring_file(adb: Adb, remote: str, expected: RemoteFile, local: Path) -> Non
     try:
         local.parent.mkdir(parents=True, exist_ok=True)
         adb.pull(remote, part, size_bytes=expected.size_bytes)
-        with part.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != expected.sha256:
+        if hash_file(part) != expected.sha256:
             msg = f"{remote} of device {adb.serial} arrived changed; run it again"
             raise TargetError(msg)
         part.chmod(0o644)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.files import hash_file
 from etprof.errors import InputFileError, TargetError
 from etprof.targets.android.adb import DeviceFullError
 
@@ -61,8 +61,7 @@ class Store:
             state = file.stat()
             key = (file, state.st_mtime_ns, state.st_size)
             if key not in self._hashes:
-                with file.open("rb") as stream:
-                    self._hashes[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+                self._hashes[key] = hash_file(file)
         except OSError as error:
             msg = f"cannot read {file}: {error.strerror}; check the path"
             raise InputFileError(msg) from error

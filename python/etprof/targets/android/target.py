@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shlex
 import time
@@ -11,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from etprof.atomic import write_text
+from etprof.base.json_input import parse_json
 from etprof.errors import BuildError, EtprofError, TargetError, UsageError
 from etprof.process import Completed, ProgramTimeoutError
 from etprof.runner_result import read_result
@@ -139,7 +139,7 @@ class AndroidTarget:
         places = self._place(self._runner, [])
         done = self.adb.shell(shlex.join([*self._words(self._runner, places), "--cpu-info"]))
         try:
-            features = json.loads(done.stdout)["features"]
+            features = parse_json(done.stdout)["features"]
             has_sme, has_sme2 = bool(features.get("sme")), bool(features.get("sme2"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]

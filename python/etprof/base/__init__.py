@@ -1,0 +1,1 @@
+"""What all parts stand on: how strangers' files are opened and read."""

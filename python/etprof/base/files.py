@@ -1,0 +1,95 @@
+"""Opens files that may come from anyone: regular files only, never longer than a bound.
+
+A named pipe, a device or a socket in the place of a file would block, or never end. Whatever stands
+in the way is an OSError, so that a caller has one error to put into its own words.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from etprof.errors import InputFileError
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+    from pathlib import Path
+
+    from etprof.errors import EtprofError
+
+# O_NONBLOCK: a pipe without a writer is opened at once, to be refused. O_NOCTTY: a terminal that
+# is opened by mistake does not become this process's own.
+_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_KINDS: Final = (
+    (stat.S_ISDIR, "it is a directory"),
+    (stat.S_ISFIFO, "it is a named pipe, not a file"),
+    (stat.S_ISCHR, "it is a device, not a file"),
+    (stat.S_ISBLK, "it is a device, not a file"),
+    (stat.S_ISSOCK, "it is a socket, not a file"),
+)
+_MIB: Final = 2**20
+
+MOST_PROGRAM_BYTES: Final = 2**36
+"""Of a program with its weights, which is read as a whole to be described: 64 GiB."""
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Opens `path` for reading, without waiting; raises OSError for anything but a regular file."""
+    try:
+        descriptor = os.open(path, _FLAGS)
+    except ValueError as error:  # a NUL in the name
+        raise OSError(errno.EINVAL, str(error), repr(str(path))) from error
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # how a socket answers
+            _refuse(path, "it is a socket or a device, not a file")
+        raise
+    stream = os.fdopen(descriptor, "rb") if _is_regular(descriptor) else None
+    if stream is None:
+        mode = os.fstat(descriptor).st_mode
+        os.close(descriptor)
+        _refuse(path, next((text for is_kind, text in _KINDS if is_kind(mode)), "it is no file"))
+    return stream
+
+
+def _is_regular(descriptor: int) -> bool:
+    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+
+
+def _refuse(path: Path, reason: str, number: int = errno.EINVAL) -> NoReturn:
+    raise OSError(number, reason, str(path))
+
+
+def read_bounded(path: Path, most_bytes: int) -> bytes:
+    """Returns the content of a regular file; raises OSError when it is longer than `most_bytes`."""
+    with open_regular(path) as stream:
+        # Not by its size alone: it may grow, and files of the kernel have none.
+        if os.fstat(stream.fileno()).st_size <= most_bytes:
+            content = stream.read(most_bytes + 1)
+            if len(content) <= most_bytes:
+                return content
+    bound = f"{most_bytes / _MIB:.0f} MiB" if most_bytes >= _MIB else f"{most_bytes} bytes"
+    _refuse(path, f"it is longer than {bound}, the most that etprof reads of it", errno.EFBIG)
+
+
+def read_input(
+    path: Path,
+    *,
+    most_bytes: int,
+    way_out: str,
+    error: type[EtprofError] = InputFileError,
+) -> bytes:
+    """Returns the content of a file as `read_bounded` does; raises `error` with the way out."""
+    try:
+        return read_bounded(path, most_bytes)
+    except OSError as problem:
+        msg = f"cannot read {path}: {problem.strerror or problem}; {way_out}"
+        raise error(msg) from problem
+
+
+def hash_file(path: Path) -> str:
+    """Returns a regular file's SHA-256 in hexadecimal; raises OSError."""
+    with open_regular(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
