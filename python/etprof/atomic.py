@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Opens a temporary file beside `path`; renames it to `path` when the block succeeds.
 
-    Raises OutputError, and leaves nothing behind, when the folder or the disk refuses.
+    `mode` holds its permissions, which the umask restricts. Raises OutputError, and leaves nothing behind, when the folder or the disk refuses.
     """
     temporary: Path | None = None
     try:
@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         # Not mkstemp: its files are private, and the umask cannot be read without changing it
         # for other threads. O_EXCL refuses whatever someone else may have put there.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o666), "wb") as stream:
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as stream:
             yield stream
         temporary.replace(path)
     except OSError as error:

@@ -9,9 +9,11 @@ import io
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Protocol, cast
+import traceback
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import etprof
+from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
 from etprof.errors import EtprofError, InputFileError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -48,14 +50,28 @@ exit codes:
   1  `validate`: something is missing;        6  the model cannot be exported
      `history check`: a regression            7  a result cannot be written
   2  a flag, name or config cannot be used    8  the history's store does not answer
-  3  a part of etprof is missing here         130  interrupted (Ctrl-C)
-  4  a file is missing or damaged             141  the reader of a pipe went away
+  3  a part of etprof is missing here         70   a defect of etprof, with a report
+  4  a file is missing or damaged             130  interrupted (Ctrl-C)
+                                              141  the reader of a pipe went away
 """
 _INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line with the way out, as all of etprof's are."""
+    """A parser whose errors are one line with the way out, as all of etprof's are.
+
+    `--debug` is known before and after every subcommand.
+    """
+
+    def __init__(self, *words: Any, **settings: Any) -> None:  # noqa: ANN401 - argparse's own
+        super().__init__(*words, **settings)
+        self.add_argument(
+            DEBUG_FLAG,
+            action="store_true",
+            # A subcommand's default would overwrite what stands before it.
+            default=argparse.SUPPRESS,
+            help=f"show the traceback of an error (or set {DEBUG_VARIABLE})",
+        )
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError instead of printing all flags and leaving."""
@@ -123,12 +139,18 @@ def run_command_line(words: Sequence[str]) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs etprof and returns its exit code; a user's mistake is one line, never a traceback."""
+    """Runs etprof and returns its exit code; a user's mistake is one line, never a traceback.
+
+    So is a defect of etprof, with exit code 70 and a report for its maintainers.
+    """
     _prepare_streams()
+    words = sys.argv[1:] if words is None else words
     try:
-        code = run_command_line(sys.argv[1:] if words is None else words)
+        code = run_command_line(words)
         sys.stdout.flush()
     except EtprofError as error:
+        if is_debugging(words):
+            traceback.print_exception(error)
         print(f"etprof: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -138,15 +160,23 @@ def main(words: Sequence[str] | None = None) -> int:
         _give_up_output()
         return 141
     except OSError as error:
-        _give_up_output()
-        if error.filename is None:
-            print(f"etprof: cannot use standard output: {error.strerror or error}", file=sys.stderr)
-            return OutputError.exit_code
-        # Of a path that was given: its name is too long, its folder closed.
-        problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
-        print(f"etprof: {problem}", file=sys.stderr)
-        return InputFileError.exit_code
+        return _tell_refusal(error)
+    # Everything else is our fault; a traceback's exit code of 1 would mean a regression.
+    except Exception as error:  # noqa: BLE001
+        return end_unexpectedly(error, words)
     return code
+
+
+def _tell_refusal(error: OSError) -> int:
+    """Tells what the system refused, and returns the exit code."""
+    _give_up_output()
+    if error.filename is None:
+        print(f"etprof: cannot use standard output: {error.strerror or error}", file=sys.stderr)
+        return OutputError.exit_code
+    # Of a path that was given: its name is too long, its folder closed.
+    problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
+    print(f"etprof: {problem}", file=sys.stderr)
+    return InputFileError.exit_code
 
 
 def _prepare_streams() -> None:

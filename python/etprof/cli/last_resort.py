@@ -1,0 +1,144 @@
+"""What becomes of an error that nobody foresaw: one line, a report for the maintainer, exit code 70.
+
+The code is sysexits' EX_SOFTWARE: nothing else that etprof ends in means the same, so that CI never
+takes a defect of etprof for a regression.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import sys
+import tempfile
+import traceback
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import etprof
+from etprof.atomic import replacing
+from etprof.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+EXIT_CODE: Final = 70
+DEBUG_FLAG: Final = "--debug"
+DEBUG_VARIABLE: Final = "ETPROF_DEBUG"
+LEFT_OUT: Final = "[left out]"
+
+_PACKAGES: Final = ("executorch", "torch", "torchao", "numpy", "pandas", "pydantic", "sqlalchemy")
+_MOST_LETTERS: Final = 200_000
+"""Of a traceback: an exception may quote a whole file."""
+_LONGEST_REASON: Final = 200
+_SECRET_FLAGS: Final = ("--store", "--prompt", "--prompt-tokens", "--connect", "--serial")
+_HARMLESS: Final = re.compile(r"[\w./,:+=-]*")
+_CREDENTIALS: Final = re.compile(r"://[^\s/@]*@|\b(?:pass\w*|sslpassword|token|secret)=[^\s&'\"]+")
+
+
+def is_debugging(words: Sequence[str]) -> bool:
+    """Whether tracebacks are asked for."""
+    return DEBUG_FLAG in words or bool(os.environ.get(DEBUG_VARIABLE))
+
+
+def end_unexpectedly(error: Exception, words: Sequence[str]) -> int:
+    """Tells of a defect of etprof on one line, with the path of its report; returns the exit code.
+
+    With `--debug` or ETPROF_DEBUG the traceback is shown before it.
+    """
+    told = _format(error)
+    if is_debugging(words):
+        print(told, file=sys.stderr)
+    if isinstance(error, MemoryError):
+        problem = "there is not enough memory for this; close other programs, or give it less"
+    else:
+        problem = f"a defect of etprof itself: {_reason(error)}"
+    try:
+        path = write_report(told, words)
+    except (OutputError, OSError) as refusal:
+        kept = f"no report could be written ({refusal}); {DEBUG_FLAG} shows the traceback"
+    else:
+        kept = f"please send the report in {path} to its maintainers"
+    print(f"etprof: {problem}; {kept}", file=sys.stderr)
+    return EXIT_CODE
+
+
+def write_report(told: str, words: Sequence[str]) -> Path:
+    """Writes what happened into a file that only this user can read; returns its path.
+
+    Raises OutputError or OSError when there is no place for it.
+    """
+    now = datetime.now(UTC)
+    secrets = [word for word, shown in zip(words, _shown(words), strict=True) if shown != word]
+    text = "\n".join(
+        [
+            f"etprof {etprof.__version__}, {now.isoformat(timespec='seconds')}",
+            f"Python {platform.python_version()}, {platform.platform()}",
+            *(f"{name} {_version(name)}" for name in _PACKAGES),
+            f"command: {shlex.join(['etprof', *_shown(words)])}",
+            "",
+            _without(told, [*secrets, os.environ.get("ETPROF_HISTORY", "")]),
+        ]
+    )
+    folder = Path(tempfile.gettempdir())
+    # Random as well: in a folder that all share, nobody can put a file there first.
+    name = f"etprof-report-{now:%Y%m%dT%H%M%SZ}-{os.urandom(4).hex()}.txt"
+    with replacing(folder / name, mode=0o600) as stream:
+        stream.write(text.encode("utf-8", "backslashreplace"))
+    return folder / name
+
+
+def _format(error: Exception) -> str:
+    """Returns the traceback; where memory or the exception itself forbid it, its type."""
+    try:
+        text = "".join(traceback.format_exception(error))
+    # What is printed of an exception is made by the exception's own code.
+    except Exception:  # noqa: BLE001
+        return f"{type(error).__name__}, which cannot be shown"
+    if len(text) <= _MOST_LETTERS:
+        return text
+    half = _MOST_LETTERS // 2
+    return f"{text[:half]}\n[{len(text) - 2 * half} letters left out]\n{text[-half:]}"
+
+
+def _reason(error: Exception) -> str:
+    """Returns the type and what the error says, on one line."""
+    try:
+        said = " ".join(str(error).split())
+    # As above.
+    except Exception:  # noqa: BLE001
+        said = ""
+    said = "".join(letter for letter in said if letter.isprintable())
+    shown = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
+    name = type(error).__name__
+    return f"{name}: {_without(shown, [])}" if shown else name
+
+
+def _shown(words: Sequence[str]) -> Iterator[str]:
+    """Yields the command line; what may be a password, a text or a device's name is left out."""
+    previous = ""
+    for word in words:
+        flag, is_joined, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        is_plain = _HARMLESS.fullmatch(value) and "://" not in value
+        if (flag or previous) in _SECRET_FLAGS and (is_joined or not flag):
+            is_plain = None
+        yield word if is_plain else f"{flag}{is_joined}{LEFT_OUT}"
+        previous = word
+
+
+def _without(text: str, secrets: Sequence[str]) -> str:
+    """Returns the text without secrets: those of the command line, and what looks like one."""
+    for secret in secrets:
+        value = secret.partition("=")[2] if secret.startswith("--") else secret
+        text = text.replace(value, LEFT_OUT) if value else text
+    return _CREDENTIALS.sub(LEFT_OUT, text)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "is not installed"
