@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import tarfile
 import threading
 import time
 from collections import Counter
@@ -17,7 +19,7 @@ from etprof.bench.execution import is_finished
 from etprof.bench.local_pool import run_here
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.pool import Task
-from etprof.errors import TargetError
+from etprof.errors import InputFileError, TargetError
 from etprof.history.ingest import read_run_directory
 from etprof.run_directory import Manifest, load_manifest
 from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice, this_host
@@ -291,6 +293,41 @@ def test_without_resume_an_earlier_run_is_set_aside(bench: Bench) -> None:
     for _ in range(2):
         bench.run([task])
     assert len(list(task.run.parent.iterdir())) == 2
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.size, info.linkname = kind, size, "/etc"
+    return info
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [member("../outside")],
+        [member("/outside")],
+        [member("run/../../outside")],
+        [member("run", tarfile.SYMTYPE), member("run/outside")],
+        [member("run", tarfile.LNKTYPE), member("run/outside")],
+        [member("run/pipe", tarfile.FIFOTYPE)],
+        [member("run/twice"), member("run/twice")],
+    ],
+    ids=lambda members: f"{members[0].name} {members[0].type.decode()}",
+)
+def test_an_archive_writes_files_and_folders_inside_its_folder_alone(
+    members: list[tarfile.TarInfo], tmp_path: Path
+) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for each in members:
+            archive.addfile(each, io.BytesIO(b""))
+    with contextlib.suppress(InputFileError):
+        unpack_program(stream.getvalue(), tmp_path / "a/there")
+    found = list(tmp_path.rglob("*"))
+    assert [path for path in found if path.is_symlink() or path.is_fifo()] == []
+    assert {path.relative_to(tmp_path).parts[:2] for path in found if path.is_file()} <= {
+        ("a", "there")
+    }
 
 
 def test_archives_carry_a_program_and_a_run(bench: Bench, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.atomic import write_json
@@ -99,8 +99,26 @@ def _unpack(data: bytes, folder: Path) -> None:
                         f"{MOST_BYTES // 2**30} GiB; measure there with `etprof run`"
                     )
                     raise InputFileError(msg)
-                if member.isfile() or member.isdir():
-                    archive.extract(member, folder, filter="data")
-    except (tarfile.TarError, EOFError, zlib.error) as error:
+                _unpack_member(archive, member, folder)
+    except (tarfile.TarError, EOFError, FileExistsError, zlib.error) as error:
         msg = f"an archive from another host is damaged ({error}); measure again"
         raise InputFileError(msg) from error
+
+
+def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Writes one file or folder. Links are never made, so no name can lead out of `folder`.
+
+    `tarfile` has its own filters since Python 3.11.4 only, and Debian 12 has 3.11.2.
+    """
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts or "\0" in member.name:
+        msg = f"{member.name!r} is no place inside it"
+        raise tarfile.ExtractError(msg)
+    target = folder / name
+    if member.isdir():
+        target.mkdir(parents=True, exist_ok=True)
+    content = archive.extractfile(member) if member.isfile() else None
+    if content is not None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            shutil.copyfileobj(content, file)
