@@ -31,13 +31,14 @@ py::dict view_columns(const py::object& table) {
     return views;
 }
 
-/// Decodes the names. Bytes that are not UTF-8 show as `\xNN`, for a name is never worth a failure.
+/// Decodes the names, bytes that are not UTF-8 so that they can be had back (Python's
+/// `surrogateescape`), for a name is never worth a failure.
 py::tuple decode_names(const EventTable& table) {
     py::tuple names(table.names.size());
     for (std::size_t i = 0; i < table.names.size(); ++i) {
         const std::string& name = table.names[i];
         PyObject* text = PyUnicode_DecodeUTF8(name.data(), static_cast<py::ssize_t>(name.size()),
-                                              "backslashreplace");
+                                              "surrogateescape");
         if (text == nullptr) {
             throw py::error_already_set();
         }

@@ -7,6 +7,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
+from etprof.base.text import escape_unfit_json
 from etprof.errors import OutputError
 
 if TYPE_CHECKING:
@@ -68,4 +69,5 @@ def write_json(path: Path, document: object) -> None:
     JSON is UTF-8; of a file name that is not, each strange byte becomes a question mark.
     """
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
-    write_bytes(path, f"{text}\n".encode("utf-8", "replace"))
+    told = text.encode("utf-8", "replace").decode()
+    write_bytes(path, f"{escape_unfit_json(told)}\n".encode())

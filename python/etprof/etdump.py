@@ -4,7 +4,7 @@
     dump.profile.end_time - dump.profile.start_time  # ticks of every profile event
     dump.names[dump.blocks.name_id[0]]  # the first event block's name
 
-Strings stand once each in `ETDump.names`; columns that end in `_id` and hold names are positions
+Strings stand once each in `ETDump.names`, cleaned (`etprof.base.text`); columns that end in `_id` and hold names are positions
 there, -1 for a string that the file does not have. Neither torch nor executorch is needed.
 """
 
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import numpy as np
 
 from etprof.base.files import open_regular
+from etprof.base.text import clean_all
 from etprof.errors import BuildError, InputFileError, UsageError
 from etprof.etdump_columns import (
     AllocationColumns,
@@ -124,12 +125,14 @@ class ETDump:
     version: int
     size_bytes: int
     names: tuple[str, ...]
+    """Fit to be shown, and no two alike; `raw_names` has the file's own bytes."""
     blocks: BlockColumns
     profile: ProfileColumns
     allocations: AllocationColumns
     allocators: AllocatorColumns
     debug: DebugColumns
     tensors: TensorColumns
+    _texts: tuple[str, ...]
     _data: memoryview
 
     def __repr__(self) -> str:
@@ -139,6 +142,11 @@ class ETDump:
             f"{len(self.allocations.allocator_id)} allocation events, "
             f"{len(self.debug.name_id)} debug events>"
         )
+
+    @property
+    def raw_names(self) -> tuple[bytes, ...]:
+        """The names' bytes as the file has them, in the order of `names`."""
+        return tuple(name.encode("utf-8", "surrogateescape") for name in self._texts)
 
     def profile_metadata(self, row: int) -> bytes:
         """Returns the bytes that the delegate attached to profile event `row`."""
@@ -194,16 +202,18 @@ def load_etdump(source: Path | str | bytes | BinaryIO) -> ETDump:
     """
     name, data = _open_source(source)
     table = _parse(name, data)
+    texts = table.names()
     return ETDump(
         version=table.version,
         size_bytes=len(data),
-        names=table.names(),
+        names=clean_all(texts),
         blocks=BlockColumns(**table.blocks()),
         profile=ProfileColumns(**table.profile()),
         allocations=AllocationColumns(**table.allocations()),
         allocators=AllocatorColumns(**table.allocators()),
         debug=DebugColumns(**table.debug()),
         tensors=TensorColumns(**table.tensors()),
+        _texts=texts,
         _data=memoryview(data),
     )
 
@@ -240,10 +250,8 @@ def events_frame(dump: ETDump) -> pd.DataFrame:
     import pandas as pd  # reading does not need it, and its import takes 0.3 s
 
     profile = dump.profile
-    # Different bytes may decode to one text, and categories must differ.
-    categories = pd.Index(dict.fromkeys(dump.names), dtype=object)
-    code_of = {name: code for code, name in enumerate(categories)}
-    codes = np.array([*(code_of[name] for name in dump.names), -1], np.int32)
+    categories = pd.Index(dump.names, dtype=object)
+    codes = np.append(np.arange(len(dump.names), dtype=np.int32), np.int32(-1))
 
     def texts(name_id: NDArray[np.int32]) -> pd.Categorical[Any]:
         return pd.Categorical.from_codes(codes[name_id], categories=categories)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from etprof.errors import InputFileError, UsageError
-from etprof.records import Count, Record, read_record
+from etprof.records import CleanData, Count, Name, Named, Record, read_record
 from etprof.run_directory import DELEGATION_REPORT, EXPORT_MANIFEST, safe_name
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ class TensorFile(Record):
     """One tensor of the example inputs or reference outputs."""
 
     index: Count
-    dtype: str
+    dtype: Name
     shape: list[Count] | None = None
     path: str | None = None
-    sha256: str | None = None
+    sha256: Name | None = None
 
 
 class CheckedOutput(Record):
@@ -49,20 +49,20 @@ class MethodFiles(Record):
 class ModelCode(Record):
     """Which code a program was exported from."""
 
-    sha256: str | None = None
+    sha256: Name | None = None
 
 
 class ExportManifest(Record):
     """The export manifest as far as measuring needs it."""
 
-    model: str
-    backend: str
-    precision: str
+    model: Name
+    backend: Name
+    precision: Name
     source: ModelCode = Field(default_factory=ModelCode)
-    versions: dict[str, str] = Field(default_factory=dict)
-    options: dict[str, Any] = Field(default_factory=dict)
-    method: str = "forward"
-    methods: dict[str, MethodFiles] = Field(default_factory=dict)
+    versions: Named[Name] = Field(default_factory=dict)
+    options: CleanData = Field(default_factory=dict)
+    method: Name = "forward"
+    methods: Named[MethodFiles] = Field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

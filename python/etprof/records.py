@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from etprof.base.json_input import MOST_JSON_BYTES, read_json
+from etprof.base.text import clean, clean_data
 from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
@@ -14,6 +23,24 @@ if TYPE_CHECKING:
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 """What a signed 64-bit integer holds: nanoseconds of 292 years, or bytes."""
+Name = Annotated[str, AfterValidator(clean)]
+"""Text that is shown. Paths, arguments and prompts, which are used, stay `str`."""
+CleanData = Annotated[dict[str, Any], AfterValidator(clean_data)]
+"""JSON data that no record describes, and that is shown."""
+Entry = TypeVar("Entry")
+
+
+def _refuse_alike(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401
+    """Refuses keys that are one after cleaning: an entry would be lost unseen."""
+    found = check(value)
+    if isinstance(value, dict) and len(found) != len(value):
+        msg = "two of its names look the same"
+        raise ValueError(msg)
+    return found
+
+
+Named = Annotated[dict[Name, Entry], WrapValidator(_refuse_alike)]
+"""Entries by their name."""
 
 
 class Record(BaseModel):

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from etprof.atomic import write_json
 from etprof.errors import OutputError
-from etprof.records import Count, Document, Record, read_record
+from etprof.records import CleanData, Count, Document, Name, Named, Record, read_record
 from etprof.runner_result import Cpu, Load, Memory
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class GeneratedTokens(Record):
 
     prompt_tokens: list[Count]
     tokens: list[Count]
-    prefill_method: str
-    decode_method: str
+    prefill_method: Name
+    decode_method: Name
     prefilled_tokens: Count
     prompt: str | None = None
     text: str | None = None
@@ -74,9 +74,9 @@ class BlockMetrics(Record):
 class ExperimentMetrics(Record):
     """All blocks of one experiment."""
 
-    sme: str
+    sme: Name
     threads: Count
-    etdump: str | None = None
+    etdump: Name | None = None
     """The operator split's ETDump, relative to the run directory."""
     generated: GeneratedTokens | None = None
     blocks: list[BlockMetrics]
@@ -87,44 +87,44 @@ class Metrics(Record):
 
     schema_version: Literal[1] = 1
     times_are_meaningful: bool
-    experiments: dict[str, ExperimentMetrics]
+    experiments: Named[ExperimentMetrics]
 
 
 class LaunchRecord(Record):
     """One process launch as it went."""
 
-    experiment: str
-    purpose: str
+    experiment: Name
+    purpose: Name
     """timing, etdump or kernel_trace."""
     block: Count | None = None
-    started_at: str
+    started_at: Name
     duration_s: float
-    error: str | None = None
-    state_before: dict[str, object] | None = None
-    state_after: dict[str, object] | None = None
+    error: Name | None = None
+    state_before: CleanData | None = None
+    state_after: CleanData | None = None
     waited_s: float = 0.0
 
 
 class ManifestModel(Record):
     """The program that was measured."""
 
-    name: str
-    label: str | None = None
-    method: str | None = None
-    sha256: str | None = None
+    name: Name
+    label: Name | None = None
+    method: Name | None = None
+    sha256: Name | None = None
     path: str | None = None
-    precision: str | None = None
-    backend: str | None = None
+    precision: Name | None = None
+    backend: Name | None = None
 
 
 class ManifestExperiment(Record):
     """One experiment as it was planned."""
 
-    name: str
-    sme: str
+    name: Name
+    sme: Name
     threads: Count
-    group: str = ""
-    mode: str = "timing"
+    group: Name = ""
+    mode: Name = "timing"
     cpus: tuple[int, ...] = ()
     """Cores that it was bound to; none: the system chose."""
     runner: str | None = None
@@ -137,14 +137,14 @@ class ManifestExperiment(Record):
 class ManifestInput(Record):
     """An input by its content."""
 
-    sha256: str | None = None
+    sha256: Name | None = None
 
 
 class ManifestGit(Record):
     """The working tree that was measured in."""
 
-    commit: str
-    branch: str | None = None
+    commit: Name
+    branch: Name | None = None
     dirty: bool | None = None
 
 
@@ -152,20 +152,20 @@ class Manifest(Record):
     """manifest.json as far as reading and resuming need it; the rest is provenance."""
 
     schema_version: Literal[1]
-    status: str = "finished"
-    created_at: str | None = None
+    status: Name = "finished"
+    created_at: Name | None = None
     git: ManifestGit | None = None
-    platform: str
+    platform: Name
     model: ManifestModel
     cpu: Cpu | None = None
-    target: dict[str, object] = Field(default_factory=dict)
+    target: CleanData = Field(default_factory=dict)
     settings: dict[str, object] = Field(default_factory=dict)
     config: dict[str, object] | None = None
     inputs: tuple[ManifestInput, ...] | None = None
     experiments: tuple[ManifestExperiment, ...] = ()
     launches: tuple[LaunchRecord, ...] = ()
-    notes: tuple[str, ...] = ()
-    files: dict[str, str] = Field(default_factory=dict)
+    notes: tuple[Name, ...] = ()
+    files: Named[Name] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)

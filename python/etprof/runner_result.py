@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from etprof.records import Count, Record, read_record
+from etprof.records import CleanData, Count, Name, Named, Record, read_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 class RunnerBuild(Record):
     """Version of the runner and everything it was built with."""
 
-    version: str
-    build: dict[str, object]
+    version: Name
+    build: CleanData
 
 
 class Cpu(Record):
     """The CPU as the runner saw it."""
 
-    architecture: str
-    model_name: str | None = None
+    architecture: Name
+    model_name: Name | None = None
     logical_cores: Count
-    features: dict[str, bool]
+    features: Named[bool]
 
     @property
     def has_sme2(self) -> bool:
@@ -60,7 +60,7 @@ class Tensor(Record):
     """An input or output of the method."""
 
     index: Count
-    dtype: str
+    dtype: Name
     shape: list[Count]
     size_bytes: Count
     path: str | None = None
@@ -83,8 +83,8 @@ class GenerationResult(Record):
 
     prompt_tokens: list[Count]
     tokens: list[Count]
-    prefill_method: str
-    decode_method: str
+    prefill_method: Name
+    decode_method: Name
     prefilled_tokens: Count
     """Tokens of the prompt that were read at once; decode steps read the others."""
     cache_tokens: Count | None = None
@@ -96,7 +96,7 @@ class RunnerResult(Record):
 
     schema_version: Literal[1]
     runner: RunnerBuild
-    method: str
+    method: Name
     cpu: Cpu
     threads: Threads
     load: Load
@@ -106,7 +106,7 @@ class RunnerResult(Record):
     memory: Memory
     inputs: list[Tensor]
     outputs: list[Tensor]
-    sme: dict[str, object] | None = None
+    sme: CleanData | None = None
     generation: GenerationResult | None = None
 
 

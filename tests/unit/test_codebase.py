@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
     "process": {"errors"},
-    "atomic": {"errors"},
+    "atomic": {"base", "errors"},
     "records": {"base", "errors"},
     "html_template": set(),
     "runner_result": {"records"},

@@ -110,12 +110,8 @@ def build_document(fields: Fields) -> writer.Table:
     return writer.etdump(blocks, version=fields.get("version"))
 
 
-def name_of(dump: ETDump, name_id: int) -> str | None:
-    return None if name_id == -1 else dump.names[name_id]
-
-
-def text(name: bytes | None) -> str | None:
-    return None if name is None else name.decode(errors="backslashreplace")
+def name_of(dump: ETDump, name_id: int) -> bytes | None:
+    return None if name_id == -1 else dump.raw_names[name_id]
 
 
 def expected_tensor(fields: Fields) -> TensorEntry:
@@ -155,11 +151,11 @@ def expected_event(block: int, position: int, kind: str, fields: Fields) -> Fiel
             "size_bytes": fields.get("size_bytes", 0),
         }
     event = place | {
-        "name": text(fields.get("name")),
+        "name": fields.get("name"),
         "chain_index": fields.get("chain_index", 0),
         "instruction_id": fields.get("instruction_id", -1),
         "delegate_debug_id_int": fields.get("delegate_debug_id_int", -1),
-        "delegate_debug_id_str": text(fields.get("delegate_debug_id_str")),
+        "delegate_debug_id_str": fields.get("delegate_debug_id_str"),
     }
     if kind == "debug":
         return event | expected_value(fields.get("value"))
@@ -178,12 +174,12 @@ def expected_dump(document: Fields) -> Fields:
     for index, block in enumerate(document.get("blocks", [])):
         begin = position
         for allocator in block.get("allocators", []):
-            expected["allocators"].append((index, text(allocator.get("name"))))
+            expected["allocators"].append((index, allocator.get("name")))
         for kind, fields in block.get("events", []):
             if kind in expected:
                 expected[kind].append(expected_event(index, position, kind, fields))
             position += 1
-        name, bundled = text(block.get("name")), block.get("bundled_input_index", -1)
+        name, bundled = block.get("name"), block.get("bundled_input_index", -1)
         expected["blocks"].append((name, bundled, begin, position))
     return expected
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.text import clean
 from etprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Side:
     @property
     def label(self) -> str:
         """How people call it: run directory and experiment."""
-        return f"{self.run.source}:{self.experiment.name}"
+        return f"{clean(str(self.run.source))}:{self.experiment.name}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from etprof.records import Count, Record, read_record
+from etprof.records import Count, Name, Named, Record, read_record
 from etprof.run_directory import DELEGATION_REPORT
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class SourceLine(Record):
     """A line of the model's own Python code."""
 
-    file: str
+    file: Name
     line: Count
-    code: str = ""
+    code: Name = ""
 
     def __str__(self) -> str:
         return f"{Path(self.file).name}:{self.line}"
@@ -28,25 +28,25 @@ class SourceLine(Record):
 class Origin(Record):
     """The module and line that an operator was traced from."""
 
-    module_path: str = ""
-    module_type: str = ""
+    module_path: Name = ""
+    module_type: Name = ""
     source: SourceLine | None = None
 
 
 class GraphOperator(Record):
     """One operator of the lowered graph."""
 
-    name: str
-    operator: str
+    name: Name
+    operator: Name
     delegate: Count | None = None
     origin: Origin = Field(default_factory=Origin)
     shape: list[int] | None = None
     macs: Count | None = None
     input_bytes: Count | None = None
     output_bytes: Count | None = None
-    reason: str | None = None
+    reason: Name | None = None
     instruction: Count | None = None
-    inputs: tuple[str, ...] = ()
+    inputs: tuple[Name, ...] = ()
     """Names of the graph's nodes that it reads."""
     permutation: tuple[Count, ...] | None = None
     """How it transposes: dimension i of the result is dimension permutation[i] of its input."""
@@ -56,16 +56,16 @@ class Prediction(Record):
     """Whether XNNPACK has an SME2 kernel for a node, and why or why not."""
 
     sme2: bool
-    packed_type: str | None = None
-    reason: str
+    packed_type: Name | None = None
+    reason: Name
 
 
 class DelegateNode(Record):
     """One node of a delegate's own graph."""
 
-    kind: str
-    operators: tuple[str, ...] = ()
-    attribution: str = "unknown"
+    kind: Name
+    operators: tuple[Name, ...] = ()
+    attribution: Name = "unknown"
     macs: Count | None = None
     input_bytes: Count | None = None
     output_bytes: Count | None = None
@@ -79,8 +79,8 @@ class DelegateNode(Record):
 class Delegate(Record):
     """One call of a backend."""
 
-    name: str
-    backend: str
+    name: Name
+    backend: Name
     instruction: Count | None = None
     nodes: tuple[DelegateNode, ...] = ()
 
@@ -104,8 +104,8 @@ class DelegationReport(Record):
     """`<model>.pte.delegation.json` as far as reports need it."""
 
     schema_version: Literal[1]
-    model: str
-    methods: dict[str, MethodReport]
+    model: Name
+    methods: Named[MethodReport]
 
 
 def find_method_report(run: Path, provenance: Provenance | None) -> MethodReport | None:

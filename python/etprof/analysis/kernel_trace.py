@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
-from etprof.records import Count, Record, read_record
+from etprof.records import Count, Name, Record, read_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,10 +17,10 @@ STEADY_PHASE = "Execute"
 class SmeState(Record):
     """The SME mode that was asked for, what came of it, and who saw which features."""
 
-    requested: str
+    requested: Name
     in_force: Literal["sme2", "sme1", "off"]
-    cpu_features: tuple[str, ...] = ()
-    shown_features: tuple[str, ...] = ()
+    cpu_features: tuple[Name, ...] = ()
+    shown_features: tuple[Name, ...] = ()
 
 
 class Clock(Record):
@@ -34,13 +34,13 @@ class Clock(Record):
 class Kernel(Record):
     """One microkernel: the parts of its name, and its calls at load and in each execution."""
 
-    name: str
-    level: str | None = None
-    operation: str
-    destination: str | None = None
-    inputs: tuple[str, ...] = ()
-    tile: str | None = None
-    instruction: str | None = None
+    name: Name
+    level: Name | None = None
+    operation: Name
+    destination: Name | None = None
+    inputs: tuple[Name, ...] = ()
+    tile: Name | None = None
+    instruction: Name | None = None
     threads: Count
     load_calls: Count
     execution_calls: tuple[Count, ...]
@@ -50,14 +50,14 @@ class Kernel(Record):
 class KernelCalls(Record):
     """Calls of a microkernel that belong to no operator of an execution."""
 
-    name: str
+    name: Name
     calls: Count
 
 
 class Execution(Record):
     """One inference; `aligned` when it ran the same operators as the last one."""
 
-    phase: str
+    phase: Name
     start_ns: Count
     duration_ns: Count
     aligned: bool
@@ -67,14 +67,14 @@ class Execution(Record):
 class OperatorKernel(Record):
     """Calls of one microkernel by one operator, in each execution."""
 
-    name: str
+    name: Name
     execution_calls: tuple[Count, ...]
 
 
 class TracedOperator(Record):
     """One operator in each execution; times in ns, starts from the start of the execution."""
 
-    name: str
+    name: Name
     delegate: Count | None
     """Number of the delegate call it belongs to; None for ExecuTorch's own kernels."""
     parallel_calls: Count
@@ -89,7 +89,7 @@ class KernelTrace(Record):
     """One traced run of one program in one SME mode."""
 
     schema_version: Literal[1]
-    method: str
+    method: Name
     sme: SmeState
     clock: Clock
     kernels: tuple[Kernel, ...]

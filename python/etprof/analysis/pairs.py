@@ -9,7 +9,7 @@ from etprof.analysis.comparison import Comparison, compare_sides
 from etprof.analysis.effect import DEFAULT_MARGIN
 from etprof.analysis.provenance import load_provenance
 from etprof.errors import UsageError
-from etprof.records import Record
+from etprof.records import Name, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,15 +34,15 @@ def compare_within(run: RunAnalysis) -> tuple[Comparison, ...]:
 class _WantedSide(Record):
     """One side of a pair as the config names it."""
 
-    experiment: str
+    experiment: Name
     threads: int | None = None
 
 
 class _WantedPair(Record):
     """A pair as the config names it; a bare name stands for a side."""
 
-    baseline: _WantedSide | str
-    candidate: _WantedSide | str
+    baseline: _WantedSide | Name
+    candidate: _WantedSide | Name
 
 
 class _WantedAnalysis(Record):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from etprof.base.json_input import read_json
-from etprof.records import Record, read_record
+from etprof.base.text import clean_data
+from etprof.records import CleanData, Name, Named, Record, read_record
 from etprof.run_directory import MANIFEST, ManifestExperiment
 from etprof.runner_result import Cpu, RunnerBuild
 
@@ -21,32 +22,32 @@ class FileIdentity(Record):
     """A file by its content."""
 
     path: str | None = None
-    sha256: str | None = None
+    sha256: Name | None = None
     size_bytes: int | None = None
 
 
 class MeasuredModel(FileIdentity):
     """The program that was measured."""
 
-    name: str
-    precision: str | None = None
-    backend: str | None = None
-    method: str | None = None
+    name: Name
+    precision: Name | None = None
+    backend: Name | None = None
+    method: Name | None = None
 
 
 class Provenance(Record):
     """The facts of a run that comparisons and findings ask for; all may be missing."""
 
-    created_at: str | None = None
-    etprof_version: str | None = None
-    platform: str | None = None
+    created_at: Name | None = None
+    etprof_version: Name | None = None
+    platform: Name | None = None
     model: MeasuredModel | None = None
     inputs: tuple[FileIdentity, ...] | None = None
-    pins: dict[str, str | None] = Field(default_factory=dict)
+    pins: Named[Name | None] = Field(default_factory=dict)
     runner: RunnerBuild | None = None
     cpu: Cpu | None = None
-    target: dict[str, Any] = Field(default_factory=dict)
-    settings: dict[str, Any] = Field(default_factory=dict)
+    target: CleanData = Field(default_factory=dict)
+    settings: CleanData = Field(default_factory=dict)
     experiments: tuple[ManifestExperiment, ...] = ()
 
     @property
@@ -65,9 +66,9 @@ def load_provenance(source: Path) -> Provenance | None:
 
 
 def load_manifest_document(source: Path) -> dict[str, Any] | None:
-    """Returns the whole manifest as JSON data, checked before by `load_provenance`."""
+    """Returns the whole manifest as JSON data to show, checked before by `load_provenance`."""
     path = source / MANIFEST
     if not path.is_file():
         return None
-    document: dict[str, Any] = read_json(path, way_out=_WAY_OUT)
+    document: dict[str, Any] = clean_data(read_json(path, way_out=_WAY_OUT))
     return document

@@ -9,6 +9,7 @@ from etprof.analysis.executions import split_executions
 from etprof.analysis.generation import GenerationSpeed, summarise_generation
 from etprof.analysis.operators import OperatorSplit, split_operators
 from etprof.analysis.statistics import BlockedMedian, SampleSummary, summarise, summarise_blocks
+from etprof.base.text import clean
 from etprof.errors import InputFileError
 from etprof.etdump import load_etdump
 from etprof.run_directory import (
@@ -80,14 +81,14 @@ class RunAnalysis:
     @property
     def name(self) -> str:
         """The model's name, or the file's where it is not known."""
-        return self.manifest.model.name if self.manifest else self.source.stem
+        return self.manifest.model.name if self.manifest else clean(self.source.stem)
 
 
 def analyze_source(source: Path) -> RunAnalysis:
     """Analyses a run directory or a single ETDump file."""
     if source.is_dir():
         return _analyze_run(source)
-    experiment = _analyze_experiment(source, source.stem, None)
+    experiment = _analyze_experiment(source, clean(source.stem), None)
     note = "one ETDump alone: latency without tracer, load and memory are not known"
     return RunAnalysis(source, None, True, (experiment,), (note,))
 
@@ -133,8 +134,8 @@ def _experiment_names(
     named = {run / metrics.etdump: name for name, metrics in known.items() if metrics.etdump}
     folders = [path.parent for path in etdumps]
     return [
-        (path, named.get(path) or (path.stem if path.parent == run
-                                   or folders.count(path.parent) > 1 else path.parent.name))
+        (path, named.get(path) or clean(path.stem if path.parent == run
+                                        or folders.count(path.parent) > 1 else path.parent.name))
         for path in etdumps
     ]  # fmt: skip
 

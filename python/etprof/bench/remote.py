@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.text import clean_lines
 from etprof.bench.archives import pack_run, unpack_program
 from etprof.bench.execution import run_unit
 from etprof.targets.device_lock import patience
@@ -34,4 +35,4 @@ def _ignore(*_: object) -> None:
 
 def _log(text: str) -> None:
     """Tells whoever looks at the worker's output."""
-    print(text, file=sys.stderr)
+    print(clean_lines(text), file=sys.stderr)

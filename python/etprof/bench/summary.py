@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from etprof.analysis.effect import estimate_effect
+from etprof.base.plain_table import PlainTable
 from etprof.report.markdown import escape
 from etprof.units import (
     MISSING,
@@ -168,7 +168,7 @@ def _problems(kept: Sequence[Kept]) -> list[str]:
 def render_table(name: str, rows: Sequence[Row]) -> Group:
     """Returns the summary for a terminal."""
     shown = _shown_columns(rows)
-    table = Table(box=None, pad_edge=False)
+    table = PlainTable(box=None, pad_edge=False)
     for index in shown:
         table.add_column(_COLUMNS[index], justify="right" if index in _NUMBERS else "left")
     for row in rows:

@@ -13,6 +13,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import etprof
+from etprof.base.text import clean_lines
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
 from etprof.errors import EtprofError, InputFileError, OutputError, UsageError
 
@@ -150,8 +151,8 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except EtprofError as error:
         if is_debugging(words):
-            traceback.print_exception(error)
-        print(f"etprof: {error}", file=sys.stderr)
+            print(clean_lines("".join(traceback.format_exception(error))), file=sys.stderr)
+        print(clean_lines(f"etprof: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("etprof: interrupted; finished work is kept", file=sys.stderr)
@@ -175,7 +176,7 @@ def _tell_refusal(error: OSError) -> int:
         return OutputError.exit_code
     # Of a path that was given: its name is too long, its folder closed.
     problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
-    print(f"etprof: {problem}", file=sys.stderr)
+    print(clean_lines(f"etprof: {problem}"), file=sys.stderr)
     return InputFileError.exit_code
 
 

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from etprof.base.text import clean_lines
 from etprof.cli.device_flags import add_no_wait_argument
 from etprof.errors import TargetError, UsageError
 
@@ -91,9 +92,9 @@ def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> 
     for number, unit in enumerate(units, start=1):
         modes = ", ".join(unit.sme) or "the device's own"
         threads = ", ".join(map(str, unit.threads))
-        print(f"{number:4}  {unit.text}: SME {modes}; threads {threads}")
+        print(clean_lines(f"{number:4}  {unit.text}: SME {modes}; threads {threads}"))
     for each in left_out:
-        print(f"   –  {each.text}: {each.reason}")
+        print(clean_lines(f"   –  {each.text}: {each.reason}"))
     programs = len({unit.program for unit in units})
     print(f"{count_of(programs, 'program')} to export, {count_of(len(units), 'run')} to measure")
     return 0
@@ -179,7 +180,7 @@ class BenchReporter:
 
     def say(self, text: str) -> None:
         """Prints a line above the bars."""
-        self._progress.console.print(text, markup=False)
+        self._progress.console.print(clean_lines(text), markup=False)
 
     def step(self, unit: Unit, text: str, done: int, total: int) -> None:
         """Moves the device's bar."""

@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.text import clean_lines
+
 if TYPE_CHECKING:
     import argparse
 
@@ -46,7 +48,7 @@ def _check(path: Path) -> int:
 
     config = load_config(path)
     names = ", ".join(experiment.name for experiment in config.experiments)
-    print(f"{path} is valid: {len(config.experiments)} experiments ({names})")
+    print(clean_lines(f"{path} is valid: {len(config.experiments)} experiments ({names})"))
     return 0
 
 
@@ -67,5 +69,7 @@ def _init(arguments: argparse.Namespace) -> int:
         msg = f"{arguments.out} exists and is not overwritten; choose another --out"
         raise OutputError(msg)
     write_text(arguments.out, text)
-    print(f"Wrote {arguments.out}; fill in what says REPLACE_WITH, then `etprof run` it")
+    print(
+        clean_lines(f"Wrote {arguments.out}; fill in what says REPLACE_WITH, then `etprof run` it")
+    )
     return 0

@@ -41,14 +41,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_table(findings: list[Finding]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    marks = {"ok": "[green]ok[/]", "missing": "[red]missing[/]", "note": "[yellow]note[/]"}
-    table = Table()
+    from etprof.base.plain_table import PlainTable
+
+    colours = {"ok": "green", "missing": "red", "note": "yellow"}
+    table = PlainTable()
     for title in ("part", "", "found", "way out"):
         table.add_column(title, overflow="fold")
     for finding in findings:
-        mark = marks[finding.status]
-        table.add_row(finding.part, mark, Text(finding.detail), Text(finding.way_out or ""))
+        mark = Text(finding.status, colours[finding.status])
+        table.add_row(finding.part, mark, finding.detail, finding.way_out or "")
     Console().print(table)

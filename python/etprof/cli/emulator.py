@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from etprof.base.text import clean_lines
 from etprof.errors import BuildError, UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _show_status() -> int:
     states = examine()
     for state in states:
         where = state.path or state.problem or "missing; run `etprof emulator setup`"
-        print(f"{state.name}: {where}")
+        print(clean_lines(f"{state.name}: {where}"))
     return 0 if all(state.path for state in states) else BuildError.exit_code
 
 

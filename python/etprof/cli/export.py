@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.text import clean_data, clean_lines
 from etprof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -154,11 +155,12 @@ def _show(files: ExportedFiles, *, explain: bool) -> None:
     from etprof.export.report_table import print_report
 
     manifest, report = (
-        read_json(path, way_out="export again") for path in (files.manifest, files.report)
+        clean_data(read_json(path, way_out="export again"))
+        for path in (files.manifest, files.report)
     )
     print_report(Console(), manifest, report, explain=explain)
     for path in files.written():
-        print(path)
+        print(clean_lines(str(path)))
 
 
 def _model_name(arguments: argparse.Namespace) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import etprof
 from etprof.atomic import replacing
+from etprof.base.text import clean, clean_lines
 from etprof.errors import OutputError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def end_unexpectedly(error: Exception, words: Sequence[str]) -> int:
     """
     told = _format(error)
     if is_debugging(words):
-        print(told, file=sys.stderr)
+        print(clean_lines(told), file=sys.stderr)
     if isinstance(error, MemoryError):
         problem = "there is not enough memory for this; close other programs, or give it less"
     else:
@@ -62,7 +63,7 @@ def end_unexpectedly(error: Exception, words: Sequence[str]) -> int:
         kept = f"no report could be written ({refusal}); {DEBUG_FLAG} shows the traceback"
     else:
         kept = f"please send the report in {path} to its maintainers"
-    print(f"etprof: {problem}; {kept}", file=sys.stderr)
+    print(clean_lines(f"etprof: {problem}; {kept}"), file=sys.stderr)
     return EXIT_CODE
 
 
@@ -111,8 +112,7 @@ def _reason(error: Exception) -> str:
     # As above.
     except Exception:  # noqa: BLE001
         said = ""
-    said = "".join(letter for letter in said if letter.isprintable())
-    shown = said if len(said) <= _LONGEST_REASON else f"{said[:_LONGEST_REASON]}…"
+    shown = clean(said, _LONGEST_REASON)
     name = type(error).__name__
     return f"{name}: {_without(shown, [])}" if shown else name
 

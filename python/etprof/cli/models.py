@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.text import clean_lines
+
 if TYPE_CHECKING:
     import argparse
 
@@ -35,12 +37,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_table(models: list[dict[str, Any]]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    from etprof.base.plain_table import PlainTable
     from etprof.units import format_count
 
-    table = Table()
+    table = PlainTable()
     for title in ("model", "inputs", "parameters", "MACs"):
         # A figure that is cut would be another figure.
         table.add_column(title, overflow="fold")
@@ -55,7 +57,7 @@ def _print_table(models: list[dict[str, Any]]) -> None:
     Console().print(table)
     for model in models:
         if model["problem"]:
-            print(model["problem"])
+            print(clean_lines(model["problem"]))
 
 
 def _describe_inputs(method: dict[str, Any], *, alone: bool) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from etprof.base.text import clean_lines
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -18,7 +20,7 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Shows a bar with the remaining time; nothing when standard error is not a terminal."""
     console = Console(file=sys.stderr)
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -37,4 +39,4 @@ def show_progress() -> Iterator[Callable[[str, int, int], None]]:
 
 def say(text: str) -> None:
     """Tells people something that is not part of the report."""
-    print(text, file=sys.stderr)
+    print(clean_lines(text), file=sys.stderr)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.text import clean_lines
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         thresholds=load_thresholds(arguments.thresholds),
     )
     for path in write_documents(assessments, _folder(arguments), formats):
-        print(path)
+        print(clean_lines(str(path)))
     return 0
 
 

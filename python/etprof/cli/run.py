@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.text import clean_lines
 from etprof.cli.device_flags import add_no_wait_argument, hold_device
 from etprof.errors import UsageError
 
@@ -151,7 +152,7 @@ def _show_plan(config: Config, only: tuple[str, ...], *, as_json: bool) -> int:
         print(json.dumps({"schema_version": 1, "launches": plan, "least_timing_s": least_s}))
         return 0
     for number, launch in enumerate(launches, start=1):
-        print(f"{number:4}  {launch.text}")
+        print(clean_lines(f"{number:4}  {launch.text}"))
     print(f"at least {least_s:.0f} s of timing; warm-up, loading and the passes come on top")
     return 0
 

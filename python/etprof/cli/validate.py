@@ -52,11 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print(findings: list[Finding]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    from etprof.base.plain_table import PlainTable
+
     colours = {"ok": "green", "note": "yellow", "incomplete": "yellow", "damaged": "red"}
-    table = Table(show_header=False, box=None)
+    table = PlainTable(show_header=False, box=None)
     for finding in findings:
         table.add_row(Text(finding.level, style=colours[finding.level]), Text(finding.text))
     Console().print(table)

@@ -6,9 +6,9 @@ from collections import Counter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
+from etprof.base.plain_table import PlainTable
 from etprof.units import MISSING, format_count, format_share, format_size
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def print_report(
     for name, method in report["methods"].items():
         table = list_undelegated(method) if explain else group_undelegated(method)
         if table.row_count:
-            table.title = f"not delegated in {name}"
+            table.title = Text(f"not delegated in {name}")
             console.print(table)
         if _has_bad_layer_norm(manifest["methods"][name]["check"], method, report["precision"]):
             console.print(Text(_LAYER_NORM_HINT))
@@ -36,10 +36,10 @@ def print_report(
         console.print(Text(f"library says: {line}"))
 
 
-def make_summary(manifest: dict[str, Any], report: dict[str, Any]) -> Table:
+def make_summary(manifest: dict[str, Any], report: dict[str, Any]) -> PlainTable:
     """Returns one column per method and one row per figure."""
     methods = report["methods"]
-    table = Table("", *methods, show_header=len(methods) > 1)
+    table = PlainTable("", *methods, show_header=len(methods) > 1)
     for title, key, shown in (
         ("delegate calls", "delegate_calls", format_count),
         ("operators in the delegate", "delegated_operators", format_count),
@@ -99,18 +99,18 @@ def _outside(method: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def group_undelegated(method: dict[str, Any]) -> Table:
+def group_undelegated(method: dict[str, Any]) -> PlainTable:
     """Returns the operators outside the delegate by kind and reason, most frequent first."""
     counts = Counter((each["operator"], each["reason"]) for each in _outside(method))
-    table = Table("operator", "count", "reason")
+    table = PlainTable("operator", "count", "reason")
     for (operator, reason), count in counts.most_common():
         table.add_row(Text(operator), str(count), Text(reason))
     return table
 
 
-def list_undelegated(method: dict[str, Any]) -> Table:
+def list_undelegated(method: dict[str, Any]) -> PlainTable:
     """Returns every operator outside the delegate with its module and source line."""
-    table = Table("operator", "module", "source", "reason")
+    table = PlainTable("operator", "module", "source", "reason")
     for each in _outside(method):
         origin = each["origin"]
         table.add_row(

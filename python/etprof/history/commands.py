@@ -11,6 +11,7 @@ from rich.console import Console
 from sqlalchemy import select
 
 from etprof.atomic import write_text
+from etprof.base.text import clean_lines
 from etprof.errors import EtprofError, OutputError
 from etprof.history import run_tables
 from etprof.history.check import check_history
@@ -50,9 +51,11 @@ def add(store: Store, run_dirs: Sequence[Path], device: str | None) -> int:
         for entry in added:
             how = "added" if entry.is_new else "known"
             failure = f", failed: {entry.document.failure}" if entry.document.failure else ""
-            print(f"{how} #{entry.run_id} {run_dir} {entry.document.experiment}{failure}")
+            print(
+                clean_lines(f"{how} #{entry.run_id} {run_dir} {entry.document.experiment}{failure}")
+            )
     for reason in unread:
-        print(f"not added: {reason}")
+        print(clean_lines(f"not added: {reason}"))
     return unread[0].exit_code if unread else 0
 
 
@@ -107,14 +110,22 @@ def pin(store: Store, name: str, text: str) -> int:
         return [run.id for run in runs]
 
     numbers = ", ".join(f"#{number}" for number in store.write(work))
-    print(f"{name} is now {numbers}; `etprof history check --baseline {name}` compares with it")
+    print(
+        clean_lines(
+            f"{name} is now {numbers}; `etprof history check --baseline {name}` compares with it"
+        )
+    )
     return 0
 
 
 def unpin(store: Store, name: str) -> int:
     """Forgets a baseline; its runs stay."""
     count = store.write(lambda session: remove_baseline(session, name))
-    print(f"{name} is no baseline any more (it was one of {count_of(count, 'series', 'series')})")
+    print(
+        clean_lines(
+            f"{name} is no baseline any more (it was one of {count_of(count, 'series', 'series')})"
+        )
+    )
     return 0
 
 
@@ -159,7 +170,7 @@ def export(store: Store, path: Path, kind: str, filters: Filters) -> int:
         raise OutputError(msg)
     with store.session() as session:
         count = export_runs(session, path, cast("Format", kind), filters)
-    print(f"Wrote {count_of(count, 'run')} to {path}")
+    print(clean_lines(f"Wrote {count_of(count, 'run')} to {path}"))
     return 0
 
 

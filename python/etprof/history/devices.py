@@ -46,10 +46,15 @@ def identify_device(
     if kind == "emulator":
         emulator = _join(target, "emulator", "emulated_cpu") or "emulator"
         return Device(name or emulator, kind, None)
-    model = (cpu.model_name or cpu.architecture) if cpu else _join(target, "machine")
+    model = _cpu_name(cpu) if cpu else _join(target, "machine")
     cores = cpu.logical_cores if cpu else target.get("logical_cores")
     facts = (model, f"{cores} cores" if cores else None, _join(target, "system"))
     return Device(name or ", ".join(fact for fact in facts if fact) or platform, kind, model)
+
+
+def _cpu_name(cpu: Cpu) -> str:
+    """Names the CPU; its maker may pad the name with spaces."""
+    return " ".join((cpu.model_name or cpu.architecture).split())
 
 
 def _phone(target: Mapping[str, object]) -> str:

@@ -7,27 +7,17 @@ import json
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AwareDatetime, Field
 
 from etprof.history.schema import FAILED
 from etprof.order_statistics import median_interval
-from etprof.records import Count, Record
+from etprof.records import Count, Name, Named, Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
 SCHEMA_VERSION = 1
-_LONGEST_TEXT = 2000
-
-
-def clean_text(text: str) -> str:
-    """Makes any text one that every database and terminal takes: one line, no controls."""
-    line = " ".join(text.encode("utf-8", "replace").decode().split())
-    return "".join(letter for letter in line if letter.isprintable())[:_LONGEST_TEXT]
-
-
-Text = Annotated[str, AfterValidator(clean_text)]
 Small = Annotated[int, Field(ge=0, lt=2**31)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -36,7 +26,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 class MetricDocument(Record):
     """One metric of a run; `samples` has one value per block (process launch)."""
 
-    name: Text
+    name: Name
     unit: Literal["ns", "bytes", "1/s"]
     higher_is_better: bool
     value: Number
@@ -49,7 +39,7 @@ class MetricDocument(Record):
 class Artefact(Record):
     """A file by its content."""
 
-    sha256: str
+    sha256: Name
     size_bytes: Count | None = None
 
 
@@ -57,34 +47,34 @@ class RunDocument(Record):
     """One experiment of one run directory, as `schema.Run` describes it."""
 
     key: Digest
-    run_name: Text
-    run_path: Text | None = None
-    experiment: Text
+    run_name: Name
+    run_path: Name | None = None
+    experiment: Name
     measured_at: AwareDatetime
     status: Literal["ok", "failed"]
-    failure: Text | None = None
-    model: Text
-    precision: Text | None = None
-    backend: Text | None = None
-    method: Text | None = None
-    device: Text
+    failure: Name | None = None
+    model: Name
+    precision: Name | None = None
+    backend: Name | None = None
+    method: Name | None = None
+    device: Name
     device_kind: Literal["local", "macos", "android", "emulator"]
-    soc: Text | None = None
-    sme_mode: Text
+    soc: Name | None = None
+    sme_mode: Name
     threads: Small | None = None
-    variant: Text | None = None
-    revision: Text | None = None
-    git_commit: Text | None = None
-    git_branch: Text | None = None
+    variant: Name | None = None
+    revision: Name | None = None
+    git_commit: Name | None = None
+    git_branch: Name | None = None
     git_dirty: bool | None = None
-    executorch_version: Text | None = None
-    pins: dict[Text, Text | None] = Field(default_factory=dict)
-    artefacts: dict[Text, Artefact] = Field(default_factory=dict)
+    executorch_version: Name | None = None
+    pins: Named[Name | None] = Field(default_factory=dict)
+    artefacts: Named[Artefact] = Field(default_factory=dict)
     representative: bool
     metrics: tuple[MetricDocument, ...] = ()
-    categories: dict[Text, Number] = Field(default_factory=dict)
+    categories: Named[Number] = Field(default_factory=dict)
     raw: dict[str, Any] | None = None
-    """The experiment's object in metrics.json."""
+    """The experiment's object in metrics.json, with the bytes of changed names (`RAW_NAMES`)."""
 
     @property
     def series(self) -> str:

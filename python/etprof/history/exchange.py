@@ -12,13 +12,14 @@ from sqlalchemy import select
 from etprof.atomic import replacing
 from etprof.base.files import open_regular, read_bounded
 from etprof.base.json_input import parse_json
+from etprof.base.text import escape_unfit_json
 from etprof.errors import InputFileError
-from etprof.history.documents import SCHEMA_VERSION, Digest, RunDocument, Text
+from etprof.history.documents import SCHEMA_VERSION, Digest, RunDocument
 from etprof.history.hud import run_records
 from etprof.history.parquet import PARQUET_MAGIC, read_parquet, write_parquet
 from etprof.history.rows import iterate_runs
 from etprof.history.schema import Baseline, Run
-from etprof.records import Record, first_problem
+from etprof.records import Name, Record, first_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,7 +41,7 @@ _BATCH: Final = 200
 class PinnedRun(Record):
     """A baseline, by the key of its run."""
 
-    name: Text
+    name: Name
     key: Digest
     pinned_at: AwareDatetime
 
@@ -109,7 +110,7 @@ def _write_list(path: Path, opening: str, items: Iterable[object], closing: str)
         stream.write(opening.encode())
         for number, item in enumerate(items):
             text = json.dumps(item, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            stream.write((",\n" if number else "\n").encode() + text.encode())
+            stream.write((",\n" if number else "\n").encode() + escape_unfit_json(text).encode())
         stream.write(b"\n" + closing.encode())
 
 

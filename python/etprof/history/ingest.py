@@ -14,6 +14,7 @@ from etprof.analysis.provenance import load_manifest_document, load_provenance
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.statistics import trimmed_mean
 from etprof.base.json_input import read_json
+from etprof.base.text import RAW_NAMES, clean, raw_names
 from etprof.errors import EtprofError, InputFileError
 from etprof.history.devices import identify_device
 from etprof.history.documents import (
@@ -101,7 +102,9 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[RunDocum
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
     source = _Source(run, device)
-    found = [_read_experiment(source, experiment) for experiment in source.experiments]
+    found = [
+        _with_raw_names(_read_experiment(source, experiment)) for experiment in source.experiments
+    ]
     if not found:
         msg = f"{run} has no timed experiment; there is nothing for a history"
         raise InputFileError(msg)
@@ -144,6 +147,14 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> RunDocu
         categories=source.categories.get(experiment.name, {}),
         raw=source.raw.get(experiment.name) if measured else None,
     )
+
+
+def _with_raw_names(document: RunDocument) -> RunDocument:
+    """Keeps the bytes of changed names beside the raw samples; a failed run has no such place."""
+    changed = raw_names(document.model_dump(exclude={"raw"}))
+    if document.raw is None or not changed:
+        return document
+    return document.model_copy(update={"raw": {**document.raw, RAW_NAMES: changed}})
 
 
 def _key(source: _Source, experiment: ManifestExperiment) -> str:
@@ -298,5 +309,4 @@ def _read_categories(run: Path) -> tuple[dict[str, dict[str, float]], str | None
 def _read_raw(run: Path) -> dict[str, dict[str, Any]]:
     """The experiments' objects in metrics.json, which has been checked before."""
     document = read_json(run / METRICS_FILE, way_out="measure again")
-    experiments: dict[str, dict[str, Any]] = document["experiments"]
-    return experiments
+    return {clean(name): entry for name, entry in document["experiments"].items()}

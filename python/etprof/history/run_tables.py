@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rich.console import RenderableType
-    from rich.table import Table
 
+    from etprof.base.plain_table import PlainTable
     from etprof.history.noise import NoiseFloor
     from etprof.history.schema import Baseline, Metric, Run
     from etprof.history.trend import LevelChange
@@ -29,7 +29,7 @@ _SHOWN_DIGITS = 10
 """Of a commit."""
 
 
-def runs_table(runs: Iterable[Run]) -> Table:
+def runs_table(runs: Iterable[Run]) -> PlainTable:
     """Returns one line per run."""
     table = _table("", "run", "measured", "what", "device", "commit", "branch", "inference")
     for run in runs:
@@ -64,7 +64,7 @@ def run_details(run: Run) -> RenderableType:
     return Group(*lines, _metrics_table(run.metrics), _artefacts_table(run), Text(""))
 
 
-def _metrics_table(metrics: Sequence[Metric]) -> Table:
+def _metrics_table(metrics: Sequence[Metric]) -> PlainTable:
     table = bordered_table("", "metric", "median", "95 % interval", "blocks")
     for metric in metrics:
         interval = MISSING
@@ -76,14 +76,14 @@ def _metrics_table(metrics: Sequence[Metric]) -> Table:
     return table
 
 
-def _artefacts_table(run: Run) -> Table:
+def _artefacts_table(run: Run) -> PlainTable:
     table = _table("", "artefact", "SHA-256", "size")
     for name, entry in sorted(run.artefacts.items()):
         table.add_row(Text(name), str(entry["sha256"]), format_size(entry.get("size_bytes")))
     return table
 
 
-def baselines_table(rows: Iterable[tuple[Baseline, Run]]) -> Table:
+def baselines_table(rows: Iterable[tuple[Baseline, Run]]) -> PlainTable:
     """Returns one line per baseline and series."""
     table = _table("", "baseline", "run", "what", "device", "commit", "pinned")
     for baseline, run in rows:
@@ -93,7 +93,7 @@ def baselines_table(rows: Iterable[tuple[Baseline, Run]]) -> Table:
     return table
 
 
-def noise_table(floors: Iterable[NoiseFloor]) -> Table:
+def noise_table(floors: Iterable[NoiseFloor]) -> PlainTable:
     """Returns one line per device and metric."""
     title = "Spread of one run, from runs that repeat each other (A/A)"
     table = bordered_table(title, "device", "metric", "spread", "runs", "groups")
@@ -104,7 +104,7 @@ def noise_table(floors: Iterable[NoiseFloor]) -> Table:
     return table
 
 
-def changes_table(metric: str, changes: Iterable[LevelChange]) -> Table:
+def changes_table(metric: str, changes: Iterable[LevelChange]) -> PlainTable:
     """Returns one line per change of level."""
     columns = ("what", "device", "measured", "commits", "before", "after", "change")
     table = _table(metric_label(metric), "run", *columns)
@@ -119,7 +119,7 @@ def changes_table(metric: str, changes: Iterable[LevelChange]) -> Table:
     return table
 
 
-def _table(title: str, first: str, *columns: str) -> Table:
+def _table(title: str, first: str, *columns: str) -> PlainTable:
     """A table of texts."""
     table = bordered_table(title, first, *columns)
     for column in table.columns[:-1]:

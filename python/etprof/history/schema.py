@@ -17,9 +17,12 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     MetaData,
+    String,
     TypeDecorator,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from etprof.base.text import clean, clean_data
 
 OK: Final = "ok"
 FAILED: Final = "failed"
@@ -52,13 +55,40 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+class CleanText(TypeDecorator[str]):
+    """A text that is shown: a store may be a stranger's file, so it is cleaned when it is read."""
+
+    impl = String
+    cache_ok = True
+
+    def process_result_value(self, value: str | None, dialect: object) -> str | None:  # noqa: ARG002
+        """Cleans what is read."""
+        return None if value is None else clean(value)
+
+
+class CleanJson(TypeDecorator[dict[str, Any]]):
+    """JSON data whose texts are shown."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_result_value(
+        self,
+        value: Any,  # noqa: ANN401 - whatever the column holds
+        dialect: object,  # noqa: ARG002
+    ) -> Any:  # noqa: ANN401
+        """Cleans what is read."""
+        return clean_data(value)
+
+
 class Table(DeclarativeBase):
     """What all tables have in common."""
 
     metadata = MetaData(naming_convention=_NAMES)
     type_annotation_map: ClassVar = {
         datetime: UtcDateTime(),
-        dict[str, Any]: JSON(),
+        str: CleanText(),
+        dict[str, Any]: CleanJson(),
         bytes: LargeBinary(),
         float: Float(),
     }

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Select, delete, func, select
 
+from etprof.base.text import clean
 from etprof.errors import UsageError
-from etprof.history.documents import clean_text
 from etprof.history.schema import OK, Baseline, Run
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def find_runs(session: Session, text: str) -> Sequence[Run]:
 
 def pin_runs(session: Session, name: str, runs: Sequence[Run], moment: datetime) -> None:
     """Makes `runs` the baseline `name` of their series; what it was before is replaced."""
-    if not name or name != clean_text(name) or name.startswith((_BRANCH, _WINDOW)):
+    if not name or name != clean(name) or name.startswith((_BRANCH, _WINDOW)):
         msg = f"a baseline cannot be called {name!r}; choose a plain name, such as release-1.2"
         raise UsageError(msg)
     unfit = [run for run in runs if run.status != OK]

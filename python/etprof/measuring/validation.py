@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from etprof.base.files import hash_file
+from etprof.base.text import clean
 from etprof.errors import EtprofError, InputFileError
 from etprof.etdump import load_etdump
 from etprof.measuring.resume import find_temporary_files
@@ -60,7 +61,7 @@ def validate_run(run: Path) -> list[Finding]:
         findings.append(Finding("damaged", str(error)))
     findings += _check_etdumps(run)
     findings += _check_leftovers(run)
-    return findings
+    return [Finding(finding.level, clean(finding.text)) for finding in findings]
 
 
 def worst_level(findings: list[Finding]) -> Level:

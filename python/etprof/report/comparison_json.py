@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from etprof.base.text import with_raw_names
+
 if TYPE_CHECKING:
     from etprof.analysis.amdahl import AmdahlPanel
     from etprof.analysis.cold_start import LedgerEntry
@@ -37,9 +39,13 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
             "text": str(comparison.tokens),
         }
     if not comparison.times_are_meaningful:
-        return {**document, "operators": [_structure(entry) for entry in comparison.operators]}
+        operators = [_structure(entry) for entry in comparison.operators]
+        return with_raw_names({**document, "operators": operators})
+    return with_raw_names(document | _times(comparison))
+
+
+def _times(comparison: Comparison) -> dict[str, object]:
     return {
-        **document,
         "latency": effect_document(comparison.latency),
         "cold_start": [_ledger_entry(entry) for entry in comparison.ledger],
         "categories": {name: _change(entry) for name, entry in comparison.categories.items()},

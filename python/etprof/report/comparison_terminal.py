@@ -20,10 +20,10 @@ from etprof.units import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
     from etprof.analysis.cold_start import LedgerEntry
     from etprof.analysis.comparison import Change, Comparison
+    from etprof.base.plain_table import PlainTable
 
 _STYLES = {"faster": "bold green", "slower": "bold red"}
 
@@ -50,7 +50,7 @@ def _sides(comparison: Comparison) -> tuple[str, str]:
     return comparison.baseline.experiment.name, comparison.candidate.experiment.name
 
 
-def _ledger_table(comparison: Comparison) -> Table:
+def _ledger_table(comparison: Comparison) -> PlainTable:
     table = bordered_table("From start to steady state", "", *_sides(comparison), "speed-up")
     for entry in comparison.ledger:
         speed_up = format_speed_up(entry.effect) if entry.effect else MISSING
@@ -63,7 +63,7 @@ def ledger_texts(entry: LedgerEntry) -> tuple[str, str]:
     return format_value(entry.baseline, entry.unit), format_value(entry.candidate, entry.unit)
 
 
-def _class_table(comparison: Comparison) -> Table:
+def _class_table(comparison: Comparison) -> PlainTable:
     """Classes by time, with shares: a share may grow while its time shrinks."""
     table = bordered_table(
         "Where the time went (means per inference, with tracer)",
@@ -85,7 +85,7 @@ def _cells(change: Change) -> tuple[str, str, str, str]:
     )
 
 
-def _waterfall_table(comparison: Comparison, top: int) -> Table:
+def _waterfall_table(comparison: Comparison, top: int) -> PlainTable:
     waterfall = comparison.waterfall
     table = bordered_table("From one total to the other", "step", *_sides(comparison), "difference")
     table.add_row("Method::execute", format_duration(waterfall.baseline_ns), "", "")
@@ -124,7 +124,7 @@ def _amdahl_sentence(comparison: Comparison) -> str:
     return f"{first} Next: {', '.join(following)}." if following else first
 
 
-def _structure_table(comparison: Comparison) -> Table:
+def _structure_table(comparison: Comparison) -> PlainTable:
     table = bordered_table("Operators side by side", "#", *_sides(comparison), "match")
     for column in table.columns:
         column.justify = "left"

@@ -28,7 +28,8 @@ TIMELINE_COLUMNS = (
     "duration_ns", "start_is_synthetic",
 )  # fmt: skip
 _ROWS_AT_ONCE: Final = 50_000
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS: Final = ("=", "+", "-", "@")
+"""Tabs and line ends, which count as well, are in no name."""
 
 
 def safe_cell(value: Value) -> Value:

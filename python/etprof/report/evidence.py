@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from etprof.analysis.evidence import count_reasons
+from etprof.base.plain_table import PlainTable
 from etprof.units import MISSING, format_count
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ def render_evidence(evidence: KernelEvidence) -> RenderableType:
     return Group(*parts)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="", header_style="bold")
+def _table(title: str, *columns: str) -> PlainTable:
+    table = PlainTable(title=title, title_justify="left", title_style="", header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
 
 
-def _operator_table(evidence: KernelEvidence, fastest: str) -> Table:
+def _operator_table(evidence: KernelEvidence, fastest: str) -> PlainTable:
     """Convolutions and matrix products one by one; the rest as one row."""
     chosen = [row for row in evidence.operators if _is_interesting(row)]
     table = _table(
@@ -87,7 +87,7 @@ def _short(name: str) -> str:
     return name.removeprefix("kai_run_")
 
 
-def _mode_table(evidence: KernelEvidence) -> Table:
+def _mode_table(evidence: KernelEvidence) -> PlainTable:
     """How often microkernels of each level computed something, by mode."""
     table = _table("Calls of computing microkernels per inference", "mode", "sme2", "sme", "i8mm")
     for name in ("dotprod", "neon"):
@@ -124,7 +124,7 @@ def _names(operators: list[OperatorEvidence]) -> str:
     return "; ".join(shown)
 
 
-def _parity_table(evidence: KernelEvidence) -> Table:
+def _parity_table(evidence: KernelEvidence) -> PlainTable:
     """How far the outputs of the modes are from each other and from eager."""
     table = _table(
         f"Outputs ({evidence.arithmetic})",
@@ -135,11 +135,11 @@ def _parity_table(evidence: KernelEvidence) -> Table:
     return table
 
 
-def _parity_cells(found: OutputParity) -> list[str]:
+def _parity_cells(found: OutputParity) -> list[str | Text]:
     parity = found.parity
     snr = "no error" if parity.snr_db is None else f"{parity.snr_db:.1f} dB"
     top1 = MISSING if parity.top1 is None else f"{parity.top1 * 100:.1f} %"
-    verdict = "[green]ok[/]" if found.is_within else "[red]differs[/]"
+    verdict = Text("ok", "green") if found.is_within else Text("differs", "red")
     return [
         str(parity.index),
         found.mode,

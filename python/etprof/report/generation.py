@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
+from etprof.base.text import clean
 from etprof.report.tables import bordered_table
 from etprof.units import MISSING, count_of, format_duration, format_value
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from etprof.run_directory import GeneratedTokens
 
 _SHOWN_TOKENS: Final = 24
+_LONGEST_TEXT: Final = 100_000
+"""Characters of what was read and generated: more than a screen is no name, and is shown."""
 
 
 def generation_rows(speed: GenerationSpeed) -> list[tuple[str, str, str]]:
@@ -63,8 +66,7 @@ def prompt_text(generated: GeneratedTokens) -> str:
 def generated_text(generated: GeneratedTokens) -> str:
     """Returns what the model said, on one line: text with a tokenizer, else its first ids."""
     if generated.text is not None:
-        text = f"{generated.prompt or ''}{generated.text}"
-        return "".join(each if each.isprintable() else " " for each in text)
+        return clean(f"{generated.prompt or ''}{generated.text}", _LONGEST_TEXT)
     shown = " ".join(map(str, generated.tokens[:_SHOWN_TOKENS]))
     return shown + (" …" if len(generated.tokens) > _SHOWN_TOKENS else "")
 

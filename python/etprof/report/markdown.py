@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.report.page import run_view
 
@@ -13,8 +13,18 @@ if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.report.page import View
 
-_TOP_OPERATORS = 20
-_SPECIAL = re.compile(r"([\\`*_\[\]|#])")
+_TOP_OPERATORS: Final = 20
+_SPECIAL: Final = re.compile(
+    r"(?P<entity>[&<>])|(?P<linked>@|#(?=\d)|\bgh-(?=\d)|:(?=//)|\bwww(?=\.))"
+    r"|(?P<mark>[\\`*_\[\]|#~$]|^=|^[-+](?=[ -]|$)|(?<=^\d)[.)](?= |$)|(?<=^\d\d)[.)](?= |$))",
+    re.IGNORECASE,
+)
+"""What Markdown reads: HTML; what GitHub links unasked, so that a name would call people or lead
+somewhere (`@name`, `#12`, `GH-12`, addresses); markup, some of it at the start of a line only."""
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_DIVIDER: Final = "&#8203;"
+"""A space of no width, as Renovate and Dependabot use it: GitHub looks for links in the text that a
+page shows, where backslashes and other entities are gone."""
 
 
 def render_markdown(assessments: Sequence[Assessment]) -> str:
@@ -24,9 +34,14 @@ def render_markdown(assessments: Sequence[Assessment]) -> str:
 
 
 def escape(text: object) -> str:
-    """Makes text from a file harmless: no markup, no HTML, no second line."""
-    line = _SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
-    return line.replace("<", "&lt;").replace(">", "&gt;")
+    """Makes text from a file harmless: no markup, no HTML, no link, no second line."""
+    return _SPECIAL.sub(_defuse, str(text).replace("\n", " "))
+
+
+def _defuse(found: re.Match[str]) -> str:
+    if found["entity"]:
+        return _ENTITIES[found[0]]
+    return f"{found[0]}{_DIVIDER}" if found["linked"] else f"\\{found[0]}"
 
 
 def _generation(run: View) -> list[str]:
@@ -45,9 +60,9 @@ def _render_run(run: View) -> str:
     head = run["headline"]
     lines = [f"# {escape(run['title'])}", escape(run["subtitle"]), ""]
     if run["warning"]:
-        lines += [f"> **Not representative.** {run['warning']}", ""]
+        lines += [f"> **Not representative.** {escape(run['warning'])}", ""]
     lines += [escape(head["plain"]), ""] if head["plain"] else []
-    lines += [f"**{head['badge']}**: {escape(head['text'])}. {head['detail']}", ""]
+    lines += [f"**{escape(head['badge'])}**: {escape(head['text'])}. {escape(head['detail'])}", ""]
     lines += _table(
         ("", "", ""), ((tile["label"], tile["value"], tile["beside"]) for tile in run["tiles"])
     )
@@ -59,7 +74,7 @@ def _render_run(run: View) -> str:
         rows = (
             [row[name] for name in ("key", "operators", "time", "share")] for row in part["rows"]
         )
-        lines += [f"## {part['title']}", ""]
+        lines += [f"## {escape(part['title'])}", ""]
         lines += _table((part["what"], "operators", "time", "share"), rows)
     if run["why_not"]:
         lines += ["## Why not SME2?", ""]
@@ -91,7 +106,7 @@ def _findings(run: View) -> list[str]:
     for finding in run["findings"]:
         gain = f" ({finding['gain']})" if finding["gain"] else ""
         lines.append(
-            f"- **{finding['rule']} {finding['title']}**{gain}: {escape(finding['summary'])}"
+            f"- **{finding['rule']} {escape(finding['title'])}**{escape(gain)}: {escape(finding['summary'])}"
         )
         lines.append(f"  Do: {escape(finding['action'])}.")
     lines += [] if run["findings"] else ["No rule fired."]
@@ -99,7 +114,7 @@ def _findings(run: View) -> list[str]:
         lines += ["", f"Beside the reference model, {escape(run['reference'])}:", ""]
     for answer in run["answers"]:
         lines.append(
-            f"- {answer['question']} {answer['answer']} ({answer['share']} here, "
+            f"- {escape(answer['question'])} {escape(answer['answer'])} ({answer['share']} here, "
             f"{answer['reference']} in the reference)"
         )
     return [*lines, "", f"Asked and found nothing: {'; '.join(run['silent']) or 'none'}.", ""]

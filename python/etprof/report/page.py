@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.analysis.findings.rules import describe_rule
+from etprof.base.text import clean
 from etprof.report.charts import category_stacks, latency_chart, timelines, waterfall_bars
 from etprof.report.generation import generation_views
 from etprof.report.operator_table import operator_table
@@ -127,14 +128,14 @@ def _reference_name(reference: RunAnalysis | None) -> str:
     """Names the reference model and its run."""
     if reference is None:
         return ""
-    return f"{reference.name}, {reference.source}"
+    return f"{reference.name}, {clean(str(reference.source))}"
 
 
 def _subtitle(assessment: Assessment) -> str:
     """Precision, platform, CPU and date, as far as they are known."""
     facts = assessment.provenance
     if facts is None:
-        return str(assessment.run.source)
+        return clean(str(assessment.run.source))
     model, cpu = facts.model, facts.cpu
     words = [
         model.precision if model else None,

@@ -9,6 +9,7 @@ from etprof.analysis.outlook import predict_sme2
 from etprof.analysis.provenance import load_manifest_document
 from etprof.analysis.rollup import roll_up
 from etprof.analysis.thread_map import build_thread_map
+from etprof.base.text import clean
 from etprof.report.verdicts import badge_of, format_speed_up
 from etprof.units import (
     MISSING,
@@ -194,7 +195,7 @@ def provenance_lines(assessment: Assessment) -> list[tuple[str, str]]:
     """Every field of the manifest as one line, nested names joined by dots."""
     document = load_manifest_document(assessment.run.source) if assessment.provenance else None
     if document is None:
-        return [("source", str(assessment.run.source))]
+        return [("source", clean(str(assessment.run.source)))]
     lines: list[tuple[str, str]] = []
     for name, value in document.items():
         if name == "launches":

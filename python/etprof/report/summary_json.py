@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
 from etprof.analysis.thread_map import build_thread_map
+from etprof.base.text import clean, with_raw_names
 from etprof.report.comparison_json import comparison_document
 from etprof.report.generation import generation_document
 from etprof.report.records import operator_record, tracer_table, without_times
@@ -34,7 +35,7 @@ def assessment_document(assessment: Assessment) -> dict[str, object]:
     """Returns everything that the reports show of a run as JSON data."""
     analysis = assessment.run
     thread_map = build_thread_map(analysis.experiments) if analysis.times_are_meaningful else None
-    return {
+    document: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "model": analysis.manifest.model.name if analysis.manifest else None,
         "platform": analysis.manifest.platform if analysis.manifest else None,
@@ -53,9 +54,10 @@ def assessment_document(assessment: Assessment) -> dict[str, object]:
             _findings(entry, meaningful=analysis.times_are_meaningful)
             for entry in assessment.findings
         ],
-        "reference": str(assessment.reference.source) if assessment.reference else None,
+        "reference": clean(str(assessment.reference.source)) if assessment.reference else None,
         "notes": list(assessment.notes),
     }
+    return with_raw_names(document)
 
 
 def _findings(found: ExperimentFindings, *, meaningful: bool) -> dict[str, object]:
@@ -87,7 +89,7 @@ def _experiment(insight: ExperimentInsight, *, meaningful: bool) -> dict[str, ob
     experiment = insight.experiment
     operators = [operator_record(detail) for detail in insight.details]
     return {
-        "etdump": experiment.etdump.name,
+        "etdump": clean(experiment.etdump.name),
         "sme": experiment.sme,
         "threads": experiment.threads,
         "generation": generation_document(experiment, times_are_meaningful=meaningful),

@@ -22,11 +22,11 @@ from etprof.units import (
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
     from etprof.analysis.operators import OperatorSplit, OverheadRow
     from etprof.analysis.run_analysis import ExperimentAnalysis, Latency, RunAnalysis
     from etprof.analysis.statistics import BlockedMedian
+    from etprof.base.plain_table import PlainTable
 
 TOP_OPERATORS: Final = 12
 _BAR_WIDTH: Final = 20
@@ -62,7 +62,7 @@ def _headline(experiment: ExperimentAnalysis) -> str:
     return f"{experiment.name}: {', '.join(facts)}"
 
 
-def _latency_table(latency: Latency) -> Table:
+def _latency_table(latency: Latency) -> PlainTable:
     launches = count_of(len(latency.steady.block_medians), "process launch", "process launches")
     table = bordered_table(
         f"Latency without event tracer, {launches}", "", "median", "95 % interval"
@@ -80,7 +80,7 @@ def _latency_table(latency: Latency) -> Table:
     return table
 
 
-def _class_table(split: OperatorSplit) -> Table:
+def _class_table(split: OperatorSplit) -> PlainTable:
     """Categories with finer classes; the shares add up to 100 %."""
     table = bordered_table(
         "Where an inference's time goes", "category", "class", "mean", "share", ""
@@ -100,7 +100,7 @@ def _class_table(split: OperatorSplit) -> Table:
     return table
 
 
-def _operator_table(split: OperatorSplit, top: int) -> Table:
+def _operator_table(split: OperatorSplit, top: int) -> PlainTable:
     """The operators and overheads that take most, the rest as one row."""
     entries = sorted(split.entries, key=lambda entry: -entry.total_ns)
     shown, rest = entries[:top], entries[top:]
@@ -123,7 +123,7 @@ def _place(entry: OperatorRow | OverheadRow) -> str:
     return "delegate" if entry.is_delegated else "portable"
 
 
-def _call_table(split: OperatorSplit) -> Table:
+def _call_table(split: OperatorSplit) -> PlainTable:
     """Operators with their calls: all that an emulator can say."""
     table = bordered_table(
         "Operators (times under emulation mean nothing)", "operator", "where", "calls"

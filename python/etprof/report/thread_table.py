@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-
+from etprof.base.plain_table import PlainTable
 from etprof.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
     from etprof.analysis.thread_map import ThreadMap
 
 
-def render_thread_map(thread_map: ThreadMap) -> Table:
+def render_thread_map(thread_map: ThreadMap) -> PlainTable:
     """Returns one row per thread count, one column per mode; the fastest cell is marked."""
-    table = Table(title="Threads and SME mode", title_justify="left", caption_justify="left")
+    table = PlainTable(title="Threads and SME mode", title_justify="left", caption_justify="left")
     table.add_column("threads", justify="right")
     for mode in thread_map.modes:
         table.add_column(mode, justify="right")

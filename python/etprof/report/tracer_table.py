@@ -11,9 +11,8 @@ from etprof.units import format_duration, format_ratio
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
-
     from etprof.analysis.tracer_cost import TracerCost
+    from etprof.base.plain_table import PlainTable
 
 COLUMNS: Final = ("Experiment", "Cost of", "Without", "With", "With ÷ without")
 
@@ -37,7 +36,7 @@ def tracer_view(costs: Sequence[TracerCost]) -> dict[str, Any] | None:
     return {"columns": COLUMNS, "rows": tracer_rows(costs)} if costs else None
 
 
-def render_tracer_costs(costs: Sequence[TracerCost]) -> Table:
+def render_tracer_costs(costs: Sequence[TracerCost]) -> PlainTable:
     """Returns the table for terminals."""
     table = bordered_table("What the event tracer costs (medians of an inference)", *COLUMNS)
     table.columns[1].justify = "left"

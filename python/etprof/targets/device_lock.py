@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.text import clean
 from etprof.errors import OutputError, TargetError
 
 if TYPE_CHECKING:
@@ -156,8 +157,7 @@ def _read_holder(descriptor: int) -> Holder:
         # Whoever has just got the lock may still be signing it.
         time.sleep(_PAUSE_S)
     process, _, text = found.decode(errors="replace").partition("\n")
-    shown = "".join(c for c in text if c.isprintable()) or "another process"
-    return Holder(shown, is_this_process=process == str(os.getpid()))
+    return Holder(clean(text) or "another process", is_this_process=process == str(os.getpid()))
 
 
 def _open(path: Path) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.text import clean
 from etprof.process import ProgramNotFoundError, ProgramTimeoutError, run_command
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def read_files(patterns: Iterable[str]) -> dict[str, str]:
 def _read_line(path: Path) -> str | None:
     """Returns the first line; None for a file that cannot be read, as some sensors' cannot."""
     try:
-        return path.read_text(errors="replace").partition("\n")[0].strip()
+        return clean(path.read_text(errors="replace").partition("\n")[0].strip())
     except OSError:
         return None
 

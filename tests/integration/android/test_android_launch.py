@@ -162,7 +162,7 @@ def test_a_device_says_who_it_is(device: LoopbackDevice, target: AndroidTarget) 
     device.set_property("ro.product.model", "Phone \x1b[31m<b>X</b>")
     device.set_property("ro.soc.model", "SM8750")
     identity = target.describe()
-    assert identity["model"] == "Phone \N{REPLACEMENT CHARACTER}[31m<b>X</b>"
+    assert identity["model"] == "Phone \\x1b[31m<b>X</b>"
     assert identity["soc_model"] == "SM8750"
     assert identity["android_version"] is None
     assert identity["frequency_governor"] == "schedutil"

@@ -88,7 +88,11 @@ def test_hostile_names_are_only_names(store: Store, tmp_path: Path) -> None:
     run = write_measured(tmp_path / "run", MeasuredRun(model=hostile, git=git))
     store.add_run_directory(run)
     (document,) = contents(store)
-    assert document.model == document.git_branch == "'; DROP TABLE runs; --[31m<script>"
+    assert (
+        document.model
+        == document.git_branch
+        == "'; DROP TABLE runs; --\\x00\\x1b[31m\\u202e<script>"
+    )
 
 
 def test_nothing_of_a_failed_transaction_stays(store: Store, tmp_path: Path) -> None:

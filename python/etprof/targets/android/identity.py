@@ -6,9 +6,9 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.text import clean
 from etprof.errors import TargetError
 from etprof.targets.android.profiles import profile_in_force, read_settings
-from etprof.targets.android.text import clean, clean_or_none
 from etprof.targets.state import (
     STATE_FILES,
     TargetState,
@@ -67,8 +67,8 @@ def describe_device(adb: Adb) -> dict[str, object]:
     values = [*sections["properties"].split("\n"), *[""] * len(_PROPERTIES)]
     return {
         "serial": clean(adb.serial),
-        **{key: clean_or_none(value) for key, value in zip(_PROPERTIES, values, strict=False)},
-        "kernel": clean_or_none(sections["kernel"]),
+        **{key: _known(value) for key, value in zip(_PROPERTIES, values, strict=False)},
+        "kernel": _known(sections["kernel"]),
         "logical_cores": _count_cores(sections["cores"]),
         "max_frequency_khz": list(frequencies_khz(files, "cpuinfo_max_freq")) or None,
         "scaling_max_khz": list(frequencies_khz(files, "scaling_max_freq")) or None,
@@ -142,6 +142,11 @@ def parse_sensors(text: str) -> dict[str, float]:
         if kind not in _NO_TEMPERATURES
     }
     return {name: value for name, value in found.items() if is_temperature(value)}
+
+
+def _known(text: str | None) -> str | None:
+    """Cleans what a device says; None for nothing, which is how Android shows a missing property."""
+    return clean(text.strip()) or None if text is not None else None
 
 
 def _number(text: str | None) -> int | None:

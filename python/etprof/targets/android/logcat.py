@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.text import clean
 from etprof.process import ProgramTimeoutError
 from etprof.targets.android.adb import DeviceLostError
-from etprof.targets.android.text import clean
 
 if TYPE_CHECKING:
     from etprof.targets.android.adb import Adb
@@ -29,5 +29,5 @@ def read_log(adb: Adb, process_id: str, started_at: str) -> list[str]:
         shown = adb.shell(script)
     except (DeviceLostError, ProgramTimeoutError):
         return []
-    lines = (clean(line, longest=_LONGEST_LINE) for line in shown.stdout.splitlines())
+    lines = (clean(line, _LONGEST_LINE) for line in shown.stdout.splitlines())
     return [line for line in lines if line and not line.startswith("--------- ")]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import quote
 
 from etprof.atomic import write_json
+from etprof.base.text import clean
 from etprof.errors import OutputError, TargetError, UsageError
 from etprof.records import Record, read_record
 from etprof.targets.android.devices import own_serial
-from etprof.targets.android.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

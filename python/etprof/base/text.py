@@ -1,0 +1,217 @@
+r"""What a name from outside may look like: one line of visible characters, of bounded length.
+
+Names come from files, devices and people: an operator may be called `\x1b[2J` (clears a terminal)
+or hold a right-to-left override (shows `exe.txt` for `txt.exe`). They are cleaned once, where they
+enter, so that every view shows the same. Each unfit character becomes a visible escape, for
+leaving it out would make two names one. What means something to one medium alone, such as `<` to
+HTML, is that medium's to escape, when it writes.
+
+Fit are all characters that have a look of their own. Unfit are
+
+- control characters, format characters (bidirectional marks, joiners, tags), line and paragraph
+  separators, and every space but U+0020;
+- characters without a look: fillers, variation selectors, the braille blank;
+- private characters, whose look is the font's, surrogates, which no file can hold, and
+  noncharacters;
+- combining marks at the start, where they would sit on what stands before, and any beyond four on
+  one letter: more of them run over the lines above and below.
+
+Unassigned characters stay: which ones those are changes with every version of Unicode, and a name
+must be the same on all machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LONGEST_NAME: Final = 1000
+"""Characters of one shown name; kernel names of fused operators have some hundreds."""
+_LONGEST_LINE: Final = 10_000
+"""Of a message, which quotes several names and paths."""
+RAW_NAMES: Final = "raw_names"
+"""Key in JSON documents: {name as shown: bytes as they came}, where the two differ."""
+
+_UNFIT_FROM_DEL = (
+    r"\x7f-\xa0\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160"
+    r"\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164"
+    r"\ud800-\uf8ff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U0001fffe\U0001ffff\U0002fffe\U0002ffff\U0003fffe-\U000dffff\U000e0000-\U000e0fff"
+    r"\U000efffe-\U0010ffff"
+)
+_UNFIT = re.compile(rf"[\x00-\x1f{_UNFIT_FROM_DEL}]")
+_UNFIT_IN_JSON = re.compile(f"[{_UNFIT_FROM_DEL}]")
+"""JSON has escapes of its own for the rest."""
+_BRIEF: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_LAST_ASCII, _LAST_BASIC = 0x7F, 0xFFFF
+_FIRST_BYTE, _LAST_BYTE = 0xDC80, 0xDCFF
+"""What Python decodes a byte to that is no UTF-8 (`surrogateescape`), 0x80 to 0xFF."""
+_MOST_MARKS: Final = 4
+"""On one letter: Vietnamese has two, pointed Hebrew three, transcriptions of speech four."""
+_DIGEST: Final = 16
+
+
+class ChangedName(str):
+    """A cleaned name that knows what it was; a `str` in every other respect."""
+
+    __slots__ = ("raw",)
+
+    raw: str
+    r"""The bytes as they came, in ASCII: `\xNN` for all that is not printable, `\\` for `\`."""
+
+
+def clean(raw: str, longest: int = LONGEST_NAME) -> str:
+    r"""Returns `raw` fit to be shown; a fit one is returned as it is.
+
+    Unfit characters become `\n`, `\x1b` (ASCII), `\x9b` (a byte that is no UTF-8), `\u009b` or
+    `\U000e0041`. A longer name is cut, and ends in an ellipsis and a digest of the whole.
+    """
+    if raw.isascii() and raw.isprintable() and len(raw) <= longest:
+        return raw
+    text = _UNFIT.sub(lambda found: _escape(found[0]), raw)
+    if not text.isascii():
+        text = _bound_marks(text)
+    if len(text) > longest:
+        digest = _digest(raw)
+        text = f"{text[: longest - len(digest) - 1]}…{digest}"
+    return raw if text == raw else _changed(text, raw)
+
+
+def clean_all(raws: Iterable[str]) -> tuple[str, ...]:
+    """Cleans names of one kind, so that those that differ still do.
+
+    Where a cleaned name looks like another, `~` and a digest of what it was tell them apart.
+    """
+    names = tuple(raws)
+    shown = [clean(name) for name in names]
+    pairs = dict(zip(names, shown, strict=True))
+    if len(pairs) == len(set(pairs.values())):
+        return tuple(shown)
+    alike = Counter(pairs.values())
+    taken = set(pairs.values())
+    for raw, text in pairs.items():
+        if text != raw and alike[text] > 1:
+            pairs[raw] = _tell_apart(text, raw, taken)
+            taken.add(pairs[raw])
+    return tuple(pairs[name] for name in names)
+
+
+def clean_data(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Cleans every text in JSON data, keys included; keys that differ still do."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        keys = clean_all(map(str, value))
+        return {key: clean_data(item) for key, item in zip(keys, value.values(), strict=True)}
+    return [clean_data(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def clean_lines(text: str) -> str:
+    """Cleans a message that may have several lines of our own; only the first is not indented.
+
+    So a name with a line end in it cannot write a line that looks like another message.
+    """
+    first, *others = (clean(line, _LONGEST_LINE) for line in text.split("\n"))
+    return "\n".join([first, *(f"  {line.removeprefix('  ')}" for line in others)])
+
+
+def raw_names(*values: Any) -> dict[str, str]:  # noqa: ANN401 - any JSON value
+    """Returns {name as shown: bytes as they came} of all changed names in JSON data."""
+    found: dict[str, str] = {}
+    for value in values:
+        if isinstance(value, ChangedName):
+            found[str(value)] = value.raw
+        elif isinstance(value, dict):
+            found |= raw_names(*value, *value.values())
+        elif isinstance(value, list | tuple):
+            found |= raw_names(*value)
+    return found
+
+
+def with_raw_names(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a JSON object with the bytes of all changed names in it under `RAW_NAMES`, if any."""
+    found = raw_names(dict(document))
+    return {**document, RAW_NAMES: found} if found else dict(document)
+
+
+def escape_unfit_json(text: str) -> str:
+    r"""Writes unfit characters in JSON text as `\uNNNN`, which means the same.
+
+    Texts that are no names, such as a prompt, are kept as they are; a file that holds them is
+    still safe to look at.
+    """
+    return _UNFIT_IN_JSON.sub(lambda found: _escape_json(found[0]), text)
+
+
+def _changed(text: str, raw: str) -> ChangedName:
+    name = ChangedName(text)
+    name.raw = raw.raw if isinstance(raw, ChangedName) else _describe_bytes(raw)
+    return name
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if character in _BRIEF:
+        return _BRIEF[character]
+    if code <= _LAST_ASCII:
+        return f"\\x{code:02x}"
+    if _FIRST_BYTE <= code <= _LAST_BYTE:
+        return f"\\x{code & 0xFF:02x}"
+    return f"\\u{code:04x}" if code <= _LAST_BASIC else f"\\U{code:08x}"
+
+
+def _escape_json(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+
+def _bound_marks(text: str) -> str:
+    """Escapes combining marks at the start, and those beyond some on one letter."""
+    parts: list[str] = []
+    marks = _MOST_MARKS
+    for character in text:
+        if not unicodedata.category(character).startswith("M"):
+            marks = 0
+        elif marks < _MOST_MARKS:
+            marks += 1
+        else:
+            parts.append(_escape(character))
+            continue
+        parts.append(character)
+    return "".join(parts)
+
+
+def _tell_apart(text: str, raw: str, taken: set[str]) -> ChangedName:
+    digest = _digest(raw)
+    while True:
+        other = f"{text[: LONGEST_NAME - len(digest) - 1]}~{digest}"
+        if other not in taken:
+            return _changed(other, raw)
+        digest = _digest(digest)
+
+
+def _digest(raw: str) -> str:
+    return hashlib.sha256(_bytes_of(raw)).hexdigest()[:_DIGEST]
+
+
+def _bytes_of(raw: str) -> bytes:
+    """The bytes that a text was decoded from; a surrogate that stands for none is encoded."""
+    try:
+        return raw.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return raw.encode("utf-8", "surrogatepass")
+
+
+def _describe_bytes(raw: str) -> str:
+    printable = range(0x20, 0x7F)
+    return "".join(
+        "\\\\" if byte == ord("\\") else chr(byte) if byte in printable else f"\\x{byte:02x}"
+        for byte in _bytes_of(raw)
+    )
