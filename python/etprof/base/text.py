@@ -49,6 +49,8 @@ _UNFIT_FROM_DEL = (
 _UNFIT = re.compile(rf"[\x00-\x1f{_UNFIT_FROM_DEL}]")
 _UNFIT_IN_JSON = re.compile(f"[{_UNFIT_FROM_DEL}]")
 """JSON has escapes of its own for the rest."""
+_FROM_DEL = re.compile(r"[\x7f-\U0010ffff]+")
+"""Searched first: one range is sought three times faster than fifty, and samples are megabytes."""
 _BRIEF: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _LAST_ASCII, _LAST_BASIC = 0x7F, 0xFFFF
 _FIRST_BYTE, _LAST_BYTE = 0xDC80, 0xDCFF
@@ -147,7 +149,11 @@ def escape_unfit_json(text: str) -> str:
     Texts that are no names, such as a prompt, are kept as they are; a file that holds them is
     still safe to look at.
     """
-    return _UNFIT_IN_JSON.sub(lambda found: _escape_json(found[0]), text)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _FROM_DEL.sub(
+        lambda part: _UNFIT_IN_JSON.sub(lambda found: _escape_json(found[0]), part[0]), text
+    )
 
 
 def _changed(text: str, raw: str) -> ChangedName:

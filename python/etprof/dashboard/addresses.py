@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlencode
 
+from etprof.base.text import clean
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -77,12 +79,13 @@ class Address:
 def make_address(view: str, values: Mapping[str, str]) -> Address:
     """Returns the address of a view; unknown parameters are dropped, as of a mistyped link.
 
-    So are texts with a zero character: no name has one, and PostgreSQL refuses to look for it.
+    Texts are cleaned as names are, so that a link shows nothing else and finds what it names.
+    Those are dropped as well that have a zero character: no name has one, and PostgreSQL refuses to look for it.
     """
     rule = VIEWS[view]
     known = (*rule.subject, *rule.filters, PAGE)
     chosen = {name: values[name] for name in known if "\0" not in (values.get(name) or "\0")}
-    return Address(view, {n: v for n, v in chosen.items() if v != DEFAULTS.get(n)})
+    return Address(view, {n: clean(v) for n, v in chosen.items() if v != DEFAULTS.get(n)})
 
 
 class Links(Protocol):

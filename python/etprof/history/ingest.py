@@ -102,9 +102,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[RunDocum
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
     source = _Source(run, device)
-    found = [
-        _with_raw_names(_read_experiment(source, experiment)) for experiment in source.experiments
-    ]
+    found = [_read_with_raw_names(source, experiment) for experiment in source.experiments]
     if not found:
         msg = f"{run} has no timed experiment; there is nothing for a history"
         raise InputFileError(msg)
@@ -149,9 +147,12 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> RunDocu
     )
 
 
-def _with_raw_names(document: RunDocument) -> RunDocument:
+def _read_with_raw_names(source: _Source, experiment: ManifestExperiment) -> RunDocument:
     """Keeps the bytes of changed names beside the raw samples; a failed run has no such place."""
-    changed = raw_names(document.model_dump(exclude={"raw"}))
+    document = _read_experiment(source, experiment)
+    named = source.manifest.model_dump(include={"model", "platform", "git", "cpu", "target"})
+    own = document.model_dump(exclude={"raw"})
+    changed = raw_names(named, experiment.model_dump(), source.provenance.pins, own)
     if document.raw is None or not changed:
         return document
     return document.model_copy(update={"raw": {**document.raw, RAW_NAMES: changed}})

@@ -227,7 +227,7 @@ def test_markdown_and_files(history: History, tmp_path: Path) -> None:
     assert text.startswith(
         "### etprof: Worse than window:1: 1 regression, 2 inconclusive, 1 unchanged\n"
     )
-    assert "| 🔴 regression | \\#2 a\\|b \\`&lt;b&gt;\\`, fp32" in text
+    assert "| 🔴 regression | #&#8203;2 a\\|b \\`&lt;b&gt;\\`, fp32" in text
     assert "<details><summary>3 comparisons without a significant change</summary>" in text
     assert "| Inference, median | 100 µs | 130 µs | +30.0 % |" in text
 
