@@ -6,7 +6,9 @@ from tests.etdump_writer import Table, etdump, event, event_block, profile_event
 
 US = 1000
 DELEGATED_US = {b"Convolution (NHWC, F32) IGEMM #1": 60, b"Softmax (NC, F32) #1": 20}
-CALL_US, KERNEL_US, OPERATOR_CALL_US, EXECUTE_US = 90, 30, 32, 125
+CALL_US, KERNEL_US, OPERATOR_CALL_US, EXECUTE_US, LOAD_US = 90, 30, 32, 125, 500
+PERIOD = 1000 * US
+"""From one execution to the next."""
 
 
 def span(name: bytes | None, start: int, length: int, **ids: object) -> Table:
@@ -18,42 +20,53 @@ def span(name: bytes | None, start: int, length: int, **ids: object) -> Table:
 
 def execution_events(start: int = 0, *, scale: int = 1) -> list[Table]:
     """One execution, in the order in which ExecuTorch writes events: by their end."""
-    delegated = [
-        span(None, start, length * scale, instruction_id=0, delegate_debug_id_str=label)
-        for label, length in DELEGATED_US.items()
-    ]
+    delegated, now = [], start
+    for label, length in DELEGATED_US.items():
+        ids: dict[str, object] = {"instruction_id": 0, "delegate_debug_id_str": label}
+        delegated.append(span(None, now, length * scale, **ids))
+        now += length * scale * US
+    after = start + CALL_US * scale * US
     return [
         *delegated,
         span(b"DELEGATE_CALL", start, CALL_US * scale, instruction_id=0),
-        span(b"native_call_addmm.out", start, KERNEL_US * scale, instruction_id=1),
-        span(b"OPERATOR_CALL", start, OPERATOR_CALL_US * scale, instruction_id=1),
+        span(b"native_call_addmm.out", after + US, KERNEL_US * scale, instruction_id=1),
+        span(b"OPERATOR_CALL", after, OPERATOR_CALL_US * scale, instruction_id=1),
         span(b"Method::execute", start, EXECUTE_US * scale),
     ]
 
 
-def load_block() -> Table:
+def load_block(start: int = 0) -> Table:
     """Load-time events, which belong to no execution."""
-    return event_block(
-        b"Default", [span(b"Program::load_method", 0, 500), span(b"Method::init", 0, 400)]
-    )
+    load = span(b"Program::load_method", start, LOAD_US)
+    return event_block(b"Default", [span(b"Method::init", start + 50 * US, 400), load])
+
+
+def runner_blocks(executions: int = 3, *, start: int = 0) -> list[Table]:
+    """As etprof-runner writes them: first inference ten times slower, warm-up twice."""
+    first = start + LOAD_US * US
+    warmup = first + 10 * EXECUTE_US * US
+    steady = warmup + 2 * EXECUTE_US * US
+    return [
+        load_block(start),
+        event_block(b"First", execution_events(first, scale=10)),
+        event_block(b"Warmup", execution_events(warmup, scale=2)),
+        *(
+            event_block(b"Execute", execution_events(steady + i * PERIOD))
+            for i in range(executions)
+        ),
+    ]
 
 
 def runner_etdump(executions: int = 3) -> bytes:
-    """As etprof-runner writes it: first inference ten times slower, warm-up twice."""
-    blocks = [
-        load_block(),
-        event_block(b"First", execution_events(scale=10)),
-        event_block(b"Warmup", execution_events(scale=2)),
-        *(event_block(b"Execute", execution_events(i * 10**6)) for i in range(executions)),
-    ]
-    return bytes(write_etdump(etdump(blocks)).data)
+    """The file of `runner_blocks`."""
+    return bytes(write_etdump(etdump(runner_blocks(executions))).data)
 
 
 def foreign_etdump(executions: int = 3) -> bytes:
     """As other runners write it: every execution in a block called Execute."""
     blocks = [
         load_block(),
-        event_block(b"Execute", execution_events(scale=10)),
-        *(event_block(b"Execute", execution_events()) for _ in range(executions)),
+        event_block(b"Execute", execution_events(LOAD_US * US, scale=10)),
+        *(event_block(b"Execute", execution_events(10**7 + i * PERIOD)) for i in range(executions)),
     ]
     return bytes(write_etdump(etdump(blocks)).data)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
-from etprof.analysis.vocabulary import CONTAINERS
+from etprof.etdump_plausibility import CONTAINERS
 from tests.etdump_writer import Table, etdump, event_block, write_etdump
-from tests.known_etdumps import US, load_block, span
+from tests.known_etdumps import LOAD_US, US, load_block, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,42 +98,39 @@ def build_etdump(experiment: Experiment) -> bytes:
     """Builds the ETDump: load, first inference three times slower, then equal executions."""
     last = replace(experiment, ops=experiment.last_ops or experiment.ops)
     steady = [*[experiment] * (experiment.executions - 1), last]
-    blocks = [
-        load_block(),
-        event_block(b"First", execution(experiment, scale=3)),
-        *(event_block(b"Execute", execution(each)) for each in steady),
-    ]
+    first, now = execution(experiment, LOAD_US, scale=3)
+    blocks = [load_block(), event_block(b"First", first)]
+    for each in steady:
+        events, now = execution(each, now)
+        blocks.append(event_block(b"Execute", events))
     return bytes(write_etdump(etdump(blocks)).data)
 
 
-def execution(experiment: Experiment, scale: int = 1) -> list[Table]:
-    """One execution; operators of the same instruction share a delegate call."""
+def execution(experiment: Experiment, start: int, scale: int = 1) -> tuple[list[Table], int]:
+    """One execution from `start`, and its end, in µs; operators of an instruction share a call."""
     events: list[Table] = []
-    now = experiment.execute_overhead_us
+    now = start + experiment.execute_overhead_us * scale
     for instruction in dict.fromkeys(op.instruction for op in experiment.ops):
         inside = [op for op in experiment.ops if op.instruction == instruction]
-        call, length = _call(experiment, inside, now, scale)
+        call, now = _call(experiment, inside, now, scale)
         events += call
-        now += length
-    return [*events, span(CONTAINERS[0].encode(), 0, now * scale)]
+    return [*events, span(CONTAINERS[0].encode(), start * US, now - start)], now
 
 
 def _call(
     experiment: Experiment, ops: Sequence[Op], start: int, scale: int
 ) -> tuple[list[Table], int]:
-    """The events of one delegate or operator call, and its length in µs."""
-    at, ids = start * scale * US, {"instruction_id": ops[0].instruction}
-    length = sum(op.us for op in ops)
-    if ops[0].is_delegated:
-        length += experiment.delegate_overhead_us
-        inside = [
-            span(None, at, op.us * scale, delegate_debug_id_str=op.label.encode(), **ids)
-            for op in ops
-        ]
-        return [*inside, span(CONTAINERS[1].encode(), at, length * scale, **ids)], length
-    length += _CALL_OVERHEAD_US
-    inside = [span(op.label.encode(), at, op.us * scale, **ids) for op in ops]
-    return [*inside, span(CONTAINERS[2].encode(), at, length * scale, **ids)], length
+    """The events of one delegate or operator call from `start`, and its end, in µs."""
+    ids, now, inside = {"instruction_id": ops[0].instruction}, start, []
+    for op in ops:
+        label = op.label.encode()
+        name, more = (None, {"delegate_debug_id_str": label}) if op.is_delegated else (label, {})
+        inside.append(span(name, now * US, op.us * scale, **ids, **more))
+        now += op.us * scale
+    delegated = ops[0].is_delegated
+    now += (experiment.delegate_overhead_us if delegated else _CALL_OVERHEAD_US) * scale
+    container = CONTAINERS[1 if delegated else 2].encode()
+    return [*inside, span(container, start * US, now - start, **ids)], now
 
 
 def launch(experiment: str, block: int, before: object, after: object) -> dict[str, object]:

@@ -160,8 +160,12 @@ class Run:
         return build_frame("comparisons", records.report_tables(self.assessment)["comparisons"])
 
     def event_blocks(self, experiment: str | None = None) -> tuple[EventBlock, ...]:
-        """The ETDump's event blocks with every event's raw durations, as Inspector has them."""
-        return event_blocks(self._experiment(experiment).dump)
+        """The ETDump's event blocks with every event's raw durations, as Inspector has them.
+
+        Executions with impossible time stamps are left out; `notes` says how many.
+        """
+        found = self._experiment(experiment)
+        return event_blocks(found.dump, found.events)
 
     def find_total_for_module(
         self, module: str, *, experiment: str | None = None, unit: Unit = "ms"

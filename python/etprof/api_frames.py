@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from etprof.analysis.categories import delegate_label
-from etprof.analysis.vocabulary import CONTAINERS
+from etprof.etdump_plausibility import CONTAINERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from etprof.etdump import ETDump
+    from etprof.etdump_plausibility import Events
     from etprof.report.records import Table
 
 _TEXT, _COUNT, _FLAG, _NUMBER = "string", "Int64", "boolean", "float64"
@@ -143,21 +144,24 @@ class EventBlock:
         )
 
 
-def event_blocks(dump: ETDump) -> tuple[EventBlock, ...]:
+def event_blocks(dump: ETDump, checked: Events) -> tuple[EventBlock, ...]:
     """Groups an ETDump's profile events by block name, then by instruction and name.
 
-    Nothing is lost: a repeated event keeps all its durations, unlike in Inspector.
+    Nothing is lost but executions with impossible events: a repeated event keeps all its
+    durations, unlike in Inspector.
     """
     profile, names = dump.profile, (*dump.names, "")
     block_names = dump.blocks.name_id[profile.block_index]
     blocks = []
     for name_id in dict.fromkeys(dump.blocks.name_id.tolist()):
-        rows = np.flatnonzero(block_names == name_id)
-        blocks.append(EventBlock(names[name_id], _events(dump, rows, names)))
+        rows = np.flatnonzero((block_names == name_id) & checked.usable)
+        blocks.append(EventBlock(names[name_id], _events(dump, checked, rows, names)))
     return tuple(blocks)
 
 
-def _events(dump: ETDump, rows: NDArray[np.intp], names: Sequence[str]) -> tuple[Event, ...]:
+def _events(
+    dump: ETDump, checked: Events, rows: NDArray[np.intp], names: Sequence[str]
+) -> tuple[Event, ...]:
     profile = dump.profile
     keys = np.stack(
         [
@@ -178,21 +182,20 @@ def _events(dump: ETDump, rows: NDArray[np.intp], names: Sequence[str]) -> tuple
         rows[np.argsort(group.ravel(), kind="stable")],
         np.cumsum(np.bincount(group.ravel()))[:-1],
     )
-    return tuple(_event(dump, members[index], names) for index in np.argsort(first))
+    return tuple(_event(dump, checked, members[index], names) for index in np.argsort(first))
 
 
-def _event(dump: ETDump, rows: NDArray[np.intp], names: Sequence[str]) -> Event:
+def _event(dump: ETDump, checked: Events, rows: NDArray[np.intp], names: Sequence[str]) -> Event:
     profile, row = dump.profile, rows[0]
     label, number = profile.delegate_debug_id_str_id[row], profile.delegate_debug_id_int[row]
     is_delegated = bool(label >= 0 or number >= 0)
     own = names[profile.name_id[row]]
     name = delegate_label(names, int(label), int(number)) if is_delegated else own
     instruction = int(profile.instruction_id[row])
-    durations = profile.end_time[rows].astype(np.int64) - profile.start_time[rows].astype(np.int64)
     return Event(
         name,
         is_delegated,
         name in CONTAINERS,
         instruction if instruction >= 0 else None,
-        durations,
+        checked.duration[rows],
     )

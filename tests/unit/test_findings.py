@@ -317,14 +317,25 @@ def test_emulated_runs_get_only_what_needs_no_times(tmp_path: Path) -> None:
 
 
 def test_interruptions_are_noise_and_no_property_of_the_model(tmp_path: Path) -> None:
-    # GIVEN a softmax of 1 µs that the system interrupted once, for longer than all the rest
+    # GIVEN a softmax of 1 µs that the system interrupted once, not for long
     usual = [*convolutions(99), Op("Softmax (NC, F32) #1", 1)]
-    interrupted = [*convolutions(99), Op("Softmax (NC, F32) #1", 2000)]
+    interrupted = [*convolutions(99), Op("Softmax (NC, F32) #1", 49)]
     found = fired(insight(tmp_path / "r", one(usual, last_ops=interrupted)))
     # THEN "Other" is not called large, but the measurement noisy
     assert "F6" not in found
-    assert "interruptions of 1 operator add 250 µs to a mean inference" in found["F13"].summary
-    assert found["F13"].evidence[-1].text == ("1.00 µs, mean 251 µs with interruptions, delegated")
+    assert "interruptions of 1 operator add 6.00 µs to a mean inference" in found["F13"].summary
+    assert found["F13"].evidence[-1].text == "1.00 µs, mean 7.00 µs with interruptions, delegated"
+
+
+def test_an_execution_far_from_the_median_is_not_in_the_split(tmp_path: Path) -> None:
+    """N2: one interruption of milliseconds was most of a split of microseconds."""
+    usual = [*convolutions(99), Op("Softmax (NC, F32) #1", 1)]
+    interrupted = [*convolutions(99), Op("Softmax (NC, F32) #1", 2000)]
+    run = insight(tmp_path / "r", one(usual, last_ops=interrupted))
+    (entry,) = run.experiments
+    assert (entry.experiment.split.executions, entry.experiment.split.left_out.disturbed) == (7, 1)
+    assert entry.details[-1].row.mean_ns == US
+    assert any("1 of 8 executions are left out of the operator split" in n for n in run.run.notes)
 
 
 def test_why_not_sme2_with_its_worth(tmp_path: Path) -> None:

@@ -101,8 +101,8 @@ def test_repeated_calls_within_an_execution_are_one_row() -> None:
     twice = [
         span(b"native_call_add.out", 0, 3, instruction_id=1),
         span(b"OPERATOR_CALL", 0, 4, instruction_id=1),
-        span(b"native_call_add.out", 0, 5, instruction_id=1),
-        span(b"OPERATOR_CALL", 0, 6, instruction_id=1),
+        span(b"native_call_add.out", 4 * US, 5, instruction_id=1),
+        span(b"OPERATOR_CALL", 4 * US, 6, instruction_id=1),
         span(b"Method::execute", 0, 12),
     ]
     data = bytes(write_etdump(etdump([event_block(b"Execute", twice)])).data)
@@ -114,11 +114,14 @@ def test_repeated_calls_within_an_execution_are_one_row() -> None:
 def test_the_same_operator_at_two_instructions_is_two_rows() -> None:
     events = [
         span(b"native_call_add.out", 0, 3, instruction_id=1),
-        span(b"native_call_add.out", 0, 5, instruction_id=2),
+        span(b"native_call_add.out", 3 * US, 5, instruction_id=2),
         span(b"Method::execute", 0, 12),
     ]
     data = bytes(write_etdump(etdump([event_block(b"Execute", events)])).data)
-    assert [row.instruction_id for row in split(data).rows] == [1, 2]
+    result = split(data)
+    assert [row.instruction_id for row in result.rows] == [1, 2]
+    # AND kernels without a call of their own take nothing from the calls' overhead
+    assert [row.total_ns for row in result.overheads] == [0, 0, 4 * US]
 
 
 def test_delegates_that_number_their_operators_are_understood() -> None:

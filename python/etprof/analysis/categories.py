@@ -13,6 +13,7 @@ from etprof.analysis.vocabulary import (
     XNNPACK_CLASSES,
     OperatorClass,
 )
+from etprof.etdump_plausibility import KERNEL_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,6 @@ _XNNPACK_LABEL: Final = re.compile(
     r"(?P<base>[A-Za-z0-9][A-Za-z0-9 ]*) \((?P<detail>[^()]*)\)"
     r"(?: (?P<microkernel>[A-Za-z0-9][A-Za-z0-9 ]*?))?(?: #(?P<number>\d+))?"
 )
-_NATIVE_CALL: Final = "native_call_"
 _LAYOUTS: Final = frozenset({"NC", "ND", "NHWC", "NCHW", "NWC", "NCHW2NHWC"})
 
 
@@ -66,7 +66,7 @@ def parse_kernel_name(name: str) -> OperatorName:
 
     ATen names are read as well: `aten::addmm.out`, `aten.addmm.default`.
     """
-    text = name.removeprefix(_NATIVE_CALL)
+    text = name.removeprefix(KERNEL_PREFIX)
     text = re.sub(r"^[a-z_0-9]+::", "", text)
     text = re.sub(r"^(aten|quantized_decomposed|dim_order_ops|torchao|llama)\.", "", text)
     base = text.split(".")[0]
@@ -75,4 +75,4 @@ def parse_kernel_name(name: str) -> OperatorName:
 
 def is_kernel_name(name: str) -> bool:
     """Whether an event of this name is the execution of one kernel outside delegates."""
-    return name.startswith(_NATIVE_CALL)
+    return name.startswith(KERNEL_PREFIX)

@@ -13,6 +13,7 @@ from etprof.analysis.effect import DEFAULT_MARGIN, Effect
 from etprof.analysis.generation import TokenComparison, compare_tokens
 from etprof.analysis.operators import category_totals_ns, class_totals_ns
 from etprof.analysis.output_check import OutputCheck, check_outputs
+from etprof.analysis.run_analysis import split_notes
 from etprof.analysis.validity import Validity, check_validity
 from etprof.analysis.waterfall import Waterfall, build_waterfall
 
@@ -194,6 +195,8 @@ def _token_notes(tokens: TokenComparison | None) -> list[str]:
 def _notes(baseline: Side, candidate: Side, *, meaningful: bool) -> list[str]:
     """What stands against taking the comparison at face value."""
     notes = [f"the sides differ in {entry}" for entry in find_differences(baseline, candidate)]
+    for side in (baseline, candidate):
+        notes += split_notes(side.experiment, times_are_meaningful=meaningful)
     unknown = find_unknowns(baseline, candidate)
     if unknown:
         notes.append(f"whether the sides agree in {', '.join(unknown)} is not known")

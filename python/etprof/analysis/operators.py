@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from etprof.analysis.categories import delegate_label, parse_delegated_name, parse_kernel_name
+from etprof.analysis.executions import ImplausibleETDumpError
 from etprof.analysis.vocabulary import (
     CATEGORIES,
     DELEGATE_OVERHEAD,
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from etprof.analysis.executions import Executions
+    from etprof.analysis.executions import Executions, LeftOut
 
 _EXACT_CALLS: Final = 100
 
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """One operator of the program over all steady executions; times in ns per inference."""
+    """One operator of the program over the executions of a split; times in ns per inference."""
 
     label: str
     """Name in the ETDump, with XNNPACK's running number."""
@@ -46,7 +47,7 @@ class OperatorRow:
     """Calls over all executions."""
     total_ns: float
     mean_ns: float
-    """Mean over all steady executions, so that the rows add up."""
+    """Mean over the executions of the split, so that the rows add up."""
     median_ns: float
     """Median over calls."""
     median_interval: tuple[float, float] | None
@@ -83,6 +84,8 @@ class OperatorSplit:
     load_ns: dict[str, float]
     unknown_names: tuple[str, ...]
     """Operators that the category table does not have, and events that are no operators."""
+    left_out: LeftOut
+    """Executions of the file that are not in here."""
 
     @property
     def entries(self) -> tuple[OperatorRow | OverheadRow, ...]:
@@ -91,19 +94,25 @@ class OperatorSplit:
 
 
 def split_operators(executions: Executions, names: Sequence[str]) -> OperatorSplit:
-    """Adds up each operator over all steady executions, and what is left as overhead."""
-    rows = _operator_rows(executions, names)
+    """Adds up each operator over the executions, and what is left as overhead.
+
+    Raises ImplausibleETDumpError when a part is below zero or above the whole.
+    """
+    rows, overheads = _operator_rows(executions, names), _overheads(executions)
+    whole = float(executions.execute_ns.sum())
+    _refuse_impossible((*rows, *overheads), whole)
     unknown = {row.label for row in rows if not row.is_known}
     unknown |= {_name(names, i) for i in executions.unknown_name_ids}
     return OperatorSplit(
         rows=rows,
-        overheads=_overheads(executions),
+        overheads=overheads,
         executions=executions.count,
-        execute_total_ns=float(executions.execute_ns.sum()),
+        execute_total_ns=whole,
         execute_median_ns=float(np.median(executions.execute_ns)),
         first_execute_ns=executions.first_execute_ns,
         load_ns=executions.load_ns,
         unknown_names=tuple(sorted(unknown)),
+        left_out=executions.left_out,
     )
 
 
@@ -213,17 +222,29 @@ def _overheads(executions: Executions) -> tuple[OverheadRow, ...]:
     XNNPACK's operator times are whole microseconds, rounded down, so up to 1 µs of each of its
     operators is part of the delegate overhead.
     """
-    delegated = float(executions.duration_ns[executions.is_delegated].sum())
-    kernels = float(executions.duration_ns[~executions.is_delegated].sum())
-    delegate_calls = float(executions.delegate_call_ns.sum())
-    operator_calls = float(executions.operator_call_ns.sum())
-    whole = float(executions.execute_ns.sum())
     parts = (
-        ("Delegate overhead", DELEGATE_OVERHEAD, delegate_calls - delegated),
-        ("Operator dispatch", FRAMEWORK_OVERHEAD, operator_calls - kernels),
-        ("Program execution", FRAMEWORK_OVERHEAD, whole - delegate_calls - operator_calls),
+        ("Delegate overhead", DELEGATE_OVERHEAD, executions.delegate_overhead_ns),
+        ("Operator dispatch", FRAMEWORK_OVERHEAD, executions.dispatch_ns),
+        ("Program execution", FRAMEWORK_OVERHEAD, executions.program_ns),
     )
     return tuple(
-        OverheadRow(label, entry, total, total / executions.count, _share(total, executions))
-        for label, entry, total in parts
-    )
+        OverheadRow(
+            label, entry, total := float(each.sum()), total / executions.count,
+            _share(total, executions),
+        )
+        for label, entry, each in parts
+    )  # fmt: skip
+
+
+def _refuse_impossible(entries: Sequence[OperatorRow | OverheadRow], whole_ns: float) -> None:
+    """The last guard: nothing is less than nothing, or more than the whole.
+
+    Delegates' times may be off by a step of their clock, which is more than some calls take.
+    """
+    for entry in entries:
+        if not 0 <= entry.total_ns <= whole_ns:
+            msg = (
+                f"{entry.label} takes {entry.total_ns:.0f} of {whole_ns:.0f} ticks of all "
+                "executions, which cannot be; pull the ETDump again, or run the model again"
+            )
+            raise ImplausibleETDumpError(msg)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from etprof.analysis.executions import split_executions
+from etprof.analysis.executions import LEAST_FOR_BAND, split_executions
 from etprof.analysis.generation import GenerationSpeed, summarise_generation
 from etprof.analysis.operators import OperatorSplit, split_operators
 from etprof.analysis.statistics import BlockedMedian, SampleSummary, summarise, summarise_blocks
@@ -20,12 +20,14 @@ from etprof.run_directory import (
     load_manifest,
     load_metrics,
 )
+from etprof.units import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from etprof.etdump import ETDump
+    from etprof.etdump_plausibility import Events
 
 
 _NO_SME2 = (
@@ -55,6 +57,8 @@ class ExperimentAnalysis:
     name: str
     etdump: Path
     dump: ETDump
+    events: Events
+    """The ETDump's profile events, each checked."""
     split: OperatorSplit
     sme: str | None
     threads: int | None
@@ -90,7 +94,7 @@ def analyze_source(source: Path) -> RunAnalysis:
         return _analyze_run(source)
     experiment = _analyze_experiment(source, clean(source.stem), None)
     note = "one ETDump alone: latency without tracer, load and memory are not known"
-    return RunAnalysis(source, None, True, (experiment,), (note,))
+    return RunAnalysis(source, None, True, (experiment,), (note, *split_notes(experiment)))
 
 
 def _way_to_one(folder: Path) -> str:
@@ -117,11 +121,15 @@ def _analyze_run(run: Path) -> RunAnalysis:
         notes.append(_NO_SME2)
     known = metrics.experiments if metrics else {}
     names = _experiment_names(etdumps, run, known)
+    experiments = tuple(_analyze_experiment(path, name, known.get(name)) for path, name in names)
+    meaningful = metrics.times_are_meaningful if metrics else True
+    for experiment in experiments:
+        notes += split_notes(experiment, times_are_meaningful=meaningful)
     return RunAnalysis(
         source=run,
         manifest=manifest,
-        times_are_meaningful=metrics.times_are_meaningful if metrics else True,
-        experiments=tuple(_analyze_experiment(path, name, known.get(name)) for path, name in names),
+        times_are_meaningful=meaningful,
+        experiments=experiments,
         notes=tuple(notes),
         timed=known,
     )
@@ -146,20 +154,45 @@ def _analyze_experiment(
     dump = load_etdump(etdump)
     try:
         executions = split_executions(dump)
+        split = split_operators(executions, dump.names)
     except InputFileError as error:
         msg = f"{etdump}: {error}"
-        raise InputFileError(msg) from error
+        raise type(error)(msg) from error
     return ExperimentAnalysis(
         name=name,
         etdump=etdump,
         dump=dump,
-        split=split_operators(executions, dump.names),
+        events=executions.events,
+        split=split,
         sme=metrics.sme if metrics else None,
         threads=metrics.threads if metrics else None,
         latency=_latency(metrics) if metrics and metrics.blocks else None,
         generation=summarise_generation(metrics) if metrics else None,
         metrics=metrics,
     )
+
+
+def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = True) -> list[str]:
+    """Says which executions the operator split does not have, and why."""
+    left_out, name = experiment.split.left_out, experiment.name
+    recorded = count_of(left_out.recorded, "execution")
+    notes = []
+    if left_out.impossible:
+        notes.append(
+            f"{name}: {left_out.impossible} of {recorded} are left out everywhere, for they hold "
+            "time stamps that cannot be so: the ETDump is damaged; record it again"
+        )
+    if times_are_meaningful and left_out.disturbed:
+        notes.append(
+            f"{name}: {left_out.disturbed} of {recorded} are left out of the operator split, for "
+            "they took far longer or shorter than the median, as when the system steps in"
+        )
+    if times_are_meaningful and not left_out.band_was_known:
+        notes.append(
+            f"{name}: {recorded} are too few to tell a disturbed one from the others in the "
+            f"operator split; record at least {LEAST_FOR_BAND}"
+        )
+    return notes
 
 
 def _latency(metrics: ExperimentMetrics) -> Latency:

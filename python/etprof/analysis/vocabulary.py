@@ -25,9 +25,6 @@ UNKNOWN: Final = OperatorClass("Other", "unknown")
 FRAMEWORK_OVERHEAD: Final = OperatorClass("Other", "framework overhead")
 DELEGATE_OVERHEAD: Final = OperatorClass("Other", "delegate overhead")
 
-CONTAINERS: Final = ("Method::execute", "DELEGATE_CALL", "OPERATOR_CALL")
-LOAD_EVENTS: Final = ("Program::load_method", "Method::init")
-
 _CONVOLUTION = OperatorClass("Convolution", "convolution")
 _DECONVOLUTION = OperatorClass("Convolution", "transposed convolution")
 _LINEAR = OperatorClass("GEMM", "linear")

@@ -6,10 +6,13 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from etprof.base.files import hash_file
 from etprof.base.text import clean
 from etprof.errors import EtprofError, InputFileError
 from etprof.etdump import load_etdump
+from etprof.etdump_plausibility import describe_position, examine_events
 from etprof.measuring.resume import find_temporary_files
 from etprof.run_directory import (
     ANALYSIS_SUMMARY,
@@ -19,11 +22,13 @@ from etprof.run_directory import (
     load_manifest,
     load_metrics,
 )
+from etprof.units import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from etprof.etdump import ETDump
     from etprof.run_directory import Manifest, Metrics
 
 Level = Literal["ok", "note", "incomplete", "damaged"]
@@ -151,9 +156,23 @@ def _check_etdumps(run: Path) -> Iterator[Finding]:
         except EtprofError as error:
             yield Finding("damaged", str(error))
             continue
-        yield Finding("ok", f"{name}: {len(dump.profile.name_id)} events")
+        yield _check_events(name, dump)
     if etdumps and not (run / ANALYSIS_SUMMARY).is_file():
         yield Finding("note", f"{ANALYSIS_SUMMARY} is missing; `etprof analyze` writes it")
+
+
+def _check_events(name: str, dump: ETDump) -> Finding:
+    events = examine_events(dump)
+    wrong = np.flatnonzero(events.impossible)
+    if not wrong.size:
+        return Finding("ok", f"{name}: {count_of(events.roles.size, 'event')}")
+    executions = int(np.count_nonzero(~events.execution_possible))
+    return Finding(
+        "damaged",
+        f"{name}: {count_of(wrong.size, 'event')} of {events.roles.size} cannot be so, in "
+        f"{executions} of {count_of(events.execution_possible.size, 'execution')}; the first is "
+        f"{describe_position(dump, int(wrong[0]))}",
+    )
 
 
 def _check_leftovers(run: Path) -> Iterator[Finding]:

@@ -10,6 +10,8 @@ import csv
 import io
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from etprof.analysis.categories import delegate_label
 from etprof.atomic import replacing, write_text
 from etprof.report.records import operator_fields
@@ -18,9 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from etprof.analysis.operators import OperatorSplit
     from etprof.etdump import ETDump
     from etprof.etdump_columns import ProfileColumns
+    from etprof.etdump_plausibility import Events
     from etprof.report.records import Table, Value
 
 TIMELINE_COLUMNS = (
@@ -53,10 +58,11 @@ def write_operator_csv(path: Path, split: OperatorSplit) -> None:
     write_text(path, format_csv([operator_fields(row) for row in split.rows]))
 
 
-def write_timeline_csv(path: Path, dump: ETDump) -> None:
+def write_timeline_csv(path: Path, dump: ETDump, events: Events) -> None:
     """Writes one row per profile event, in file order; times in ns.
 
-    XNNPACK lays its operators end to end from whole microseconds, so their starts are marked as
+    Executions with impossible events are left out. After a wrap of a 32-bit clock an end may be
+    below its start; the duration has it undone. XNNPACK lays its operators end to end from whole microseconds, so their starts are marked as
     synthetic.
     """
     with replacing(path) as binary:
@@ -65,21 +71,27 @@ def write_timeline_csv(path: Path, dump: ETDump) -> None:
         )
         writer = csv.writer(stream)
         writer.writerow(TIMELINE_COLUMNS)
-        writer.writerows(_timeline_rows(dump))
+        writer.writerows(_timeline_rows(dump, events))
         stream.flush()
         stream.detach()
 
 
-def _timeline_rows(dump: ETDump) -> Iterator[Sequence[object]]:
+def _timeline_rows(dump: ETDump, events: Events) -> Iterator[Sequence[object]]:
     """Yields the timeline, some thousand events at a time: rows are many, columns few."""
     names = [str(safe_cell(name)) for name in (*dump.names, "")]
     blocks = [names[i] for i in dump.blocks.name_id.tolist()]
-    for start in range(0, len(dump.profile.name_id), _ROWS_AT_ONCE):
-        yield from _some_rows(dump.profile, slice(start, start + _ROWS_AT_ONCE), names, blocks)
+    usable = np.flatnonzero(events.usable)
+    for start in range(0, usable.size, _ROWS_AT_ONCE):
+        rows = usable[start : start + _ROWS_AT_ONCE]
+        yield from _some_rows(dump.profile, rows, events.duration[rows].tolist(), names, blocks)
 
 
 def _some_rows(
-    profile: ProfileColumns, rows: slice, names: Sequence[str], blocks: Sequence[str]
+    profile: ProfileColumns,
+    rows: NDArray[np.intp],
+    durations: Sequence[int],
+    names: Sequence[str],
+    blocks: Sequence[str],
 ) -> Iterator[Sequence[object]]:
     label_ids = profile.delegate_debug_id_str_id[rows].tolist()
     numbers = profile.delegate_debug_id_int[rows].tolist()
@@ -91,16 +103,15 @@ def _some_rows(
         delegate_label(names, label, number) if flag else names[name]
         for flag, label, number, name in zip(flags, label_ids, numbers, name_ids, strict=True)
     ]
-    start, end = profile.start_time[rows].tolist(), profile.end_time[rows].tolist()
     return zip(
         profile.event_index[rows].tolist(),
         [blocks[i] for i in profile.block_index[rows].tolist()],
         labels,
         flags,
         profile.instruction_id[rows].tolist(),
-        start,
-        end,
-        [last - first for first, last in zip(start, end, strict=True)],
+        profile.start_time[rows].tolist(),
+        profile.end_time[rows].tolist(),
+        durations,
         flags,
         strict=True,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from etprof.analysis.categories import (
     delegate_label,
     is_kernel_name,
@@ -12,13 +14,14 @@ from etprof.analysis.categories import (
     parse_kernel_name,
 )
 from etprof.analysis.executions import STEADY_BLOCK
-from etprof.analysis.vocabulary import CONTAINERS, LOAD_EVENTS
+from etprof.etdump_plausibility import CONTAINERS, LOAD_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.etdump import ETDump
+    from etprof.etdump_plausibility import Events
 
 _EXECUTE = CONTAINERS[0]
 _SHOWN_EXECUTIONS = 20
@@ -48,29 +51,29 @@ class _Event:
 
 
 def experiment_slices(experiment: ExperimentAnalysis) -> list[Slice]:
-    """Returns the first steady executions, each parent before its children.
+    """Returns the first steady executions that can be so, each parent before its children.
 
     Executions follow each other without gaps, so that experiments of different speed start
     together and can be compared by eye.
     """
     slices: list[Slice] = []
     now = 0
-    for events in _executions(experiment.dump):
+    for events in _executions(experiment.dump, experiment.events):
         slices += _nest(events, now)
         now = slices[-len(events)].end_ns
     return slices
 
 
-def _executions(dump: ETDump) -> list[list[_Event]]:
-    """Groups the events of steady executions, ended by their `Method::execute`."""
+def _executions(dump: ETDump, checked: Events) -> list[list[_Event]]:
+    """Groups the usable events of steady executions, ended by their `Method::execute`."""
     profile, names = dump.profile, (*dump.names, "")
     steady = [name_id >= 0 and names[name_id] == STEADY_BLOCK for name_id in dump.blocks.name_id]
     found: list[list[_Event]] = []
     events: list[_Event] = []
-    for row in range(len(profile.name_id)):
+    for row in np.flatnonzero(checked.usable).tolist():
         if not steady[profile.block_index[row]]:
             continue
-        events.append(_event(dump, row, names))
+        events.append(_event(dump, row, names, int(checked.duration[row])))
         if events[-1].name == _EXECUTE:
             found.append(events)
             events = []
@@ -79,20 +82,19 @@ def _executions(dump: ETDump) -> list[list[_Event]]:
     return found
 
 
-def _event(dump: ETDump, row: int, names: Sequence[str]) -> _Event:
+def _event(dump: ETDump, row: int, names: Sequence[str], duration: int) -> _Event:
     profile = dump.profile
     label, number = (
         int(profile.delegate_debug_id_str_id[row]),
         int(profile.delegate_debug_id_int[row]),
     )
     is_delegated = label >= 0 or number >= 0
-    start, end = int(profile.start_time[row]), int(profile.end_time[row])
     return _Event(
         delegate_label(names, label, number) if is_delegated else names[profile.name_id[row]],
         is_delegated,
         int(profile.instruction_id[row]),
-        start,
-        max(end - start, 0),
+        int(profile.start_time[row]),
+        duration,
     )
 
 

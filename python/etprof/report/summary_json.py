@@ -94,6 +94,7 @@ def _experiment(insight: ExperimentInsight, *, meaningful: bool) -> dict[str, ob
         "threads": experiment.threads,
         "generation": generation_document(experiment, times_are_meaningful=meaningful),
         "executions": experiment.split.executions,
+        "left_out": dataclasses.asdict(experiment.split.left_out),
         "operators": operators if meaningful else without_times(operators),
         "unknown_names": list(experiment.split.unknown_names),
         **(_times(experiment) if meaningful else {}),

@@ -54,7 +54,9 @@ def render_analysis(analysis: RunAnalysis, *, top: int = TOP_OPERATORS) -> Rende
 
 def _headline(experiment: ExperimentAnalysis) -> str:
     """Names the experiment and what was in force."""
-    facts = [f"{experiment.split.executions} executions in the ETDump"]
+    split, recorded = experiment.split, experiment.split.left_out.recorded
+    of_all = "" if split.executions == recorded else f" of {recorded}"
+    facts = [f"{split.executions}{of_all} executions in the ETDump"]
     if experiment.threads is not None:
         facts.insert(0, f"{experiment.threads} thread{'s' if experiment.threads > 1 else ''}")
     if experiment.sme is not None:
@@ -91,7 +93,7 @@ def _class_table(split: OperatorSplit) -> PlainTable:
         if total == 0:
             continue
         share = total / split.execute_total_ns if split.execute_total_ns else 0.0
-        bar = "█" * round(max(share, 0) * _BAR_WIDTH)
+        bar = "█" * round(min(max(share, 0.0), 1.0) * _BAR_WIDTH)
         mean = format_duration(total / split.executions)
         table.add_row(entry.category, entry.finer, mean, format_share(share), bar)
     mean = format_duration(split.execute_total_ns / split.executions)
