@@ -175,8 +175,13 @@ def _check_nesting(
     parent: NDArray[np.int64],
     impossible: NDArray[np.bool_],
 ) -> None:
-    """Marks what is not inside its container; a delegate on another clock cannot be judged so."""
+    """Marks what is not inside its container, where that can be so itself.
+
+    When most of the delegates' operators are outside, they have another clock, and only their
+    sums can be judged.
+    """
     inner = np.flatnonzero(parent >= 0)
+    inner = inner[~(impossible[inner] | impossible[parent[inner]])]
     around = parent[inner]
     delegated = roles[inner] == Role.DELEGATED
     late = np.where(delegated, _DELEGATE_STEP, 0)
@@ -195,7 +200,8 @@ def _check_sums(
     impossible: NDArray[np.bool_],
 ) -> None:
     """Marks containers whose operators take longer than they do."""
-    operators = np.flatnonzero(((roles == Role.DELEGATED) | (roles == Role.KERNEL)) & (parent >= 0))
+    is_operator = (roles == Role.DELEGATED) | (roles == Role.KERNEL)
+    operators = np.flatnonzero(is_operator & (parent >= 0) & ~impossible)
     inside = np.bincount(parent[operators], duration[operators], minlength=roles.size)
     impossible |= inside > duration + np.float64(_DELEGATE_STEP)
 

@@ -157,10 +157,10 @@ def _refuse_damaged(dump: ETDump, events: Events, steady: NDArray[np.bool_]) -> 
         return
     rows = np.flatnonzero(events.impossible & (events.execution >= 0))
     msg = (
-        f"{wrong} of {count_of(count, 'execution')} hold time stamps that cannot be so "
-        f"({count_of(rows.size, 'event')} that end before they start, or overlap what they should "
-        f"follow or hold; the first is {describe_position(dump, int(rows[0]))}); pull the file "
-        "again, or run the model again"
+        f"{wrong} of {count_of(count, 'execution')} hold time stamps that cannot be so: "
+        f"{rows.size} of {count_of(events.roles.size, 'event')} end before they start, reach out "
+        f"of what holds them, or overlap; the first is {describe_position(dump, int(rows[0]))}; "
+        "pull the file again, or run the model again"
     )
     raise ImplausibleETDumpError(msg)
 

@@ -169,7 +169,7 @@ def _check_events(name: str, dump: ETDump) -> Finding:
     executions = int(np.count_nonzero(~events.execution_possible))
     return Finding(
         "damaged",
-        f"{name}: {count_of(wrong.size, 'event')} of {events.roles.size} cannot be so, in "
+        f"{name}: {wrong.size} of {count_of(events.roles.size, 'event')} cannot be so, in "
         f"{executions} of {count_of(events.execution_possible.size, 'execution')}; the first is "
         f"{describe_position(dump, int(wrong[0]))}",
     )

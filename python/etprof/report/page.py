@@ -64,7 +64,9 @@ def run_view(assessment: Assessment, key: str) -> View:
         "comparisons": [comparison_row(entry) for entry in assessment.comparisons],
         "why_not": [why_not_view(group) for group in found.why_not_sme2],
         "validity": comparison.validity.checks if comparison and meaningful else (),
-        "notes": [*assessment.notes, *(comparison.notes if comparison else ())],
+        "notes": list(
+            dict.fromkeys([*assessment.notes, *(comparison.notes if comparison else ())])
+        ),
         "unknown_names": sorted(
             {name for e in assessment.run.experiments for name in e.split.unknown_names}
         ),

@@ -55,8 +55,9 @@ def render_analysis(analysis: RunAnalysis, *, top: int = TOP_OPERATORS) -> Rende
 def _headline(experiment: ExperimentAnalysis) -> str:
     """Names the experiment and what was in force."""
     split, recorded = experiment.split, experiment.split.left_out.recorded
-    of_all = "" if split.executions == recorded else f" of {recorded}"
-    facts = [f"{split.executions}{of_all} executions in the ETDump"]
+    facts = [f"{recorded} executions in the ETDump"]
+    if split.executions < recorded:
+        facts.append(f"{split.executions} in the split")
     if experiment.threads is not None:
         facts.insert(0, f"{experiment.threads} thread{'s' if experiment.threads > 1 else ''}")
     if experiment.sme is not None:
