@@ -61,22 +61,35 @@ class Events:
 
     roles: NDArray[np.int8]
     """A Role each."""
-    execution: NDArray[np.int64]
+    execution: NDArray[np.int32]
     """Number of the execution over the whole file; -1 for events of none."""
-    parent: NDArray[np.int64]
-    """Row of the container that holds an operator or a call; -1 for other events."""
     duration: NDArray[np.int64]
     """In ticks, with wraps of a 32-bit clock undone; of impossible events without meaning."""
     impossible: NDArray[np.bool_]
     execution_possible: NDArray[np.bool_]
     """Of each execution, whether all of its events can be so, shape (executions,)."""
+    containers: NDArray[np.intp]
+    """Rows of executions and calls, shape (containers,)."""
+    beyond: NDArray[np.float64]
+    """Ticks that each of them has beyond what it holds, shape (containers,)."""
 
     @property
     def usable(self) -> NDArray[np.bool_]:
         """Events that may be shown: possible, and of an execution without an impossible one."""
-        known = np.append(self.execution_possible, True)
+        known = np.append(self.execution_possible, np.True_)  # the last is for row -1
         usable: NDArray[np.bool_] = known[self.execution] & ~self.impossible
         return usable
+
+
+@dataclass(frozen=True, eq=False)
+class _Nesting:
+    """What holds what."""
+
+    roles: NDArray[np.int8]
+    execution: NDArray[np.int32]
+    containers: NDArray[np.intp]
+    parent: NDArray[np.int32]
+    """Position in `containers`; -1 for what nothing holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,19 +105,26 @@ class _Times:
 
 def examine_events(dump: ETDump) -> Events:
     """Classifies and checks all profile events of `dump`; linear in their number."""
-    roles = _find_roles(dump)
-    execution = _number_executions(roles, dump.profile.block_index)
-    parent = _find_parents(roles, execution)
-    times = _undo_wraps(dump, roles, execution)
+    nesting = _find_nesting(dump)
+    times = _undo_wraps(dump, nesting)
     duration = times.end - times.start
     impossible = times.impossible | (duration < 0)
-    _check_nesting(times, roles, parent, impossible)
-    _check_sums(duration, roles, parent, impossible)
-    _check_order(times, roles, parent, impossible)
-    possible = np.ones(np.count_nonzero(roles == Role.EXECUTE), np.bool_)
-    damaged = execution[impossible]
+    beyond = np.zeros(0)
+    if nesting.containers.size:
+        _check_inside(times, nesting, impossible)
+        beyond = _check_sums(duration, nesting, impossible)
+    _check_order(times, nesting, impossible)
+    possible = np.ones(np.count_nonzero(nesting.roles == Role.EXECUTE), np.bool_)
+    damaged = nesting.execution[impossible]
     possible[damaged[damaged >= 0]] = False
-    return Events(roles, execution, parent, duration, impossible, possible)
+    return Events(
+        nesting.roles, nesting.execution, duration, impossible, possible, nesting.containers, beyond
+    )
+
+
+def ticks_from(start: int, end: int) -> int:
+    """Ticks between two time stamps of usable events, a wrap of a 32-bit clock undone."""
+    return end - start if end >= start else (end - start) % _NARROW
 
 
 def describe_position(dump: ETDump, row: int) -> str:
@@ -112,6 +132,20 @@ def describe_position(dump: ETDump, row: int) -> str:
     block = int(dump.profile.block_index[row])
     within = int(dump.profile.event_index[row]) - int(dump.blocks.event_begin[block])
     return f"event {within} of event block {block}"
+
+
+def _find_nesting(dump: ETDump) -> _Nesting:
+    """An operator is in the next container of its execution, all else in its `Method::execute`."""
+    roles = _find_roles(dump)
+    execution = _number_executions(roles, dump.profile.block_index)
+    is_container = (roles >= Role.EXECUTE) & (roles <= Role.OPERATOR_CALL)
+    containers = np.flatnonzero(is_container)
+    executes = np.flatnonzero(roles[containers] == Role.EXECUTE).astype(np.int32)
+    is_operator = (roles == Role.DELEGATED) | (roles == Role.KERNEL)
+    around = np.append(executes, np.int32(-1))[execution]
+    parent = np.where(is_operator, np.cumsum(is_container, dtype=np.int32), around)
+    parent[(execution < 0) | (roles == Role.EXECUTE)] = -1
+    return _Nesting(roles, execution, containers, parent)
 
 
 def _find_roles(dump: ETDump) -> NDArray[np.int8]:
@@ -126,32 +160,21 @@ def _find_roles(dump: ETDump) -> NDArray[np.int8]:
 
 def _number_executions(
     roles: NDArray[np.int8], block_index: NDArray[np.uint32]
-) -> NDArray[np.int64]:
+) -> NDArray[np.int32]:
     """Gives each event the number of its execution, -1 for events of none.
 
     Events of an execution precede its `Method::execute` in the same event block.
     """
     is_execute = roles == Role.EXECUTE
-    number = np.cumsum(is_execute) - is_execute
+    number: NDArray[np.int32] = np.cumsum(is_execute, dtype=np.int32) - is_execute
     execute_block = np.append(block_index[is_execute].astype(np.int64), -1)
     belongs = execute_block[np.minimum(number, execute_block.size - 1)] == block_index
     belongs &= roles != Role.LOAD
-    return np.where(belongs, number, -1).astype(np.int64)
+    number[~belongs] = -1
+    return number
 
 
-def _find_parents(roles: NDArray[np.int8], execution: NDArray[np.int64]) -> NDArray[np.int64]:
-    """An operator is in the next container of its execution, all else in its `Method::execute`."""
-    is_container = (roles >= Role.EXECUTE) & (roles <= Role.OPERATOR_CALL)
-    containers = np.append(np.flatnonzero(is_container), -1)
-    following = containers[np.cumsum(is_container)]
-    executes = np.append(np.flatnonzero(roles == Role.EXECUTE), -1)
-    is_operator = (roles == Role.DELEGATED) | (roles == Role.KERNEL)
-    parent = np.where(is_operator, following, executes[execution])
-    parent[(execution < 0) | (roles == Role.EXECUTE)] = -1
-    return parent
-
-
-def _undo_wraps(dump: ETDump, roles: NDArray[np.int8], execution: NDArray[np.int64]) -> _Times:
+def _undo_wraps(dump: ETDump, nesting: _Nesting) -> _Times:
     """Puts the events of an execution on one clock where that of the file has 32 bits."""
     start = dump.profile.start_time.view(np.int64)
     end = dump.profile.end_time.view(np.int64)
@@ -164,55 +187,46 @@ def _undo_wraps(dump: ETDump, roles: NDArray[np.int8], execution: NDArray[np.int
             start, end = np.where(impossible, 0, start), np.where(impossible, 0, end)
         return _Times(start, end, impossible, is_narrow=False)
     impossible |= (start >= _NARROW) | (end >= _NARROW)
-    origin = np.append(start[roles == Role.EXECUTE], 0)[execution]
+    origin = np.append(start[nesting.roles == Role.EXECUTE], 0)[nesting.execution]
     began = (start - origin) % _NARROW
     return _Times(began, began + (end - start) % _NARROW, impossible, is_narrow=True)
 
 
-def _check_nesting(
-    times: _Times,
-    roles: NDArray[np.int8],
-    parent: NDArray[np.int64],
-    impossible: NDArray[np.bool_],
-) -> None:
+def _check_inside(times: _Times, nesting: _Nesting, impossible: NDArray[np.bool_]) -> None:
     """Marks what is not inside its container, where that can be so itself.
 
     When most of the delegates' operators are outside, they have another clock, and only their
     sums can be judged.
     """
-    inner = np.flatnonzero(parent >= 0)
-    inner = inner[~(impossible[inner] | impossible[parent[inner]])]
-    around = parent[inner]
-    delegated = roles[inner] == Role.DELEGATED
-    late = np.where(delegated, _DELEGATE_STEP, 0)
-    outside = (times.start[inner] < times.start[around]) | (
-        times.end[inner] > times.end[around] + late
-    )
+    rows, parent = nesting.containers, nesting.parent
+    delegated = nesting.roles == Role.DELEGATED
+    outside = times.start < times.start[rows][parent]
+    outside |= times.end - delegated * _DELEGATE_STEP > times.end[rows][parent]
+    outside &= (parent >= 0) & ~impossible
+    outside &= ~impossible[rows][parent]
+    if not outside.any():
+        return
     if 2 * np.count_nonzero(outside & delegated) > np.count_nonzero(delegated):
         outside &= ~delegated
-    impossible[inner[outside]] = True
+    impossible |= outside
 
 
 def _check_sums(
-    duration: NDArray[np.int64],
-    roles: NDArray[np.int8],
-    parent: NDArray[np.int64],
-    impossible: NDArray[np.bool_],
-) -> None:
-    """Marks containers whose operators take longer than they do."""
-    is_operator = (roles == Role.DELEGATED) | (roles == Role.KERNEL)
-    operators = np.flatnonzero(is_operator & (parent >= 0) & ~impossible)
-    inside = np.bincount(parent[operators], duration[operators], minlength=roles.size)
-    impossible |= inside > duration + np.float64(_DELEGATE_STEP)
+    duration: NDArray[np.int64], nesting: _Nesting, impossible: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Marks containers that hold more time than they have; returns what each has beyond that."""
+    counted = (nesting.parent >= 0) & (nesting.roles != Role.OTHER) & ~impossible
+    held = np.bincount(
+        nesting.parent[counted], duration[counted], minlength=nesting.containers.size
+    )
+    beyond = duration[nesting.containers].astype(np.float64) - held
+    impossible[nesting.containers[beyond < -_DELEGATE_STEP]] = True
+    return beyond
 
 
-def _check_order(
-    times: _Times,
-    roles: NDArray[np.int8],
-    parent: NDArray[np.int64],
-    impossible: NDArray[np.bool_],
-) -> None:
+def _check_order(times: _Times, nesting: _Nesting, impossible: NDArray[np.bool_]) -> None:
     """Marks neighbours that overlap: calls in an execution, kernels in a call, executions."""
+    roles, parent = nesting.roles, nesting.parent
     calls = (roles == Role.DELEGATE_CALL) | (roles == Role.OPERATOR_CALL)
     for rows in (np.flatnonzero(calls), np.flatnonzero(roles == Role.KERNEL)):
         before, after = _neighbours(rows, impossible)

@@ -157,6 +157,79 @@ def test_several_changed_stamps_are_left_out_or_refused(seed: int) -> None:
     check_honest(split, {name: (low * 0.97, high * 1.03) for name, (low, high) in limits.items()})
 
 
+def rows_of(dump: ETDump, role: Role) -> list[int]:
+    return [int(row) for row in np.flatnonzero(examine_events(dump).roles == role)]
+
+
+def moved(dump: ETDump, rows: list[int], ticks: int) -> ETDump:
+    """The same file with some events whole at another time."""
+    for row in rows:
+        for column in ("start_time", "end_time"):
+            dump = changed(dump, row, column, lambda stamp: stamp + ticks)
+    return dump
+
+
+def marked(dump: ETDump) -> set[int]:
+    return {int(row) for row in np.flatnonzero(examine_events(dump).impossible)}
+
+
+@pytest.mark.parametrize("role", [Role.DELEGATED, Role.KERNEL, Role.DELEGATE_CALL])
+@pytest.mark.parametrize("ticks", [-150_000, 150_000])
+def test_what_is_not_inside_its_container_is_marked(role: Role, ticks: int) -> None:
+    """N16: though it takes no longer than it should."""
+    dump = load_etdump(recording("a day after boot").data)
+    row = rows_of(dump, role)[9]
+    assert row in marked(moved(dump, [row], ticks))
+    assert np.count_nonzero(~examine_events(moved(dump, [row], ticks)).execution_possible) == 1
+
+
+def test_neighbours_that_overlap_are_both_marked() -> None:
+    """N16: a whole execution that begins before the one before it ended."""
+    dump = load_etdump(recording("a day after boot").data)
+    executes = rows_of(dump, Role.EXECUTE)
+    inside = list(range(executes[7] + 1, executes[8] + 1))
+    assert marked(moved(dump, inside, -50_000)) == {executes[7], executes[8]}
+
+
+def test_calls_of_one_execution_do_not_overlap() -> None:
+    """N16"""
+    dump = load_etdump(recording("a day after boot").data)
+    call = rows_of(dump, Role.OPERATOR_CALL)[9]
+    kernel, delegate_call = call - 1, call - 2
+    assert marked(moved(dump, [kernel, call], -20_000)) == {delegate_call, call}
+
+
+def test_kernels_of_one_call_do_not_overlap() -> None:
+    """N16"""
+    kernels = [profile_event(b"native_call_add.out", start_time=t, end_time=t + 9) for t in (1, 5)]
+    call = profile_event(b"OPERATOR_CALL", start_time=0, end_time=90)
+    whole = profile_event(b"Method::execute", start_time=0, end_time=100)
+    events = [event(profile=each) for each in (*kernels, call, whole)]
+    written = write_etdump(etdump([event_block(b"Execute", events)]))
+    assert marked(load_etdump(bytes(written.data))) == {0, 1}
+
+
+def test_impossible_load_events_are_not_known() -> None:
+    """N16: load stands before the first inference, which loses its figure too."""
+    dump = load_etdump(recording("a day after boot").data)
+    init, load = rows_of(dump, Role.LOAD)
+    late = split_of(changed(dump, init, "end_time", lambda stamp: stamp + 10**7))
+    assert (late.load_ns, late.left_out.impossible) == ({}, 0)
+    first = rows_of(dump, Role.EXECUTE)[0]
+    before_load = int(dump.profile.start_time[load]) - 1
+    early = split_of(changed(dump, first, "start_time", lambda _: before_load))
+    assert early.first_execute_ns is None
+    assert early.executions == 24
+
+
+def test_two_wrong_stamps_make_no_clock_of_32_bits() -> None:
+    """N16: an end before its start is a wrap where the other events fit in 32 bits too."""
+    dump = load_etdump(recording("a day after boot").data)
+    row = rows_of(dump, Role.KERNEL)[9]
+    small = changed(dump, row, "start_time", lambda _: 100)
+    assert marked(changed(small, row, "end_time", lambda _: 50)) == {row}
+
+
 def test_a_file_of_impossible_executions_is_refused() -> None:
     """N16: with the count, the first place and the way out."""
     data = record(10)

@@ -235,14 +235,11 @@ def _overheads(
     events: Events, number: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.float64], ...]:
     """Time of each execution's delegate calls, operator calls and itself beyond their contents."""
-    inside = np.flatnonzero(number >= 0)
-    roles, parent = events.roles[inside], events.parent[inside]
-    holder = np.where(parent >= 0, events.roles[parent], Role.OTHER)
-    counted = roles != Role.OTHER
+    roles, place = events.roles[events.containers], number[events.containers]
 
     def rest(container: Role) -> NDArray[np.float64]:
-        sign = (roles == container).astype(np.int64) - ((holder == container) & counted)
-        sums = np.bincount(number[inside], sign * events.duration[inside], minlength=count)
+        chosen = (roles == container) & (place >= 0)
+        sums = np.bincount(place[chosen], events.beyond[chosen], minlength=count)
         return sums.astype(np.float64)
 
     return rest(Role.DELEGATE_CALL), rest(Role.OPERATOR_CALL), rest(Role.EXECUTE)

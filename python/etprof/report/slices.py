@@ -14,7 +14,7 @@ from etprof.analysis.categories import (
     parse_kernel_name,
 )
 from etprof.analysis.executions import STEADY_BLOCK
-from etprof.etdump_plausibility import CONTAINERS, LOAD_EVENTS
+from etprof.etdump_plausibility import CONTAINERS, LOAD_EVENTS, ticks_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,19 +109,19 @@ def _nest(events: Sequence[_Event], now: int) -> list[Slice]:
         if event.name not in CONTAINERS:
             waiting.append(event)
             continue
-        start = now + max(event.start_ns - whole.start_ns, 0)
+        start = now + ticks_from(whole.start_ns, event.start_ns)
         slices.append(Slice(event.name, None, start, start + event.duration_ns, is_synthetic=False))
-        slices += _children(waiting, slices[-1], now - whole.start_ns)
+        slices += _children(waiting, slices[-1], whole, now)
         waiting = []
-    slices += _children(waiting, slices[0], now - whole.start_ns)
+    slices += _children(waiting, slices[0], whole, now)
     return slices
 
 
-def _children(events: Sequence[_Event], parent: Slice, shift: int) -> list[Slice]:
-    """Places operators inside the call that holds them."""
+def _children(events: Sequence[_Event], parent: Slice, whole: _Event, now: int) -> list[Slice]:
+    """Places operators inside the call that holds them, in an execution that starts `now`."""
     children, cursor = [], parent.start_ns
     for event in events:
-        start = cursor if event.is_delegated else max(event.start_ns + shift, parent.start_ns)
+        start = cursor if event.is_delegated else now + ticks_from(whole.start_ns, event.start_ns)
         end = min(start + event.duration_ns, parent.end_ns)
         cursor = end
         children.append(
