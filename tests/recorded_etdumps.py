@@ -1,10 +1,10 @@
-"""ETDumps as a host writes them: measured containers, XNNPACK's whole microseconds, some noise."""
+"""ETDumps as a host writes them, with XNNPACK's whole microseconds and noise, and their damage."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 from tests.etdump_writer import (
     Table,
@@ -17,8 +17,22 @@ from tests.etdump_writer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from etprof.etdump import ETDump
+
+S: Final = 10**9
+CHANGES: Final[Mapping[str, Callable[[int], int]]] = {
+    "-1 ns": lambda stamp: stamp - 1,
+    "+1 s": lambda stamp: stamp + S,
+    "-1 s": lambda stamp: stamp - S,
+    "+1 h": lambda stamp: stamp + 3600 * S,
+    "+2^63": lambda stamp: stamp + 2**63,
+    "+2^32": lambda stamp: stamp + 2**32,
+    "mod 2^32": lambda stamp: stamp % 2**32,
+    "zero": lambda _: 0,
+    "all ones": lambda _: 2**64 - 1,
+}
 DELEGATED = ("Convolution (NHWC, F32) IGEMM #1", "Softmax (NC, F32) #1")
 STEP = 1000
 """XNNPACK's operator times are whole microseconds."""
@@ -109,3 +123,10 @@ def _delegate_call(clock: Clock) -> Iterator[Table]:
         )  # fmt: skip
         synthetic += took
     yield clock.stamp("DELEGATE_CALL", call, clock.spend(3_000), instruction_id=0)
+
+
+def changed(dump: ETDump, row: int, column: str, change: Callable[[int], int]) -> ETDump:
+    """The same file with one time stamp changed, without parsing it again."""
+    stamps = getattr(dump.profile, column).copy()
+    stamps[row] = change(int(stamps[row])) % 2**64
+    return replace(dump, profile=replace(dump.profile, **{column: stamps}))

@@ -9,10 +9,16 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from etprof.analysis.executions import split_executions
+from etprof.analysis.operators import split_operators
+from etprof.etdump import load_etdump
+from etprof.etdump_plausibility import examine_events
 from etprof.process import Completed, run_command
-from tests.integration.report_truth import raw_totals
+from tests.integration.report_truth import raw_executions, raw_totals
+from tests.recorded_etdumps import CHANGES, S, changed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,6 +104,52 @@ def test_totals_agree_with_the_raw_etdump(profiled: Profiled) -> None:
     assert experiment["executions"] == 100 - left_out["disturbed"]
     _, whole = raw_totals(path, experiment["executions"])
     assert experiment["execute_total_ms"] == pytest.approx(whole / 1e6)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_changed_stamp_of_a_recording_makes_a_wrong_split(
+    profiled: Profiled, change: str
+) -> None:
+    """N16: on a file of this host, where executions differ."""
+    (path,) = profiled.run.glob("*/*.etdump")
+    dump = load_etdump(path)
+    assert not examine_events(dump).impossible.any()
+    executions = raw_executions(path)
+    longest: dict[str, int] = {}
+    for _, leaves in executions:
+        for name, length in leaves.items():
+            longest[name] = max(longest.get(name, 0), length)
+    for row in range(0, len(dump.profile.name_id), 11):
+        for column in ("start_time", "end_time"):
+            damaged = changed(dump, row, column, CHANGES[change])
+            split = split_operators(split_executions(damaged), dump.names)
+            assert all(0 <= entry.share <= 1 for entry in split.entries)
+            assert sum(entry.total_ns for entry in split.entries) == split.execute_total_ns
+            # A mean over sound executions is within them, and a second is far outside.
+            assert all(entry.mean_ns <= longest[entry.label] + 1 for entry in split.rows)
+            whole = split.execute_total_ns / split.executions
+            assert whole <= max(length for length, _ in executions) + 1
+
+
+def test_the_command_says_what_it_left_out_of_a_damaged_recording(
+    profiled: Profiled, tmp_path: Path
+) -> None:
+    """N16: as a user sees it; a file of nothing but noise ends in exit code 4."""
+    (path,) = profiled.run.glob("*/*.etdump")
+    dump, data = load_etdump(path), path.read_bytes()
+    operators = np.flatnonzero(dump.profile.delegate_debug_id_str_id >= 0)[-100::7]
+    ends = [int(dump.profile.end_time[row]) for row in operators]
+    for count, code in ((1, 0), (len(ends), 4)):
+        damaged = data
+        for end in ends[:count]:
+            old, new = end.to_bytes(8, "little"), (end + S).to_bytes(8, "little")
+            damaged = damaged.replace(old, new)
+        (tmp_path / "x.etdump").write_bytes(damaged)
+        done = etprof(tmp_path, "analyze", "x.etdump")
+        assert done.exit_code == code, done.stderr
+        said = " ".join((done.stdout + done.stderr).split())
+        assert ("of 100 executions are left out everywhere" in said) == (code == 0)
+        assert ("the first is event" in said) == (code == 4)
 
 
 def test_csv_twins_have_the_numbers_of_the_json(profiled: Profiled) -> None:

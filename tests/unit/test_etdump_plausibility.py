@@ -28,25 +28,13 @@ from etprof.measuring.validation import validate_run, worst_level
 from etprof.report.csv_tables import write_timeline_csv
 from tests.etdump_writer import etdump, event, event_block, profile_event, write_etdump
 from tests.known_runs import on_off_run, write_run
-from tests.recorded_etdumps import Recording, record
+from tests.recorded_etdumps import CHANGES, Recording, S, changed, record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 
-S: Final = 10**9
-CHANGES: Final[Mapping[str, Callable[[int], int]]] = {
-    "-1 ns": lambda stamp: stamp - 1,
-    "+1 s": lambda stamp: stamp + S,
-    "-1 s": lambda stamp: stamp - S,
-    "+1 h": lambda stamp: stamp + 3600 * S,
-    "+2^63": lambda stamp: stamp + 2**63,
-    "+2^32": lambda stamp: stamp + 2**32,
-    "mod 2^32": lambda stamp: stamp % 2**32,
-    "zero": lambda _: 0,
-    "all ones": lambda _: 2**64 - 1,
-}
 CLOCKS: Final[Mapping[str, Mapping[str, int]]] = {
     "a day after boot": {"start": 10**14},
     "after a reset": {"start": 10**6},
@@ -64,13 +52,6 @@ CASES: Final = [
 @cache
 def recording(clock: str) -> Recording:
     return record(**CLOCKS[clock])
-
-
-def changed(dump: ETDump, row: int, column: str, change: Callable[[int], int]) -> ETDump:
-    """The same file with one time stamp changed, without parsing it again."""
-    stamps = getattr(dump.profile, column).copy()
-    stamps[row] = change(int(stamps[row])) % 2**64
-    return replace(dump, profile=replace(dump.profile, **{column: stamps}))
 
 
 def split_of(dump: ETDump) -> OperatorSplit:
