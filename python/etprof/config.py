@@ -41,6 +41,8 @@ def _read_cpus(value: object) -> object:
 
 
 Cpus = Annotated[tuple[NonNegativeInt, ...], BeforeValidator(_read_cpus)]
+PresetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+"""A folder below build/, so nothing that leads out of it."""
 _OLD_TRACE_MODES = ("xnntrace", "trace")
 
 
@@ -70,7 +72,7 @@ class ExperimentConfig(StrictModel):
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
     runner_path: Path | None = Field(None, description="runner binary; default: the target's own")
-    preset: str | None = Field(None, description="CMake preset whose runner is used")
+    preset: PresetName | None = Field(None, description="CMake preset whose runner is used")
     mode: Mode = Field("timing", description="timing, or kernel_trace for evidence only")
     sme: SmeMode = Field("auto", validation_alias=AliasChoices("sme", "sme2"))
     runs: PositiveInt = Field(

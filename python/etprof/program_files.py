@@ -52,6 +52,12 @@ class ModelCode(Record):
     sha256: Name | None = None
 
 
+class FileIdentity(Record):
+    """Which file an export wrote."""
+
+    sha256: str
+
+
 class ExportManifest(Record):
     """The export manifest as far as measuring needs it."""
 
@@ -61,6 +67,8 @@ class ExportManifest(Record):
     source: ModelCode = Field(default_factory=ModelCode)
     versions: Named[Name] = Field(default_factory=dict)
     options: CleanData = Field(default_factory=dict)
+    etrecord: FileIdentity | None = None
+    """None for an export by an earlier etprof."""
     method: Name = "forward"
     methods: Named[MethodFiles] = Field(default_factory=dict)
 

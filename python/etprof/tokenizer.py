@@ -6,12 +6,14 @@ pytorch-tokenizers for SentencePiece's models and tiktoken's tables.
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from etprof.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -37,7 +39,23 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         return _open(Llama2cTokenizer, path)
     except InputFileError:
-        return _open(TiktokenTokenizer, path)
+        with _no_tiktoken_cache():
+            return _open(TiktokenTokenizer, path)
+
+
+@contextmanager
+def _no_tiktoken_cache() -> Iterator[None]:
+    """Keeps tiktoken from its cache: what it once read, by path alone, in a folder of everyone's."""
+    variable = "TIKTOKEN_CACHE_DIR"
+    before = os.environ.get(variable)
+    os.environ[variable] = ""
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[variable]
+        else:
+            os.environ[variable] = before
 
 
 class _HuggingFace:

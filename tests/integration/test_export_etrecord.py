@@ -12,7 +12,7 @@ import pytest
 import etprof
 from etprof.cli import main
 from etprof.errors import InputFileError
-from etprof.etrecord import describe_program
+from etprof.etrecord.program import describe_program
 from etprof.export.request import ExportRequest
 from tests.integration.marked_models import marked
 

@@ -66,6 +66,7 @@ ALLOWED: dict[str, set[str]] = {
     "pipeline": MEASURING | {"journal", "launching", "metrics", "stopping"},
     "resume": MEASURING | {"launching", "pipeline"},
     "configured_run": MEASURING | {"config"},
+    "starting": {"base", "config", "errors", "targets"},
     "bench": MEASURING
     | {
         "analysis",

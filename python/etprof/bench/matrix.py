@@ -19,6 +19,7 @@ from etprof.config import (
     Cpus,
     GenerationConfig,
     MeasurementConfig,
+    PresetName,
     SmeMode,
     StrictModel,
     TargetConfig,
@@ -108,7 +109,7 @@ class DeviceEntry(TargetConfig):
 
     name: Name = Field(description="unique; on a cluster, the worker's resource")
     runner_path: Path | None = Field(None, description="runner binary; default: the target's own")
-    preset: str | None = Field(None, description="CMake preset whose runner is used")
+    preset: PresetName | None = Field(None, description="CMake preset whose runner is used")
     cpu_affinity: Cpus = Field((), description='CPUs, as "0-3,6" or a list')
 
     @property

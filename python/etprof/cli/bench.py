@@ -93,6 +93,10 @@ def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> 
         modes = ", ".join(unit.sme) or "the device's own"
         threads = ", ".join(map(str, unit.threads))
         print(clean_lines(f"{number:4}  {unit.text}: SME {modes}; threads {threads}"))
+    for device in dict.fromkeys(unit.device for unit in units):
+        if device.runner_path is not None or device.preset is not None:
+            runner = device.runner_path or f"the runner of preset {device.preset}"
+            print(clean_lines(f"device {device.name} starts {runner}"))
     for each in left_out:
         print(clean_lines(f"   –  {each.text}: {each.reason}"))
     programs = len({unit.program for unit in units})

@@ -1,7 +1,7 @@
 """Write, check or describe measurement configs.
 
 etprof config init > config.json        a config to start from (--template android, mac, …)
-etprof config check config.json         every problem, with its field
+etprof config check config.json         every problem, with its field; what it would start
 etprof config schema                    the JSON Schema, for editors
 """
 
@@ -45,10 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(path: Path) -> int:
     from etprof.config import load_config
+    from etprof.measuring.starting import describe_starts
 
     config = load_config(path)
     names = ", ".join(experiment.name for experiment in config.experiments)
     print(clean_lines(f"{path} is valid: {len(config.experiments)} experiments ({names})"))
+    for line in describe_starts(config):
+        print(f"  {line}")
     return 0
 
 

@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--etrecord",
         type=Path,
         metavar="FILE",
-        help="names the modules of a program of another exporter (default: the one beside it)",
+        help="names the modules of another exporter's program (default: that of etprof's own export)",
     )
     parser.add_argument("--method", help="method to run (default: forward, or the program's first)")
     parser.add_argument(
@@ -301,18 +301,25 @@ def _find_program(arguments: argparse.Namespace) -> Program:
 def _read_etrecord(given: Path | None, program: Path) -> dict[str, Any] | None:
     """Returns the delegation report of a program that came without one but with an ETRecord.
 
-    It is read before anything is measured: files that do not belong together are told at once.
+    One that merely lies beside the program may be anyone's, and is not opened. It is read before
+    anything is measured: files that do not belong together are told at once.
     """
     from etprof.cli.progress import say
-    from etprof.etrecord import describe_program, find_etrecord
+    from etprof.etrecord.program import describe_program, find_etrecord, is_own
     from etprof.program_files import find_descriptions
     from etprof.run_directory import DELEGATION_REPORT
 
-    etrecord = given or find_etrecord(program)
-    if etrecord is None or (given is None and DELEGATION_REPORT in find_descriptions(program)):
+    if given is not None:
+        say(f"Reading {given}")
+        return describe_program(program, given)
+    found = find_etrecord(program)
+    if found is None or DELEGATION_REPORT in find_descriptions(program):
         return None
-    say(f"Reading {etrecord}")
-    return describe_program(program, etrecord)
+    if not is_own(program, found):
+        say(f"{found} was not opened; --etrecord {found} reads the modules' names from it")
+        return None
+    say(f"Reading {found}")
+    return describe_program(program, found)
 
 
 def _export(arguments: argparse.Namespace) -> Path:

@@ -28,6 +28,7 @@ examples:
   etprof run config.json --dry-run
   etprof run config.json --resume                 continue a run that was cut off
   etprof run --from-manifest out_x/runs/linux     repeat a run from its manifest
+  etprof run --from-manifest RUN_DIR --dry-run    what a stranger's run would start
 """
 
 
@@ -38,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", dest="config_flag", type=Path, help=argparse.SUPPRESS)
     parser.add_argument(
         "--from-manifest", type=Path, metavar="RUN_DIR", help="take the config of an earlier run"
+    )
+    parser.add_argument(
+        "--allow-launcher",
+        action="store_true",
+        help="with --from-manifest: start the launcher, runner and arguments that it names",
     )
     parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="these experiments")
     parser.add_argument("--output-root", type=Path, metavar="DIR", help="instead of the config's")
@@ -61,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _show_plan(config, arguments.only, as_json=arguments.json)
     if arguments.analysis_only:
         return report_run(run_directory, as_json=arguments.json, problems=())
+    if arguments.from_manifest is not None:
+        _check_starts(config, arguments)
     measured = _measure(arguments, config, identity, run_directory)
     return report_run(run_directory, as_json=arguments.json, problems=measured.errors)
 
@@ -75,6 +83,11 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
         msg = "give one config, as in `etprof run config.json`, or --from-manifest RUN_DIR"
         raise UsageError(msg)
     if arguments.from_manifest is None:
+        if arguments.allow_launcher:
+            msg = (
+                "--allow-launcher is for --from-manifest; a config that you name may start anything"
+            )
+            raise UsageError(msg)
         config = load_config(given[0])
         text = read_config_text(given[0], "etprof config init")
         return config, _identity(str(given[0]), text)
@@ -84,6 +97,23 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
         raise UsageError(msg)
     text = json.dumps((manifest.config or {})["content"])
     return parse_config(text, str(given[0])), _identity(str(given[0]), text)
+
+
+def _check_starts(config: Config, arguments: argparse.Namespace) -> None:
+    """Says what a manifest would start; raises UsageError for a command that is its own choice."""
+    from etprof.cli.progress import say
+    from etprof.measuring.starting import describe_starts, find_foreign_fields
+
+    say(f"{arguments.from_manifest} starts:")
+    for line in describe_starts(config):
+        say(f"  {line}")
+    foreign = find_foreign_fields(config)
+    if foreign and not arguments.allow_launcher:
+        msg = (
+            f"{arguments.from_manifest}: {', '.join(foreign)}: not started, a run directory may be "
+            "a stranger's; if what is listed above is yours, add --allow-launcher"
+        )
+        raise UsageError(msg)
 
 
 def _identity(name: str, text: str) -> dict[str, object]:
@@ -140,6 +170,7 @@ def _show_plan(config: Config, only: tuple[str, ...], *, as_json: bool) -> int:
     """Prints what would run, in order."""
     from etprof.measuring.configured_run import configured_experiments, configured_settings
     from etprof.measuring.plan import plan_passes, plan_timing
+    from etprof.measuring.starting import describe_starts, list_starts
 
     experiments, settings = configured_experiments(config, only), configured_settings(config)
     launches = [*plan_timing(experiments, settings), *plan_passes(experiments, settings)]
@@ -149,8 +180,12 @@ def _show_plan(config: Config, only: tuple[str, ...], *, as_json: bool) -> int:
             {"experiment": launch.experiment.name, "purpose": launch.purpose, "block": launch.block}
             for launch in launches
         ]
-        print(json.dumps({"schema_version": 1, "launches": plan, "least_timing_s": least_s}))
+        starts = {"model": str(config.model), "experiments": list_starts(config)}
+        document = {"schema_version": 1, "launches": plan, "least_timing_s": least_s}
+        print(json.dumps({**document, "starts": starts}))
         return 0
+    for line in describe_starts(config):
+        print(line)
     for number, launch in enumerate(launches, start=1):
         print(clean_lines(f"{number:4}  {launch.text}"))
     print(f"at least {least_s:.0f} s of timing; warm-up, loading and the passes come on top")

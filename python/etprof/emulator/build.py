@@ -146,6 +146,7 @@ def find_build_tools(work: Path) -> BuildTools:
     if not folder.exists():
         pip: list[str | Path] = [
             sys.executable,
+            "-P",
             "-m",
             "pip",
             "install",

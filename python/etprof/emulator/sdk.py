@@ -48,7 +48,7 @@ def fetch_sdk(cache: Cache, work: Path) -> str:
     version = pinned_version()
     downloads = work / "wheel"
     requirement = f"executorch=={version}"
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    pip = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"]
     flags = ["--only-binary=:all:", "--implementation", "cp", *_PLATFORM]
     done = run_command([*pip, *flags, "--dest", downloads, requirement], timeout_s=_TIMEOUT_S)
     wheels = sorted(downloads.glob("*.whl")) if done.exit_code == 0 else []

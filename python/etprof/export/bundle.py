@@ -80,7 +80,8 @@ def check_bundle(bundle: Path, errors: Mapping[str, float]) -> dict[str, BundleC
     tolerances = {name: 2 * error + 1e-6 for name, error in errors.items()}
     completed = run_command(
         [
-            *(sys.executable, "-m", bundle_runtime.__name__, bundle, str(RELATIVE_TOLERANCE)),
+            # -P: the current folder, which may hold a stranger's json.py, is no place for modules.
+            *(sys.executable, "-P", "-m", bundle_runtime.__name__, bundle, str(RELATIVE_TOLERANCE)),
             *(f"{name}={tolerance!r}" for name, tolerance in tolerances.items()),
         ],
         timeout_s=_TIMEOUT_S,

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NO_HANDLE = 65535
 """What ExecuTorch writes for a node that a pass has inserted."""
+_LARGEST_SEARCH = 512
+"""Nodes around an operator that are asked for a handle; its own is a few steps away."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def _descendants(call: torch.fx.Node) -> Iterable[torch.fx.Node]:
 
 def _breadth_first(call: torch.fx.Node, *, forward: bool) -> Iterable[torch.fx.Node]:
     seen, queue = {call}, [call]
-    while queue:
+    while queue and len(seen) < _LARGEST_SEARCH:
         node = queue.pop(0)
         for neighbour in list(node.users) if forward else node.all_input_nodes:
             if neighbour not in seen and neighbour.op == "call_function":

@@ -154,8 +154,8 @@ class ExportOutput:
         write_text(self._staged(self.files.stage_graph), page)
 
     def _programs(self) -> dict[str, Path]:
-        """Returns the files with the program in them, by their keys in the manifest."""
-        files = {"pte": self.files.pte}
+        """Returns the files that others may be put in place of, by their keys in the manifest."""
+        files = {"pte": self.files.pte, "etrecord": self.files.etrecord}
         if self.request.options.external_constants:
             files["ptd"] = self.files.external_data
         if self.request.options.bundle:

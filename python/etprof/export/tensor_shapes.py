@@ -9,6 +9,8 @@ import torch
 
 QUANTIZE = "quantize"
 DEQUANTIZE = "dequantize"
+_LONGEST_CHAIN = 16
+"""Of dequantisations one after the other; an export has one, a stranger's graph may have 20 000."""
 
 
 def target_name(node: torch.fx.Node) -> str:
@@ -68,7 +70,9 @@ def element_count(node: torch.fx.Node) -> int:
 
 def stored_node(node: torch.fx.Node) -> torch.fx.Node:
     """Looks through dequantisation: returns the node whose tensor really is in memory."""
-    while node.op == "call_function" and DEQUANTIZE in target_name(node):
+    for _ in range(_LONGEST_CHAIN):
+        if node.op != "call_function" or DEQUANTIZE not in target_name(node):
+            break
         node = node.all_input_nodes[0]
     return node
 

@@ -94,7 +94,7 @@ with quiet_upstream():
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
     )
-    from executorch.devtools import BundledProgram, parse_etrecord
+    from executorch.devtools import BundledProgram
     from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
     from executorch.devtools.bundled_program.serialize import (
         serialize_from_bundled_program_to_flatbuffer,
@@ -115,6 +115,9 @@ with quiet_upstream():
         delegate_external_constants_pass_unlifted,
     )
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+    from executorch.exir.serde.export_serialize import (
+        _SERIALIZE_TO_TORCH_DTYPE as SERIALIZED_DTYPES,
+    )
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -126,6 +129,7 @@ TORCH_VERSION: str = torch.__version__
 __all__ = [
     "ALL_PARTITIONER_CONFIGS",
     "EXECUTORCH_VERSION",
+    "SERIALIZED_DTYPES",
     "TORCH_VERSION",
     "BundledProgram",
     "ConfigPrecisionType",
@@ -151,7 +155,6 @@ __all__ = [
     "get_symmetric_quantization_config",
     "greedy",
     "naive",
-    "parse_etrecord",
     "prepare_pt2e",
     "quantize_",
     "quiet_upstream",

@@ -8,17 +8,21 @@ reasons and the memory plan.
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
+from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, read_bounded
 from etprof.errors import InputFileError
+from etprof.etrecord import archive
+from etprof.program_files import load_export_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.export.operators import Operator
+    from etprof.etrecord.graph import Graph
+    from etprof.export.operators import LoweredMethod, Operator
 
+_EDGE_PROGRAM = "edge_dialect_exported_program"
 NOT_RECORDED = "not recorded: an ETRecord has no reasons of the partitioner"
 
 
@@ -26,6 +30,13 @@ def find_etrecord(pte: Path) -> Path | None:
     """Returns the ETRecord beside a program: `x.pte.etrecord` or `x.etrecord`; None without one."""
     named = (pte.with_name(f"{pte.name}.etrecord"), pte.with_suffix(".etrecord"))
     return next((path for path in named if path.is_file()), None)
+
+
+def is_own(pte: Path, etrecord: Path) -> bool:
+    """Whether etprof's export wrote this ETRecord: its manifest beside the program has its hash."""
+    manifest = load_export_manifest(pte)
+    identity = None if manifest is None else manifest.etrecord
+    return identity is not None and identity.sha256 == hash_file(etrecord)
 
 
 def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
@@ -36,22 +47,65 @@ def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
     from etprof.export import delegation, program_size, sme2_prediction, upstream
 
     with upstream.quiet_upstream():
+        record = read_etrecord(etrecord)
         content = _read(pte, lambda: _decode(pte))
-        record = _read(etrecord, lambda: upstream.parse_etrecord(str(etrecord)))
-        programs = record.edge_dialect_program
-        programs = programs if isinstance(programs, dict) else {"forward": programs}
-        methods = {
-            plan.name: delegation.describe_method(_match(content, plan, programs, record), None)
-            for plan in content.program.execution_plan
-            # A constant that a model gives as a method has no instructions, and is in no graph.
-            if plan.chains[0].instructions and _is_recorded(plan.name, programs, pte, etrecord)
-        }
+        methods = _read(pte, lambda: _describe_methods(content, record, pte, etrecord))
+        size = _read(pte, lambda: asdict(program_size.measure_program(pte, content, 0)))
     return {
         "schema_version": delegation.SCHEMA_VERSION,
         "model": pte.stem,
         "prediction_source": sme2_prediction.SOURCE,
-        "size": asdict(program_size.measure_program(pte, content, 0)),
+        "size": size,
         "methods": methods,
+    }
+
+
+@dataclass(frozen=True)
+class EtRecord:
+    """What an ETRecord says of a program."""
+
+    graphs: dict[str, Graph]
+    """By method."""
+    handles: dict[str, dict[int, list[int]]]
+    """Debug handles of each instruction, by method."""
+
+
+def read_etrecord(path: Path) -> EtRecord:
+    """Reads an ETRecord as data; raises InputFileError for a file that an export did not write."""
+    from etprof.etrecord.graph import GraphError, check_expressions, read_graph, read_handles
+
+    graphs, name = {}, archive.HANDLE_MAP
+    with archive.open_parts(path) as parts:
+        try:
+            handles = read_handles(parts.read_json(name))
+            for name in parts.graph_names():
+                document = parts.read_json(name)
+                check_expressions(document)
+                if name.startswith(_EDGE_PROGRAM):
+                    graphs[_method_of(name)] = read_graph(document)
+        except GraphError as error:
+            raise archive.refusal(path, f"{name}: {error}") from None
+    return EtRecord(graphs, handles)
+
+
+def _method_of(part: str) -> str:
+    """Returns a part's method; the part of an older ExecuTorch has the program's only one."""
+    return part.removeprefix(_EDGE_PROGRAM).removeprefix("/") or "forward"
+
+
+def _describe_methods(
+    content: Any,  # noqa: ANN401 - ExecuTorch's own types
+    record: EtRecord,
+    pte: Path,
+    etrecord: Path,
+) -> dict[str, Any]:
+    from etprof.export import delegation
+
+    return {
+        plan.name: delegation.describe_method(_match(content, plan, record), None)
+        for plan in content.program.execution_plan
+        # A constant that a model gives as a method has no instructions, and is in no graph.
+        if plan.chains[0].instructions and _is_recorded(plan.name, record, pte, etrecord)
     }
 
 
@@ -64,21 +118,26 @@ def _decode(pte: Path) -> Any:  # noqa: ANN401 - ExecuTorch's own type
 def _read(path: Path, read: Any) -> Any:  # noqa: ANN401 - ExecuTorch's own types
     try:
         return read()
+    except InputFileError:
+        raise
     # ExecuTorch's readers raise whatever a damaged file leads them to.
     except Exception as error:
         msg = f"cannot read {path}: {type(error).__name__}: {error}"
         raise InputFileError(msg) from error
 
 
-def _is_recorded(name: str, programs: dict[str, Any], pte: Path, etrecord: Path) -> bool:
+def _is_recorded(name: str, record: EtRecord, pte: Path, etrecord: Path) -> bool:
     """Returns True; raises InputFileError when the ETRecord does not have the method."""
-    if name not in programs:
-        msg = f"{etrecord} has no method {name!r}: it does not belong to {pte}"
+    if name not in record.graphs or name not in record.handles:
+        msg = (
+            f"{etrecord} has no method {name!r}: it does not belong to {pte}; give --etrecord "
+            "the file of the same export"
+        )
         raise InputFileError(msg)
     return True
 
 
-def _match(content: Any, plan: Any, programs: dict[str, Any], record: Any) -> Any:  # noqa: ANN401
+def _match(content: Any, plan: Any, record: EtRecord) -> LoweredMethod:  # noqa: ANN401
     """Returns one method's operators and delegates, joined by debug handles.
 
     Operators that one operator was decomposed into share its handle; the graph's nodes of a handle
@@ -87,15 +146,15 @@ def _match(content: Any, plan: Any, programs: dict[str, Any], record: Any) -> An
     from etprof.export.operators import LoweredDelegate, LoweredMethod, call_nodes, describe_node
 
     nodes: dict[int | None, list[Any]] = {}
-    for node in call_nodes(programs[plan.name].graph):
+    graph: Any = record.graphs[plan.name]
+    for node in call_nodes(graph):
         nodes.setdefault(node.meta.get("debug_handle"), []).append(node)
-    # Read back from JSON, its keys are text.
-    handles = {int(key): value for key, value in record._debug_handle_map[plan.name].items()}
+    handles = record.handles[plan.name]
     method = LoweredMethod([], [])
     for instruction, arguments in enumerate(
         each.instr_args for each in plan.chains[0].instructions
     ):
-        found = [_take(nodes, handle) for handle in _as_list(handles.get(instruction, []))]
+        found = [_take(nodes, handle) for handle in handles.get(instruction, [])]
         known = [node for node in found if node is not None]
         if not hasattr(arguments, "delegate_index"):
             kernel = _kernel_name(plan, arguments)
@@ -133,7 +192,3 @@ def _take(nodes: dict[int | None, list[Any]], handle: int) -> Any:  # noqa: ANN4
     """Returns the next node of a handle, the last one again and again, or None."""
     queue = nodes.get(handle, [])
     return queue.pop(0) if len(queue) > 1 else next(iter(queue), None)
-
-
-def _as_list(handles: int | list[int]) -> list[int]:
-    return handles if isinstance(handles, list) else [handles]

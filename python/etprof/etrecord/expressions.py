@@ -1,0 +1,189 @@
+"""Checks the expressions in an ETRecord, such as the size `2*s0 + 1`; nothing here evaluates one.
+
+ExecuTorch's own reader hands them to `sympy.sympify`, which runs them as Python. What may stand in
+one is what PyTorch writes: numbers, symbols, arithmetic, comparisons, and its few functions.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from typing import Final
+
+FUNCTIONS: Final = frozenset(
+    (
+        *("Max", "Min", "Mod", "PythonMod", "ModularIndexing", "FloorDiv", "CleanDiv", "CeilDiv"),
+        *("IntTrueDiv", "FloatTrueDiv", "PowByNatural", "FloatPow", "ToFloat", "Identity", "Abs"),
+        *("CeilToInt", "FloorToInt", "TruncToInt", "RoundToInt", "floor", "ceiling", "Where"),
+        *("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "And", "Or", "Not"),
+    )
+)
+"""The only names that may be followed by a parenthesis: functions of PyTorch's shapes."""
+MAX_LENGTH: Final = 10_000
+MAX_DEPTH: Final = 60
+"""Parentheses in parentheses; each takes a few frames of Python's stack."""
+MAX_EXPONENT: Final = 64
+MAX_DIGITS: Final = 10_000
+"""Of the largest number that the expression can come to: 9**9**9 would have 370 million."""
+
+_SYMBOL_DIGITS: Final = 19
+"""A symbol stands for a size, which has 63 bits."""
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<number>(?:0|[1-9]\d*)(?:\.\d*)?)|(?P<name>[^\W\d]\w*)|(?P<sign>\*\*|//|[<>=!]=|[-+*/%<>()&|~,]))",
+    re.ASCII,
+)
+_END: Final = ("", "")
+
+
+class NotAnExpressionError(Exception):
+    """Why a text is none; says where."""
+
+
+def check_expression(text: str) -> None:
+    """Returns when `text` is within the grammar; raises NotAnExpressionError when it is not."""
+    if len(text) > MAX_LENGTH:
+        msg = f"it has {len(text)} characters, more than {MAX_LENGTH}"
+        raise NotAnExpressionError(msg)
+    parser = _Parser(_split(text))
+    parser.comparison(0)
+    parser.expect_end()
+
+
+def _split(text: str) -> list[tuple[str, str]]:
+    """Returns the kind and text of each token."""
+    tokens, place = [], 0
+    stripped = text.rstrip()
+    while place < len(stripped):
+        found = _TOKEN.match(stripped, place)
+        if found is None:
+            msg = f"{stripped[place : place + 20]!r} is no arithmetic"
+            raise NotAnExpressionError(msg)
+        tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
+        place = found.end()
+    return tokens
+
+
+class _Parser:
+    """Recursive descent; each method returns how many digits its part may come to."""
+
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._tokens, self._place = tokens, 0
+
+    def expect_end(self) -> None:
+        if self._peek() != _END:
+            self._refuse()
+
+    def comparison(self, depth: int) -> int:
+        """A sum, or several with comparisons or logic between them."""
+        digits = self._sum(depth)
+        while self._peek()[1] in {"<", ">", "<=", ">=", "==", "!=", "&", "|"}:
+            self._take()
+            digits = max(digits, self._sum(depth))
+        return digits
+
+    def _sum(self, depth: int) -> int:
+        digits = self._product(depth)
+        while self._peek()[1] in {"+", "-"}:
+            self._take()
+            digits = max(digits, self._product(depth)) + 1
+        return _bounded(digits)
+
+    def _product(self, depth: int) -> int:
+        digits = self._power(depth)
+        while self._peek()[1] in {"*", "/", "//", "%"}:
+            self._take()
+            digits = _bounded(digits + self._power(depth))
+        return digits
+
+    def _power(self, depth: int) -> int:
+        self._skip_signs()
+        digits = self._atom(depth)
+        if self._peek()[1] != "**":
+            return digits
+        self._take()
+        digits = _bounded(digits * self._exponent())
+        if self._peek()[1] == "**":
+            msg = "a power of a power needs parentheses"
+            raise NotAnExpressionError(msg)
+        return digits
+
+    def _exponent(self) -> int:
+        """A small number or a symbol, with a sign or in parentheses at most."""
+        in_parentheses = self._peek()[1] == "("
+        if in_parentheses:
+            self._take()
+        self._skip_signs()
+        kind, text = self._take()
+        if kind not in {"number", "name"} or self._peek()[1] == "(":
+            msg = "an exponent is a number or a symbol"
+            raise NotAnExpressionError(msg)
+        if kind == "number" and float(text) > MAX_EXPONENT:
+            msg = f"the exponent {text[:20]} is above {MAX_EXPONENT}"
+            raise NotAnExpressionError(msg)
+        if in_parentheses:
+            self._take_sign(")")
+        return MAX_EXPONENT if kind == "name" else max(1, int(float(text)))
+
+    def _atom(self, depth: int) -> int:
+        if depth > MAX_DEPTH:
+            msg = f"its parentheses are nested more than {MAX_DEPTH} deep"
+            raise NotAnExpressionError(msg)
+        kind, text = self._take()
+        if kind == "number":
+            return len(text)
+        if kind == "name":
+            return self._name(text, depth)
+        if text != "(":
+            self._place -= 1
+            self._refuse()
+        digits = self.comparison(depth + 1)
+        self._take_sign(")")
+        return digits
+
+    def _name(self, name: str, depth: int) -> int:
+        if "__" in name or keyword.iskeyword(name):
+            msg = f"the name {name[:40]!r} is no symbol"
+            raise NotAnExpressionError(msg)
+        if self._peek()[1] != "(":
+            return _SYMBOL_DIGITS
+        if name not in FUNCTIONS:
+            msg = f"it calls {name[:40]!r}"
+            raise NotAnExpressionError(msg)
+        self._take()
+        digits = self.comparison(depth + 1)
+        while self._peek()[1] == ",":
+            self._take()
+            digits = _bounded(digits + self.comparison(depth + 1))
+        self._take_sign(")")
+        return digits
+
+    def _skip_signs(self) -> None:
+        while self._peek()[1] in {"-", "+", "~"}:
+            self._take()
+
+    def _peek(self) -> tuple[str, str]:
+        return self._tokens[self._place] if self._place < len(self._tokens) else _END
+
+    def _take(self) -> tuple[str, str]:
+        token = self._peek()
+        if token == _END:
+            self._refuse()
+        self._place += 1
+        return token
+
+    def _take_sign(self, sign: str) -> None:
+        if self._peek()[1] != sign:
+            self._refuse()
+        self._place += 1
+
+    def _refuse(self) -> None:
+        found = self._peek()[1]
+        msg = f"{found[:20]!r} stands where it cannot" if found else "it ends too early"
+        raise NotAnExpressionError(msg)
+
+
+def _bounded(digits: int) -> int:
+    if digits > MAX_DIGITS:
+        msg = f"it may come to a number of more than {MAX_DIGITS} digits"
+        raise NotAnExpressionError(msg)
+    return digits

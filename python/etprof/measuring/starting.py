@@ -1,0 +1,100 @@
+"""What a config would start, and what of it only its writer has chosen."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from etprof.base.text import clean
+from etprof.errors import BuildError
+from etprof.targets.runner import find_host_runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from etprof.config import Config, ExperimentConfig
+
+
+_LONGEST_LINE = 10_000
+"""Of what is shown; a command that is longer ends visibly, in an ellipsis."""
+
+
+def list_starts(config: Config) -> list[dict[str, Any]]:
+    """Returns what each experiment starts, as JSON-ready data; None: the target's own runner."""
+    return [
+        {
+            "experiment": experiment.name,
+            "launcher": list(experiment.launcher),
+            "runner": None if experiment.runner_path is None else str(experiment.runner_path),
+            "preset": experiment.preset,
+            "extra_arguments": list(experiment.extra_args),
+            "cpus": list(experiment.cpu_affinity),
+        }
+        for experiment in config.experiments
+    ]
+
+
+def describe_starts(config: Config) -> list[str]:
+    """Returns the same as lines for people, with the model, the device and the folder."""
+    where = [config.target.kind, *_named(config.target.connect, config.target.serial)]
+    if config.target.remote_folder is not None:
+        where.append(f"in {config.target.remote_folder}")
+    head = f"model {config.model} on {' '.join(where)}; results go to {config.output_root}"
+    return [_visible(head), *(_visible(_describe(each)) for each in config.experiments)]
+
+
+def _visible(line: str) -> str:
+    """Returns a line in which no character hides or reorders the others."""
+    return clean(line, _LONGEST_LINE)
+
+
+def _named(*values: str | None) -> list[str]:
+    return [value for value in values if value is not None]
+
+
+def _describe(experiment: ExperimentConfig) -> str:
+    """Returns an experiment's command with what the target adds left out."""
+    if experiment.preset is not None:
+        runner = f"(runner of preset {experiment.preset})"
+    elif experiment.runner_path is not None:
+        runner = shlex.quote(str(experiment.runner_path))
+    else:
+        runner = "(the target's own runner)"
+    words = [shlex.join(experiment.launcher), runner, shlex.join(experiment.extra_args)]
+    cpus = ",".join(map(str, experiment.cpu_affinity))
+    on_cpus = f"  on CPUs {cpus}" if cpus else ""
+    return f"experiment {experiment.name}: {' '.join(filter(None, words))}{on_cpus}"
+
+
+def find_foreign_fields(config: Config) -> list[str]:
+    """Names the fields that choose a command, its words, or a device to connect to."""
+    return [*_foreign_in_target(config), *_foreign_in_experiments(config)]
+
+
+def _foreign_in_target(config: Config) -> Iterator[str]:
+    if config.target.connect is not None:
+        yield "target.connect"
+    if config.target.remote_folder is not None:
+        yield "target.remote_folder"
+
+
+def _foreign_in_experiments(config: Config) -> Iterator[str]:
+    for index, experiment in enumerate(config.experiments):
+        runner = experiment.runner_path
+        chosen = {
+            "launcher": bool(experiment.launcher),
+            "runner_path": runner is not None and not _is_installed(runner),
+            # Built in the current folder, which may be the stranger's as well.
+            "preset": experiment.preset is not None,
+            "extra_args": bool(experiment.extra_args),
+        }
+        yield from (f"experiments.{index}.{name}" for name, is_set in chosen.items() if is_set)
+
+
+def _is_installed(runner: Path) -> bool:
+    """Whether a runner is one that was installed with etprof."""
+    try:
+        return runner.resolve().parent == find_host_runner().resolve().parent
+    except BuildError:
+        return False
