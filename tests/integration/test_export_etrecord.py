@@ -67,8 +67,8 @@ def test_files_that_do_not_belong_together_are_refused(exports: Exports) -> None
     decoder = exports.get(ExportRequest(DECODER, "fp32"))
     with pytest.raises(InputFileError) as caught:
         describe_program(toy.pte, decoder.etrecord)
-    assert str(caught.value) == (
-        f"{decoder.etrecord} has no method 'forward': it does not belong to {toy.pte}"
+    assert str(caught.value).startswith(
+        f"{decoder.etrecord} has no method 'forward': it does not belong to {toy.pte}; "
     )
 
 
@@ -83,13 +83,13 @@ def test_a_damaged_etrecord_is_named(exports: Exports, tmp_path: Path) -> None:
 def test_profile_names_the_modules_of_another_exporters_program(
     exports: Exports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # GIVEN a program with nothing of etprof's beside it but an ETRecord
+    # GIVEN a program with nothing of etprof's beside it, and its ETRecord
     toy = exports.get(ExportRequest("toy_cnn", "fp32"))
     program, run = tmp_path / "theirs.pte", tmp_path / "run"
     shutil.copy(toy.pte, program)
-    shutil.copy(toy.etrecord, tmp_path / "theirs.etrecord")
     # WHEN
-    words = ["profile", str(program), "--blocks", "1", "--iterations", "1", "--threads", "1"]
+    words = ["profile", str(program), "--etrecord", str(toy.etrecord)]
+    words += ["--blocks", "1", "--iterations", "1", "--threads", "1"]
     assert main([*words, "--min-seconds", "0.001", "--out", str(run)]) == 0
     # THEN its operators have modules
     assert "Reading " in capsys.readouterr().err
