@@ -33,6 +33,8 @@ MAX_PART_BYTES: Final = 64 * 2**20
 """The graph of one method; ViT-Tiny's has 2 MB."""
 MAX_BYTES: Final = 128 * 2**20
 """All graphs together."""
+MAX_VALUES: Final = 6_000_000
+"""Of JSON, in all graphs, counted by `[`, `{` and `,`: 64 MiB of `[]` take 2 GB. A node has 180."""
 MAX_RATIO: Final = 200
 """Of a part's size unpacked to packed; ExecuTorch does not compress, graphs zipped again reach 40."""
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
@@ -58,7 +60,7 @@ class Parts:
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self._path, self._archive = path, archive
         self._members = archive.infolist()
-        self._read_bytes = 0
+        self._read_bytes = self._read_values = 0
         self._check_members()
 
     def graph_names(self) -> list[str]:
@@ -68,8 +70,12 @@ class Parts:
 
     def read_json(self, name: str) -> Any:  # noqa: ANN401 - checked by whoever asked
         """Returns a part's document; raises InputFileError when it is none, too large or too deep."""
+        content = self._read(name)
+        self._read_values += sum(content.count(sign) for sign in (b"[", b"{", b","))
+        if self._read_values > MAX_VALUES:
+            raise refusal(self._path, f"with {name} it has more than {MAX_VALUES} values")
         try:
-            return json.loads(self._read(name).decode("utf-8"))
+            return json.loads(content.decode("utf-8"))
         except RecursionError:
             raise refusal(self._path, f"{name} is nested too deep") from None
         except ValueError as error:

@@ -1,0 +1,40 @@
+"""Tokenizers are read from the file that is named, and from nothing else."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.tokenizer import load_tokenizer
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def write_table(path: Path, first: int) -> None:
+    """Writes a tiktoken table of single bytes, of which `first` has rank 0."""
+    order = [first, *(byte for byte in range(256) if byte != first)]
+    lines = [
+        f"{base64.b64encode(bytes([byte])).decode()} {rank}" for rank, byte in enumerate(order)
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_a_tiktoken_table_is_read_anew_from_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1: tiktoken keeps what it read by path alone, where every user of the machine may write."""
+    found = {}
+    for folder, first in (("one", ord("A")), ("two", ord("B"))):
+        (tmp_path / folder).mkdir()
+        write_table(tmp_path / folder / "tokenizer.model", first)
+        monkeypatch.chdir(tmp_path / folder)
+        (tmp_path / "tmp").mkdir(exist_ok=True)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+        tokenizer = load_tokenizer(Path("tokenizer.model"))
+        found[folder] = tokenizer.encode("AB", bos=False, eos=False)
+    assert found == {"one": [0, 66], "two": [66, 0]}
+    assert not any((tmp_path / "tmp").iterdir())
+    assert "TIKTOKEN_CACHE_DIR" not in os.environ
