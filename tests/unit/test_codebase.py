@@ -232,6 +232,7 @@ READS_ITSELF = {
     "dashboard/run_report.py": "follows no link; checks kind and size itself",
     "emulator/apt.py": "/etc/os-release",
     "emulator/cache.py": "a lock of its own",
+    "etrecord/archive.py": "parts of an archive that is open already, each with its bound",
     "export/bundle_runtime.py": "a process of its own, for the file that was written just before",
     "export/model_loading.py": "PyTorch's reader, of a file that is open already",
     "export/output.py": "writes",

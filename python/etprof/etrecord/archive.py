@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 import stat
 import zipfile
 import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic_core import from_json
+
+from etprof.base.files import open_regular
 from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
@@ -75,9 +77,8 @@ class Parts:
         if self._read_values > MAX_VALUES:
             raise refusal(self._path, f"with {name} it has more than {MAX_VALUES} values")
         try:
-            return json.loads(content.decode("utf-8"))
-        except RecursionError:
-            raise refusal(self._path, f"{name} is nested too deep") from None
+            # Infinities are wanted: they stand in masks.
+            return from_json(content)
         except ValueError as error:
             reason = f"{name} is no JSON ({error})"
             raise refusal(self._path, reason) from error
@@ -131,15 +132,16 @@ def _find_problem(member: zipfile.ZipInfo) -> str | None:
 @contextmanager
 def open_parts(path: Path) -> Iterator[Parts]:
     """Opens an ETRecord; raises InputFileError, also from within, when it is not whole."""
-    if not path.is_file():
-        problem = "is no regular file" if path.exists() else "does not exist"
-        msg = f"{path} {problem}; check the path after --etrecord"
-        raise InputFileError(msg)
     try:
-        with _Archive(path) as stream, zipfile.ZipFile(stream) as archive:
+        with (
+            open_regular(path) as stream,
+            _Archive(stream.fileno(), closefd=False) as pieces,
+            zipfile.ZipFile(pieces) as archive,
+        ):
             yield Parts(path, archive)
     except _DAMAGED as error:
-        raise refusal(path, str(error) or type(error).__name__) from error
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise refusal(path, reason) from error
 
 
 def refusal(path: Path, reason: str) -> InputFileError:
