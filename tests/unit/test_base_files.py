@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.base.files import hash_file, open_regular, read_bounded, read_input
+from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, open_regular, read_bounded, read_input
 from etprof.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
@@ -109,3 +111,24 @@ def test_a_file_that_tells_no_size_is_bounded_too() -> None:
     assert path.stat().st_size == 0
     with pytest.raises(OSError, match="longer than 10 bytes"):
         read_bounded(path, 10)
+
+
+def test_a_small_file_takes_little_memory_whatever_the_bound(tmp_path: Path) -> None:
+    """S6: a bound of 64 GiB is not asked of the machine."""
+    path = tmp_path / "small"
+    path.write_bytes(b"x" * 1000)
+    tracemalloc.start()
+    assert read_bounded(path, MOST_PROGRAM_BYTES) == b"x" * 1000
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 2**20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_file_without_a_size_is_read_whole() -> None:
+    """S6: files of the kernel say 0 bytes."""
+    path = Path("/proc/self/maps")
+    assert path.stat().st_size == 0
+    assert len(read_bounded(path, 2**30)) > 1000
+    with pytest.raises(OSError, match="longer than 100 bytes"):
+        read_bounded(path, 100)

@@ -65,9 +65,14 @@ def _refuse(path: Path, reason: str, number: int = errno.EINVAL) -> NoReturn:
 def read_bounded(path: Path, most_bytes: int) -> bytes:
     """Returns the content of a regular file; raises OSError when it is longer than `most_bytes`."""
     with open_regular(path) as stream:
-        # Not by its size alone: it may grow, and files of the kernel have none.
-        if os.fstat(stream.fileno()).st_size <= most_bytes:
-            content = stream.read(most_bytes + 1)
+        size = os.fstat(stream.fileno()).st_size
+        if size <= most_bytes:
+            # As much as there is, not as there may be: that much memory is taken at once.
+            content = stream.read(size + 1)
+            # Not by its size alone: it may grow, and files of the kernel have none.
+            while size < len(content) <= most_bytes:
+                size = len(content)
+                content += stream.read(min(most_bytes + 1 - size, _MIB))
             if len(content) <= most_bytes:
                 return content
     bound = f"{most_bytes / _MIB:.0f} MiB" if most_bytes >= _MIB else f"{most_bytes} bytes"
