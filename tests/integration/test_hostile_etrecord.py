@@ -47,7 +47,7 @@ def watch(event, arguments):
         seen.append((event, str(arguments)[:200]))
     elif event.startswith(("subprocess", "os.exec", "os.posix_spawn", "os.fork", "socket", "ctypes")):
         seen.append((event, str(arguments)[:200]))
-    elif event == "open" and str(arguments[0]) != str(etrecord):
+    elif event == "open" and not isinstance(arguments[0], int) and str(arguments[0]) != str(etrecord):
         seen.append((event, str(arguments)[:200]))
 sys.addaudithook(watch)
 try:
