@@ -29,6 +29,11 @@ EXPORT_MANIFEST = "export.json"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 ETDUMP_SUFFIXES = (".etdump", ".etdp")
+_MEASURED = re.compile(
+    rf"({re.escape(METRICS)}|{re.escape(DELEGATION_REPORT)}|{re.escape(EXPORT_MANIFEST)}"
+    r"|[^/]+/[^/]+(\.etdump|\.log|_result\.json|_kernels\.json|_logcat\.txt)"
+    r"|[^/]+/[^/]+_outputs/[^/]+)"
+)
 
 
 class GenerationMetrics(Record):
@@ -277,6 +282,14 @@ def find_etdumps(run: Path) -> list[Path]:
         for path in run.glob(pattern)
     ]
     return sorted(found)
+
+
+def is_measured(name: str) -> bool:
+    """Whether a file, by its path in the run directory, can never be made again from others.
+
+    All others are reports and tables: whoever analyses writes them anew, and so may anyone.
+    """
+    return _MEASURED.fullmatch(name) is not None
 
 
 def save_metrics(run: Path, metrics: Metrics) -> None:

@@ -15,6 +15,7 @@ from etprof.errors import TargetError, UsageError
 from etprof.measuring.pipeline import Earlier, Measured, measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
+from etprof.measuring.validation import validate_run, worst_level
 from etprof.program_files import Program
 from etprof.run_directory import load_metrics
 from tests.fake_target import FakeTarget
@@ -88,6 +89,29 @@ def test_what_the_export_says_comes_along(tmp_path: Path) -> None:
     assert {name: (folder / name).read_text() for name in texts} == texts
     hashed = json.loads((folder / "manifest.json").read_text())["files"]
     assert {name: hashed[name] for name in texts} == {n: hash_file(folder / n) for n in texts}
+
+
+def test_reports_may_be_written_anew(tmp_path: Path) -> None:
+    """T2: run, run --resume, validate said that report.html had changed, always."""
+    folder = tmp_path / "run"
+    reports = ("report.html", "analysis_summary.json", "linux_sme2_on/m_fp32_t1_ops_stats.csv")
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    for name in reports:
+        (folder / name).write_text("first")
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1], resume=True)
+    for name in reports:
+        (folder / name).write_text("second")
+    assert worst_level(validate_run(folder)) != "damaged"
+    # AND what was measured is still guarded: results, ETDump, log, metrics
+    hashed = set(json.loads((folder / "manifest.json").read_text())["files"])
+    assert not hashed & set(reports)
+    etdump = next(folder.glob("*/*.etdump")).relative_to(folder).as_posix()
+    stem = etdump.removesuffix(".etdump")
+    expected = {"metrics.json", etdump, f"{stem}.log", f"{stem}_result.json"}
+    assert expected <= hashed
+    assert len(hashed - expected) == SETTINGS.blocks
+    (folder / f"{stem}_b01_result.json").write_text("{}")
+    assert worst_level(validate_run(folder)) == "damaged"
 
 
 def test_a_run_can_be_read_where_the_program_is_not(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from etprof.base.files import hash_file, read_input
 from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
 from etprof.program_files import find_descriptions, load_export_manifest
-from etprof.run_directory import MANIFEST, LaunchRecord, experiment_files
+from etprof.run_directory import MANIFEST, LaunchRecord, experiment_files, is_measured
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,5 +167,5 @@ def _installed_version(name: str) -> str | None:
 
 def _hash_files(run: Path) -> dict[str, str]:
     """Hashes every measured file; reports and the manifest itself can be made again."""
-    files = sorted(path for path in run.rglob("*") if path.is_file() and path.name != MANIFEST)
-    return {path.relative_to(run).as_posix(): hash_file(path) for path in files}
+    files = {path.relative_to(run).as_posix(): path for path in run.rglob("*") if path.is_file()}
+    return {name: hash_file(files[name]) for name in sorted(files) if is_measured(name)}

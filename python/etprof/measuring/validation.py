@@ -19,6 +19,7 @@ from etprof.run_directory import (
     MANIFEST,
     METRICS,
     find_etdumps,
+    is_measured,
     load_manifest,
     load_metrics,
 )
@@ -99,7 +100,9 @@ def _check_manifest(run: Path, manifest: Manifest | None) -> Iterator[Finding]:
 def _check_hashes(run: Path, manifest: Manifest) -> Iterator[Finding]:
     """Compares the files with the hashes in the manifest."""
     changed = 0
-    for name, digest in manifest.files.items():
+    # Manifests of etprof up to 0.1 name reports too.
+    measured = {name: digest for name, digest in manifest.files.items() if is_measured(name)}
+    for name, digest in measured.items():
         path = run / name
         if not path.resolve().is_relative_to(run.resolve()):
             yield Finding("damaged", f"{MANIFEST} names {name}, outside the run directory")
@@ -108,8 +111,8 @@ def _check_hashes(run: Path, manifest: Manifest) -> Iterator[Finding]:
         elif hash_file(path) != digest:
             changed += 1
             yield Finding("damaged", f"{name} has changed since it was measured")
-    if manifest.files and not changed:
-        yield Finding("ok", f"{len(manifest.files)} files have the hashes of the manifest")
+    if measured and not changed:
+        yield Finding("ok", f"{len(measured)} files have the hashes of the manifest")
 
 
 def _check_metrics(metrics: Metrics | None) -> Iterator[Finding]:
