@@ -26,6 +26,8 @@ def staged_folder(folder: Path, *, last: str) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as name:
             yield Path(name)
+            # An earlier export's: whoever finds it must not take it for the new files'.
+            (folder / last).unlink(missing_ok=True)
             for entry in sorted(Path(name).iterdir(), key=lambda path: path.name == last):
                 _replace(entry, folder / entry.name)
     except OSError as error:
