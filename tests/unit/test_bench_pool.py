@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import signal
+import sys
 import tarfile
 import threading
 import time
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.interruption import Interrupted, interruptible
 from etprof.bench.archives import pack_program, pack_run, unpack_program, unpack_run
 from etprof.bench.combinations import expand
 from etprof.bench.execution import is_finished
@@ -21,10 +25,12 @@ from etprof.bench.matrix import parse_matrix
 from etprof.bench.pool import Task
 from etprof.errors import InputFileError, TargetError
 from etprof.history.ingest import read_run_directory
+from etprof.process import run_command
 from etprof.run_directory import Manifest, load_manifest
 from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice, this_host
 from tests.device_holder import held
 from tests.fake_target import GeneratingTarget
+from tests.process_tree import ProcessTree, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,6 +140,44 @@ def manifest_of(task: Task) -> Manifest:
     manifest = load_manifest(task.run)
     assert manifest is not None
     return manifest
+
+
+class SleepingDevice(Device):
+    """Its launch outlasts every test."""
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        run_command(["sleep", "600"], environment=self.tree.environment)
+        return super().run(request)
+
+    def __init__(self, tree: ProcessTree) -> None:
+        super().__init__("asleep", Counter(), None)
+        self.tree = tree
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_who_stops_a_matrix_does_not_wait_for_its_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S2: the thread of a device waited for its launch, for up to an hour."""
+    tree, bench = ProcessTree(), Bench(tmp_path, monkeypatch)
+    bench.devices["android"] = SleepingDevice(tree)
+    (task,) = bench.tasks(devices=[{"name": "phone", "kind": "android"}])
+    outcomes = run_here([task], Silent(), resume=False)
+
+    def stop() -> None:
+        wait_for(lambda: tree.running("sleep 600"), "nothing was launched")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    killer = threading.Thread(target=stop)
+    killer.start()
+    with pytest.raises(Interrupted), interruptible(), contextlib.closing(outcomes):
+        next(outcomes)
+    killer.join()
+    assert tree.living() == {}
+    # AND the run can be resumed: no launch of it counts as failed
+    manifest = load_manifest(task.run)
+    assert manifest is not None
+    assert (manifest.status, manifest.launches) == ("running", ())
 
 
 def test_devices_work_side_by_side_and_each_alone(bench: Bench) -> None:

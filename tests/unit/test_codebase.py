@@ -240,6 +240,7 @@ READS_ITSELF = {
     "html_template.py": "installed files",
     "run_directory.py": "a lock on a folder",
     "targets/device_lock.py": "locks of its own",
+    "targets/leftovers.py": "files of the kernel in /proc",
     "targets/local.py": "files of the kernel in /sys",
     "targets/state.py": "files of the kernel in /sys and /proc",
 }

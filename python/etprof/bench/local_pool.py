@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from etprof.bench.execution import Outcome, Stopped, run_unit
+from etprof.process import CommandStop, CommandStopped, stoppable
 from etprof.targets.device_lock import patience
 
 if TYPE_CHECKING:
@@ -76,21 +77,25 @@ class _Device:
     ) -> None:
         self._tasks, self._reporter = tasks, reporter
         self._resume, self._wait = resume, wait
-        self.stop = threading.Event()
+        self.stop = CommandStop()
 
     def serve(self, outbox: queue.SimpleQueue[_Message]) -> None:
         """Puts an outcome per task into `outbox`, then one message without."""
         try:
+            self._serve(outbox)
+        except (Stopped, CommandStopped):
+            # Whoever stopped us does not wait for an outcome.
+            return
+        finally:
+            outbox.put(_Message(None))
+
+    def _serve(self, outbox: queue.SimpleQueue[_Message]) -> None:
+        with stoppable(self.stop):
             for task in self._tasks:
                 message = _Message(self._run(task))
                 outbox.put(message)
                 while task.unit.device.is_on_host and not message.handled.wait(_PAUSE_S):
                     self._check()
-        except Stopped:
-            # Whoever stopped us does not wait for an outcome.
-            return
-        finally:
-            outbox.put(_Message(None))
 
     def _run(self, task: Task) -> Outcome:
         def step(text: str, done: int, total: int) -> None:

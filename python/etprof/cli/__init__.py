@@ -8,11 +8,14 @@ import importlib
 import io
 import os
 import re
+import signal
 import sys
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import etprof
+from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.text import clean_lines
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
 from etprof.errors import EtprofError, InputFileError, OutputError, UsageError
@@ -53,6 +56,7 @@ exit codes:
   2  a flag, name or config cannot be used    8  the history's store does not answer
   3  a part of etprof is missing here         70   a defect of etprof, with a report
   4  a file is missing or damaged             130  interrupted (Ctrl-C)
+                                              129, 143  the same by SIGHUP, SIGTERM
                                               141  the reader of a pipe went away
 """
 _INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
@@ -147,16 +151,16 @@ def main(words: Sequence[str] | None = None) -> int:
     _prepare_streams()
     words = sys.argv[1:] if words is None else words
     try:
-        code = run_command_line(words)
-        sys.stdout.flush()
+        with interruptible():
+            code = run_command_line(words)
+            sys.stdout.flush()
     except EtprofError as error:
         if is_debugging(words):
             print(clean_lines("".join(traceback.format_exception(error))), file=sys.stderr)
         print(clean_lines(f"etprof: {error}"), file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
-        print("etprof: interrupted; finished work is kept", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as interrupt:
+        return _tell_interruption(interrupt)
     except BrokenPipeError:
         _give_up_output()
         return 141
@@ -178,6 +182,15 @@ def _tell_refusal(error: OSError) -> int:
     problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
     print(clean_lines(f"etprof: {problem}"), file=sys.stderr)
     return InputFileError.exit_code
+
+
+def _tell_interruption(interrupt: KeyboardInterrupt) -> int:
+    """Says that etprof was asked to end; returns the exit code."""
+    caught = interrupt if isinstance(interrupt, Interrupted) else Interrupted(signal.SIGINT)
+    # After SIGHUP there may be no terminal to tell it to.
+    with suppress(OSError):
+        print(f"etprof: {caught.text}; finished work is kept", file=sys.stderr, flush=True)
+    return caught.exit_code
 
 
 def _prepare_streams() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from etprof.base.interruption import until_interrupted
 from etprof.dashboard.addresses import ServedLinks, make_address
 from etprof.dashboard.assets import ASSETS, read_asset
 from etprof.dashboard.render import PAGES, render_page, render_problem
@@ -158,5 +158,5 @@ def make_server(store: Store, *, beyond_loopback: bool = False) -> uvicorn.Serve
 def serve(store: Store, listener: socket.socket, *, beyond_loopback: bool = False) -> None:
     """Answers until it is interrupted."""
     # Ctrl-C is how a user ends it, so it is no failure.
-    with suppress(KeyboardInterrupt):
+    with until_interrupted():
         make_server(store, beyond_loopback=beyond_loopback).run(sockets=[listener])

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.base.text import clean
 from etprof.errors import OutputError, TargetError
+from etprof.process import sharing
+from etprof.targets.leftovers import find_group, kill_group, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,10 +31,14 @@ if TYPE_CHECKING:
 FOLDER_VARIABLE: Final = "ETPROF_LOCKS"
 _PAUSE_S: Final = 0.05
 _SIGNING_PAUSES: Final = 5
+_LOOK_S: Final = 1.0
+"""Between two looks at whether the holder lives: no more load than needed beside a measurement."""
+_LONGEST_END_S: Final = 5.0
+"""How long killed processes may take to end, and the lock with them."""
 _LONGEST_HOLDER: Final = 300
 _FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """A link, or a pipe that nobody writes to, may have been planted: neither is followed or awaited.
-A child process must not keep the lock: adb leaves a server behind that never ends."""
+A child process must not keep the lock unasked: adb leaves a server behind that never ends."""
 
 
 class DeviceBusyError(TargetError):
@@ -56,6 +62,20 @@ class Holder:
     text: str
     """In words for people."""
     is_this_process: bool
+    has_been_ended: bool = False
+    """It was left by an etprof that was killed, and is killed too: the device is free soon."""
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """What the lock's file says of who has it; anyone may write there."""
+
+    process: int | None
+    group: int | None
+    """The process group of its last command, which may outlive it."""
+    mark: str
+    """What tells that process from others that had its number."""
+    text: str
 
 
 def this_host() -> MeasuredDevice:
@@ -79,16 +99,35 @@ def device_lock(device: MeasuredDevice, waiting: Waiting) -> Iterator[None]:
     path = lock_folder() / f"{name}.lock"
     descriptor = _open(path)
     try:
-        while not _try_lock(descriptor, path):
-            waiting(device, _read_holder(descriptor))
-            time.sleep(_PAUSE_S)
-        _sign(descriptor, _own_signature())
+        _await_lock(device, descriptor, path, waiting)
+        mark, text = mark_of(os.getpid()), _own_text()
+
+        def sign(group: int) -> None:
+            _sign(descriptor, f"{os.getpid()} {group} {mark}\n{text}")
+
+        sign(0)
         try:
-            yield
+            with sharing(descriptor, tell_group=sign):
+                yield
         finally:
             _sign(descriptor, "")
     finally:
         os.close(descriptor)
+
+
+def _await_lock(device: MeasuredDevice, descriptor: int, path: Path, waiting: Waiting) -> None:
+    """Returns once this process has the lock."""
+    next_look = 0.0
+    while not _try_lock(descriptor, path):
+        found = _read_signature(descriptor)
+        if time.monotonic() >= next_look:
+            ended = _end_leftovers(descriptor, found)
+            next_look = time.monotonic() + _LOOK_S
+            if ended is not None:
+                waiting(device, ended)
+                continue
+        waiting(device, Holder(found.text, is_this_process=found.process == os.getpid()))
+        time.sleep(_PAUSE_S)
 
 
 def patience(say: Callable[[str], None], *, wait: bool = True) -> Waiting:
@@ -100,6 +139,9 @@ def patience(say: Callable[[str], None], *, wait: bool = True) -> Waiting:
 
     def waiting(device: MeasuredDevice, holder: Holder) -> None:
         if holder.is_this_process:
+            return
+        if holder.has_been_ended:
+            say(f"Ended on {device.name}: {holder.text}")
             return
         if not wait:
             msg = (
@@ -124,13 +166,13 @@ def _try_lock(descriptor: int, path: Path) -> bool:
     return True
 
 
-def _own_signature() -> str:
-    """Returns the process id, and a line for people; flags are left out: they may hold secrets."""
+def _own_text() -> str:
+    """Names this process to people; flags are left out: they may hold secrets."""
     program = Path(sys.argv[0])
     own = program.stem == "__main__"
     command = " ".join([program.parent.name if own else program.name, *sys.argv[1:2]])
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"{os.getpid()}\n{command} (process {os.getpid()} of {_user()}, since {since})"
+    return f"{command} (process {os.getpid()} of {_user()}, since {since})"
 
 
 def _user() -> str:
@@ -143,12 +185,14 @@ def _user() -> str:
 
 def _sign(descriptor: int, text: str) -> None:
     """Says in the lock's file who has it; a disk that is full takes nothing away from the lock."""
+    data = text.encode(errors="replace")
     with contextlib.suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, text.encode(errors="replace"), 0)
+        # Never empty in between: this process may be killed at any moment.
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
 
 
-def _read_holder(descriptor: int) -> Holder:
+def _read_signature(descriptor: int) -> _Signature:
     """Reads who has the lock; the file is anyone's to write, so its text is no more than text."""
     for _ in range(_SIGNING_PAUSES):
         found = os.pread(descriptor, _LONGEST_HOLDER, 0)
@@ -156,8 +200,33 @@ def _read_holder(descriptor: int) -> Holder:
             break
         # Whoever has just got the lock may still be signing it.
         time.sleep(_PAUSE_S)
-    process, _, text = found.decode(errors="replace").partition("\n")
-    return Holder(clean(text) or "another process", is_this_process=process == str(os.getpid()))
+    first, _, text = found.decode(errors="replace").partition("\n")
+    process, group, mark, *_ = [*first.split(" "), "", "", ""]
+    shown = clean(text) or "another process"
+    return _Signature(_number(process), _number(group), mark, shown)
+
+
+def _number(text: str) -> int | None:
+    """Reads the number of a process; None for anything else."""
+    return int(text) if re.fullmatch(r"[1-9][0-9]{0,9}", text) else None
+
+
+def _end_leftovers(descriptor: int, found: _Signature) -> Holder | None:
+    """Ends what has the lock if it was left by an etprof that lives no more; None if it was not."""
+    if found.process is None or found.group is None or mark_of(found.process) == found.mark:
+        return None
+    lock = os.fstat(descriptor)
+    left = find_group(found.group, lock)
+    if not left:
+        return None
+    kill_group(found.group)
+    deadline = time.monotonic() + _LONGEST_END_S
+    while find_group(found.group, lock) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
+    # What guards a command bears Python's name; the others say more.
+    names = ", ".join(each.text for each in left if each.id != found.group) or left[0].text
+    text = f"{names}, left by {found.text}, which was killed"
+    return Holder(text, is_this_process=False, has_been_ended=True)
 
 
 def _open(path: Path) -> int:

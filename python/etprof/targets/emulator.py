@@ -68,6 +68,6 @@ class EmulatorTarget:
         own = self.emulator.trace_runner if traced else self.emulator.runner
         runner = request.runner or own
         command = [*self.emulator.command(runner, cpu=self.cpu), *runner_arguments(request)]
-        completed = run_command(command, timeout_s=request.timeout_s)
+        completed = run_command(command, timeout_s=request.timeout_s, keeps_device=True)
         check_completed(completed)
         return read_result(request.result)

@@ -101,7 +101,10 @@ class LocalTarget:
         runner = request.runner or (find_host_runner(tracing=True) if traced else self.runner)
         command: list[str | Path] = [*before, runner, *runner_arguments(request)]
         completed = run_command(
-            command, timeout_s=request.timeout_s, environment=library_environment(runner)
+            command,
+            timeout_s=request.timeout_s,
+            environment=library_environment(runner),
+            keeps_device=True,
         )
         check_completed(completed)
         return read_result(request.result)

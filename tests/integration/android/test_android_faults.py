@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shlex
 import shutil
+import signal
 import threading
 import time
 from pathlib import Path
@@ -13,13 +14,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.interruption import interruptible
 from etprof.errors import OutputError, TargetError
 from etprof.process import ProgramTimeoutError
 from etprof.targets.android.adb import DeviceFullError
 from etprof.targets.android.target import AndroidTarget
+from etprof.targets.leftovers import list_processes
 from tests.android_device.device import UnauthorizedDevice
 from tests.android_device.network import wait_until
 from tests.integration.android.conftest import make_target
+from tests.process_tree import LONGEST_END_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,6 +51,11 @@ def running_on(device: LoopbackDevice) -> list[int]:
 
 def runs_in(device: LoopbackDevice) -> Callable[[], bool]:
     return lambda: bool(running_on(device)) and any(device.root.glob("etprof-session-*/pid"))
+
+
+def members_of(group: int) -> set[int]:
+    """The processes of a process group."""
+    return {each.id for each in list_processes() if each.group == group}
 
 
 @pytest.fixture
@@ -153,27 +162,61 @@ def test_a_device_that_stays_away_is_given_up_and_serves_again_later(
     assert endless.result.exists()
 
 
-def test_what_a_killed_etprof_left_running_is_stopped_first(
-    device: LoopbackDevice, emulated: Emulated, lonely: AndroidTarget, endless: RunnerRequest
-) -> None:
-    """GIVEN an etprof that was killed while its runner ran on the device."""
+def start_elsewhere(device: LoopbackDevice, emulated: Emulated, endless: RunnerRequest) -> int:
+    """Launches in another process; returns that process's id once the runner runs."""
     child = os.fork()
     if child == 0:
         try:
-            make_target(device, emulated).run(endless)
+            with interruptible():
+                make_target(device, emulated).run(endless)
         finally:
             os._exit(1)
     wait_until(runs_in(device), "the runner did not start", limit_s=30)
-    os.kill(child, 9)
+    return child
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_the_runner_on_the_device_ends_with_etprof(
+    device: LoopbackDevice,
+    emulated: Emulated,
+    lonely: AndroidTarget,
+    endless: RunnerRequest,
+    number: signal.Signals,
+) -> None:
+    """S2: it ran on there for up to an hour."""
+    assert lonely.adb.serial == device.serial
+    child = start_elsewhere(device, emulated, endless)
+    os.kill(child, number)
     os.waitpid(child, 0)
-    # When its connection ends, adbd takes the shell along, but not the runner.
+    wait_until(lambda: running_on(device) == [], "the runner goes on", limit_s=LONGEST_END_S)
+    left = [path.name for path in device.root.iterdir() if path.name != "etprof-store"]
+    assert len(left) == (number == signal.SIGKILL)
+
+
+def test_what_a_killed_etprof_left_running_is_stopped_first(
+    device: LoopbackDevice,
+    emulated: Emulated,
+    lonely: AndroidTarget,
+    endless: RunnerRequest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """GIVEN an etprof that was killed, and what guards its runner on the device too."""
+    assert lonely.adb.serial == device.serial
+    child = start_elsewhere(device, emulated, endless)
     (leader,) = device.root.glob("etprof-session-*/leader")
-    os.kill(int(leader.read_text()), 9)
-    assert running_on(device) != []
-    # WHEN the next etprof launches, THEN nothing disturbs it.
+    (runner,) = device.root.glob("etprof-session-*/pid")
+    group, process = int(leader.read_text()), int(runner.read_text())
+    for each in members_of(group) - {process}:
+        os.kill(each, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert process in running_on(device)
+    # WHEN the next etprof launches, THEN nothing disturbs it, and it says what it has ended.
     next_one = make_target(device, emulated)
     next_one.run(dataclasses.replace(endless, min_seconds=None))
     assert running_on(device) == []
+    (said,) = caplog.messages
+    assert f"(process {process} there), left by etprof (process {child}), " in said
     assert [p.name for p in device.root.iterdir()] == ["etprof-store"]
 
 

@@ -59,9 +59,11 @@ def find_adb() -> str:
     raise ProgramNotFoundError(msg)
 
 
-def run_adb(*words: str | Path, timeout_s: float = COMMAND_TIMEOUT_S) -> Completed:
+def run_adb(
+    *words: str | Path, timeout_s: float = COMMAND_TIMEOUT_S, sees_our_end: bool = False
+) -> Completed:
     """Runs adb itself, for no device in particular."""
-    return run_command([find_adb(), *words], timeout_s=timeout_s)
+    return run_command([find_adb(), *words], timeout_s=timeout_s, sees_our_end=sees_our_end)
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,15 @@ class Adb:
 
     serial: str
 
-    def run(self, *words: str | Path, timeout_s: float = COMMAND_TIMEOUT_S) -> Completed:
+    def run(
+        self,
+        *words: str | Path,
+        timeout_s: float = COMMAND_TIMEOUT_S,
+        sees_our_end: bool = False,
+    ) -> Completed:
         """Runs one adb command for this device, whatever its exit code."""
-        return run_adb("-s", self.serial, *words, timeout_s=timeout_s)
+        words = ("-s", self.serial, *words)
+        return run_adb(*words, timeout_s=timeout_s, sees_our_end=sees_our_end)
 
     def state(self) -> str:
         """Returns `device` when it is ready, else what adb says of it."""
@@ -82,8 +90,12 @@ class Adb:
             return "silent"
         return done.stdout.strip() or done.stderr.strip().removeprefix("error: ") or "unknown"
 
-    def shell(self, script: str, *, timeout_s: float = COMMAND_TIMEOUT_S) -> ShellResult:
+    def shell(
+        self, script: str, *, timeout_s: float = COMMAND_TIMEOUT_S, sees_our_end: bool = False
+    ) -> ShellResult:
         """Runs a shell script on the device and returns how it ended.
+
+        With `sees_our_end` its standard input ends when this process or the connection does.
 
         adb's exit code does not tell a failed script from a failed adb, so the script's own is
         printed at its end. Raises DeviceLostError when that never came, and ProgramTimeoutError.
@@ -91,7 +103,7 @@ class Adb:
         mark = f"etprof-{secrets.token_hex(8)}"
         words = f"( {script}\n)\nprintf '\\n%s %s\\n' {mark} $?"
         try:
-            done = self.run("shell", words, timeout_s=timeout_s)
+            done = self.run("shell", words, timeout_s=timeout_s, sees_our_end=sees_our_end)
         except ProgramTimeoutError as error:
             msg = f"device {self.serial} did not answer within {timeout_s:g} s; is it frozen?"
             raise ProgramTimeoutError(msg) from error

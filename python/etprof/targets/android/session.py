@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -12,9 +13,11 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.text import clean
 from etprof.errors import TargetError
-from etprof.process import ProgramTimeoutError
+from etprof.process import ProgramTimeoutError, stoppable
 from etprof.targets.android.adb import DeviceLostError
+from etprof.targets.leftovers import mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 _STOP_TIMEOUT_S: Final = 15.0
 _OWN_FAILURE: Final = 125
 """Exit code of the script when its folder cannot be made."""
+_LOG: Final = logging.getLogger(__name__)
+_SESSION: Final = re.compile(r"etprof-session-\w+-(?P<process>\d{1,9})-((?P<mark>\d+)-)?\w+")
 _FILE_LINE = re.compile(
     r"([0-9a-f]{64}) +(\d{1,15}) \./([A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)?)"
 )
@@ -58,22 +63,26 @@ class Session:
     def __init__(self, adb: Adb, root: str) -> None:
         self._adb = adb
         self._root = root
-        self._name = f"etprof-session-{_host_mark()}-{os.getpid()}-{secrets.token_hex(6)}"
+        own = (_host_mark(), str(os.getpid()), mark_of(os.getpid()), secrets.token_hex(6))
+        self._name = "-".join(["etprof-session", *filter(None, own)])
         self.folder = f"{root}/{self._name}"
         self.outputs = f"{self.folder}/out"
         self._may_run = False
 
     def remove_leftovers(self) -> None:
-        """Stops and removes what an etprof of this computer left that no longer runs.
+        """Stops and removes what an etprof of this computer left that no longer runs; says so.
 
         Its runner may still be running on the device and would disturb every time measured.
         """
         pattern = f"{shlex.quote(self._root)}/etprof-session-{_host_mark()}-*"
         listed = self._adb.shell(f"ls -d {pattern} 2>/dev/null")
         for line in listed.stdout.splitlines():
-            match = re.fullmatch(r"etprof-session-\w+-(\d{1,10})-\w+", line.rpartition("/")[2])
-            if match and not _is_running(int(match[1])):
-                self._stop(match[0])
+            match = _SESSION.fullmatch(line.rpartition("/")[2])
+            if match and not _is_running(int(match["process"]), match["mark"]):
+                ended = self._stop(match[0])
+                if ended is not None:
+                    who = f"{ended}, left by etprof (process {match['process']}), which was killed"
+                    _LOG.warning("Ended on device %s: %s", self._adb.serial, who)
 
     def launch(self, words: Sequence[str], timeout_s: float) -> Finished:
         """Runs `words` in a new output folder and waits for its end.
@@ -86,7 +95,8 @@ class Session:
         mark = secrets.token_hex(8)
         self._may_run = True
         try:
-            done = self._adb.shell(self._script(words, mark), timeout_s=timeout_s)
+            script = self._script(words, mark)
+            done = self._adb.shell(script, timeout_s=timeout_s, sees_our_end=True)
         except ProgramTimeoutError as error:
             msg = (
                 f"the runner did not end within {timeout_s:g} s on device {self._adb.serial} and "
@@ -101,14 +111,22 @@ class Session:
         return _read_report(report, head, done.stderr)
 
     def _script(self, words: Sequence[str], mark: str) -> str:
-        """Returns the script of one launch; it ends with a report after `mark`."""
+        """Returns the script of one launch; it ends with a report after `mark`.
+
+        Its standard input ends with etprof or with the connection. A subshell waits for that,
+        without using the CPU, and then kills the whole process group.
+        """
         command = shlex.join(words)
         folder = shlex.quote(self.folder)
         return f"""
 rm -rf {folder} && mkdir -p {folder}/out && cd {folder} || exit {_OWN_FAILURE}
 echo $$ >leader; date +'%m-%d %H:%M:%S.000' >started
-sh -c 'echo $$ >pid; exec "$@"' sh {command}
+exec 3<&0
+{{ trap '' HUP; while read -r line; do :; done; kill -KILL "-$$"; }} <&3 >/dev/null 2>&1 &
+watch=$!
+sh -c 'echo $$ >pid; exec "$@"' sh {command} </dev/null 3<&-
 code=$?
+kill -KILL "$watch"
 printf '\\n{mark}\\n%s\\n%s\\n%s\\n' "$code" "$(cat pid)" "$(cat started)"
 cd out || exit {_OWN_FAILURE}
 find . -type f | while IFS= read -r file; do
@@ -117,26 +135,33 @@ done"""
 
     def stop(self) -> None:
         """Kills what still runs in the session's folder, and removes it, if the device answers."""
-        with contextlib.suppress(DeviceLostError, ProgramTimeoutError):
+        # Also when another thread ends this one's commands: the runner is what has to end.
+        with stoppable(None), contextlib.suppress(DeviceLostError, ProgramTimeoutError):
             self._stop(self._name)
             self._may_run = False
 
-    def _stop(self, name: str) -> None:
+    def _stop(self, name: str) -> str | None:
         """Kills the process group of session `name`, waits for its end, removes its folder.
+
+        Returns what still ran, in words for people; None when nothing did.
 
         The group's first process may have gone with its connection while the runner goes on; and
         their ids may belong to others by now, so one of them must name the session.
         """
         folder = shlex.quote(f"{self._root}/{name}")
-        self._adb.shell(
+        done = self._adb.shell(
             f"cd {folder} || exit 0\n"
             "leader=$(cat leader); process=$(cat pid)\n"
             f'lives() {{ grep -qsF {name} "/proc/$leader/cmdline" "/proc/$process/cmdline"; }}\n'
-            'lives && kill -KILL "-$leader"\n'
+            'lives && { echo "$process"; cat "/proc/$process/comm"; kill -KILL "-$leader"; }\n'
             "for tenth in 1 2 3 4 5 6 7 8 9 10; do lives || break; sleep 0.1; done\n"
             f"cd / && rm -rf {folder}",
             timeout_s=_STOP_TIMEOUT_S,
         )
+        process, _, program = done.stdout.strip().partition("\n")
+        if not process:
+            return None
+        return f"{clean(program) or 'a launcher'} (process {clean(process)} there)"
 
 
 def _read_report(report: str, stdout: str, stderr: str) -> Finished:
@@ -158,11 +183,7 @@ def _host_mark() -> str:
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
-def _is_running(process_id: int) -> bool:
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
+def _is_running(process_id: int, mark: str | None) -> bool:
+    """Whether the etprof of a session lives, and not another with its number."""
+    now = mark_of(process_id)
+    return now is not None and mark in {None, now}

@@ -1,0 +1,159 @@
+"""Signals that end etprof: one exception, one line, the exit code of a shell (S2)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.base.interruption import Interrupted, interruptible, until_interrupted
+from etprof.cli import main
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_a_signal_is_one_line_and_its_exit_code(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S2: SIGTERM ended etprof without a word, and without its `finally` blocks."""
+    tidied: list[str] = []
+    before = {each: signal.getsignal(each) for each in SIGNALS}
+
+    def run(_: Namespace) -> int:
+        try:
+            signal.raise_signal(number)
+            time.sleep(30)
+        finally:
+            tidied.append("tidied")
+        return 0
+
+    monkeypatch.setattr("etprof.cli.models.run", run)
+    monkeypatch.setitem(before, signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert main(["models"]) == 128 + number
+    assert tidied == ["tidied"]
+    (line,) = capsys.readouterr().err.splitlines()
+    asked = "" if number == signal.SIGINT else f" by {number.name}"
+    assert line == f"etprof: interrupted{asked}; finished work is kept"
+    assert {each: signal.getsignal(each) for each in SIGNALS} == before
+
+
+def test_what_is_sent_twice_at_once_is_one_wish() -> None:
+    """`timeout` sends SIGTERM to the process and to its group: tidying up is not to be cut off."""
+    tidied: list[str] = []
+
+    def work() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+            tidied.append("tidied")
+
+    with pytest.raises(Interrupted) as caught, interruptible():
+        work()
+    assert tidied == ["tidied"]
+    assert caught.value.exit_code == 143
+
+
+def swallow() -> None:
+    """As PyTorch does while it imports NumPy."""
+    with contextlib.suppress(BaseException):
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_what_a_library_swallows_is_raised_again() -> None:
+    """An export went on for its 17 s, and ended in 0."""
+
+    def work() -> None:
+        swallow()
+        time.sleep(30)
+
+    with pytest.raises(Interrupted) as caught, interruptible():
+        work()
+    assert caught.value.signal == signal.SIGTERM
+
+
+def test_tidying_up_is_not_cut_off() -> None:
+    tidied: list[str] = []
+
+    def tidy() -> None:
+        with contextlib.suppress(OSError):
+            (Path("/") / "nowhere" / "file").unlink()
+        time.sleep(0.7)
+        tidied.append("tidied")
+
+    def work() -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(tidy)
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted), interruptible():
+        work()
+    assert tidied == ["tidied"]
+
+
+def test_an_error_that_comes_of_a_signal_is_the_signal() -> None:
+    """NumPy's import ended in "cannot load module more than once per process"."""
+
+    def work() -> None:
+        swallow()
+        msg = "cannot load module more than once per process"
+        raise ImportError(msg)
+
+    with pytest.raises(Interrupted), interruptible():
+        work()
+
+
+def test_what_has_no_other_end_ends_well() -> None:
+    with interruptible():
+        with until_interrupted():
+            signal.raise_signal(signal.SIGTERM)
+        time.sleep(0.7)
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+_DEAF = """
+import time
+from etprof.base.interruption import interruptible
+with interruptible():
+    try:
+        print("ready", flush=True)
+        time.sleep(60)
+    finally:
+        print("tidying", flush=True)
+        time.sleep(60)
+"""
+
+
+def test_a_second_wish_ends_at_once() -> None:
+    command = [sys.executable, "-c", _DEAF]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ}) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert process.stdout.readline() == b"tidying\n"
+        deadline = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < deadline:
+            process.terminate()
+            time.sleep(0.05)
+        assert process.wait(1) == -signal.SIGTERM
