@@ -54,6 +54,13 @@ def browser(session: nox.Session) -> None:
 
 
 @nox.session
+def kill(session: nox.Session) -> None:
+    """Random signals at random moments in five commands; `-- --rounds 20 --seed 7` for fewer."""
+    install_with_group(session, "test")
+    session.run("python", "-m", "tests.random_kills", *session.posargs)
+
+
+@nox.session
 def benchmarks(session: nox.Session) -> None:
     """The figures that README and docs quote; give names to run some of them only."""
     install_with_group(session, "test")
