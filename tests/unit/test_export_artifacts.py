@@ -1,0 +1,40 @@
+"""The files of an export appear all together: where the manifest is, the others are its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.export import artifacts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class KilledError(BaseException):
+    pass
+
+
+def test_an_export_cut_off_over_an_earlier_one_leaves_no_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I11: the earlier export's manifest described the new program."""
+    for name in ("m.pte", "m.pte.json"):
+        (tmp_path / name).write_text("earlier")
+    real = artifacts._replace
+
+    def replace_and_die(source: Path, target: Path) -> None:
+        real(source, target)
+        raise KilledError
+
+    monkeypatch.setattr(artifacts, "_replace", replace_and_die)
+
+    def export() -> None:
+        with artifacts.staged_folder(tmp_path, last="m.pte.json") as folder:
+            for name in ("m.pte", "m.pte.json"):
+                (folder / name).write_text("new")
+
+    with pytest.raises(KilledError):
+        export()
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"m.pte": "new"}
