@@ -61,6 +61,22 @@ def kill(session: nox.Session) -> None:
 
 
 @nox.session
+def hostile(session: nox.Session) -> None:
+    """Damaged files of every kind over every subcommand: 60 s, or `-- --cases 10000`."""
+    install_with_group(session, "test")
+    session.run("python", "-m", "tests.hostile", *(session.posargs or ("--seconds", "60")))
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Fuzzes what is made of an ETDump, guided by coverage: a minute, or `-- --minutes 60`."""
+    install_with_group(session, "test")
+    session.install(*nox.project.dependency_groups(PROJECT, "fuzz"))
+    words = session.posargs or ("--minutes", "1")
+    session.run("python", "-m", "tests.hostile.fuzz_consumer", *words)
+
+
+@nox.session
 def benchmarks(session: nox.Session) -> None:
     """The figures that README and docs quote; give names to run some of them only."""
     install_with_group(session, "test")

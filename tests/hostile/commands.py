@@ -1,0 +1,169 @@
+"""The command lines of each kind of file, and the exit codes that may come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from etprof.cli.report import FORMATS
+from tests.hostile.seeds import PROMPT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from random import Random
+
+READ: Final = frozenset({0, 4})
+"""Read, or refused as missing or damaged."""
+ASKED: Final = READ | {2}
+"""Also: what was asked for is not in it, or a file written by people has a mistake."""
+MEASURED: Final = ASKED | {5}
+"""Also: what the runner left cannot be used."""
+STORED: Final = ASKED | {8}
+"""Also: the history is damaged, or no history."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One way to have a file read: command lines after each other, or a call of the Python API."""
+
+    name: str
+    lines: Callable[[Random], Sequence[Sequence[str]]]
+    codes: frozenset[int]
+    call: Callable[[Path], None] | None = None
+
+
+def _fixed(name: str, *lines: str, codes: frozenset[int] = READ) -> Command:
+    words = [line.split() for line in lines]
+    return Command(name, lambda _: words, codes)
+
+
+def _report(random: Random) -> list[list[str]]:
+    chosen = random.sample(list(FORMATS), random.choice((1, 1, 2)))
+    line = ["report", "run", "--format", ",".join(chosen)]
+    return [line + random.choice(([], ["--out", "out"], ["--reference", "run", "--out", "out"]))]
+
+
+def _history_add(random: Random) -> list[list[str]]:
+    return [["history", "add", "run", "--store", "empty.sqlite"], random.choice(_AFTER_ADDING)]
+
+
+_AFTER_ADDING: Final = [
+    [*line.split(), "--store", "empty.sqlite"]
+    for line in (
+        "history list", "history show 1", "history export out.json",
+        "history export out.hud --format hud", "dashboard --export site",
+    )
+]  # fmt: skip
+RUN: Final = (
+    _fixed("analyze", "analyze run"),
+    _fixed("analyze", "analyze run --json"),
+    _fixed("analyze", "analyze run --quiet --out out"),
+    _fixed("analyze", "analyze run/android_off/known_android_off_t1.etdump --json"),
+    _fixed("compare", "compare run:android_off run:android_sme2", codes=ASKED),
+    _fixed("compare", "compare run run --json --allow threads", codes=ASKED),
+    Command("report", _report, READ),
+    Command("report", _report, READ),
+    Command("report", _report, READ),
+    _fixed("validate", "validate run", codes=READ | {1}),
+    _fixed("validate", "validate run --json", codes=READ | {1}),
+    Command("history add", _history_add, ASKED),
+    _fixed("run --analysis-only", "run run.json --analysis-only --output-root run", codes=ASKED),
+    _fixed("run --from-manifest", "run --from-manifest run --dry-run", codes=ASKED),
+)
+FINISHED: Final = (
+    _fixed("run --resume", "run config.json --resume --no-wait", codes=MEASURED),
+    _fixed("run --from-manifest", "run --from-manifest finished --dry-run --json", codes=ASKED),
+    _fixed("validate", "validate finished --json", codes=READ | {1}),
+    _fixed("analyze", "analyze finished --json"),
+)
+CONFIG, GENERATION_CONFIG = (
+    (
+        _fixed("config check", f"config check {name}", codes=ASKED),
+        _fixed("run --dry-run", f"run {name} --dry-run", codes=ASKED),
+        _fixed("run --dry-run", f"run {name} --dry-run --json", codes=ASKED),
+    )
+    for name in ("config.json", "generation.json")
+)
+MATRIX: Final = (
+    _fixed("bench --dry-run", "bench matrix.json --dry-run", codes=ASKED),
+    _fixed("bench --dry-run", "bench matrix.json --dry-run --json", codes=ASKED),
+)
+PROGRAM: Final = (
+    _fixed("profile", "profile m.pte --blocks 1 --out out --no-wait", codes=MEASURED),
+    _fixed("profile", "profile m.pte --blocks 1 --out out --no-wait --json", codes=MEASURED),
+    _fixed("calibrate", "calibrate m.pte --blocks 2 --pairs 2 --out out --no-wait", codes=MEASURED),
+    _fixed("run", "run config.json --output-root out --no-wait", codes=MEASURED),
+)
+INPUT: Final = (
+    _fixed(
+        "profile", "profile m.pte --blocks 1 --out out --no-wait --inputs x.npy", codes=MEASURED
+    ),
+)
+ETRECORD: Final = (
+    _fixed(
+        "profile --etrecord",
+        "profile m.pte --blocks 1 --out out --no-wait --etrecord x.etrecord",
+        codes=MEASURED,
+    ),
+)
+LOCK: Final = (
+    _fixed("profile", "profile m.pte --blocks 1 --out out --no-wait", codes=MEASURED | {7}),
+    _fixed("calibrate", "calibrate m.pte --blocks 2 --pairs 2 --no-wait", codes=MEASURED | {7}),
+)
+_GENERATING: Final = "profile m.pte --blocks 1 --out out --no-wait --generate 4"
+PROMPTS: Final = (
+    _fixed("profile --generate", f"{_GENERATING} --prompt-tokens prompt.txt", codes=MEASURED),
+    _fixed("run --dry-run", "run generation.json --dry-run", codes=ASKED),
+)
+
+
+def _tokenizing(name: str) -> Command:
+    words = [*_GENERATING.split(), "--tokenizer", name, "--prompt", PROMPT]
+    return Command("profile --generate", lambda _: [words], MEASURED)
+
+
+TOKENIZER: Final = (
+    _tokenizing("tokenizer.json"),
+    _fixed("run --dry-run", "run generation.json --dry-run", codes=ASKED),
+)
+TOKENIZER_TABLE: Final = (_tokenizing("tiktoken.model"),)
+THRESHOLDS: Final = (
+    _fixed("report", "report run --thresholds thresholds.json --format md", codes=ASKED),
+    _fixed("report", "report run --thresholds thresholds.json --format json", codes=ASKED),
+)
+
+
+def _importing(name: str) -> tuple[Command, ...]:
+    def lines(random: Random) -> list[list[str]]:
+        first = f"history import {name} --store empty.sqlite".split()
+        return [first, random.choice([*_AFTER_ADDING, *_ASKING_EMPTY])]
+
+    return (Command("history import", lines, STORED | {1}),)
+
+
+def _asking(store: str) -> list[list[str]]:
+    lines = (
+        "history list", "history list --failed", "history show 1", "history changes",
+        "history noise", "history noise --json", "history check --baseline window:2",
+        "history check --baseline base --format markdown",
+        "history check --baseline branch:main --format json --metric all",
+        "history export out.json", "history export out.parquet",
+        "history export out.hud --format hud", "history pin", "history pin again 1",
+        "history add r0", "history import export.json", "dashboard --export site",
+    )  # fmt: skip
+    return [[*line.split(), "--store", store] for line in lines]
+
+
+_ASKING_EMPTY: Final = [line for line in _asking("empty.sqlite") if line[1] == "check"]
+
+
+def _store_command(line: list[str]) -> Command:
+    name = " ".join(line[:1] if line[0] == "dashboard" else line[:2])
+    return Command(name, lambda _: [line], STORED | ({1} if "check" in line else set()))
+
+
+STORE: Final = tuple(_store_command(line) for line in _asking("history.sqlite"))
+IMPORT_JSON: Final = _importing("export.json")
+IMPORT_PARQUET: Final = _importing("export.parquet")
+IMPORT_HUD: Final = _importing("export.hud")
