@@ -22,6 +22,15 @@ from pydantic import (
 
 from etprof.base.files import read_input
 from etprof.base.json_input import parse_json
+from etprof.base.limits import (
+    LARGEST_SEED,
+    MOST_CPU,
+    MOST_ENTRIES,
+    MOST_INFERENCES,
+    MOST_LAUNCHES,
+    MOST_SECONDS,
+    MOST_THREADS,
+)
 from etprof.config_problems import describe_problems, find_placeholders, suggest
 from etprof.cpu_list import parse_cpus
 from etprof.errors import UsageError
@@ -29,8 +38,13 @@ from etprof.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MOST_BYTES = 16 * 2**20
+_MOST_BYTES = 4 * 2**20
 """Of a file that people write."""
+
+Threads = Annotated[PositiveInt, Field(le=MOST_THREADS)]
+Warmup = Annotated[NonNegativeInt, Field(le=MOST_INFERENCES)]
+Inferences = Annotated[PositiveInt, Field(le=MOST_INFERENCES)]
+Seconds = Annotated[PositiveFloat, Field(le=MOST_SECONDS)]
 
 SmeMode = Literal["sme2", "sme1", "off", "auto"]
 Mode = Literal["timing", "kernel_trace"]
@@ -40,7 +54,11 @@ def _read_cpus(value: object) -> object:
     return parse_cpus(value) if isinstance(value, str) else value
 
 
-Cpus = Annotated[tuple[NonNegativeInt, ...], BeforeValidator(_read_cpus)]
+Cpus = Annotated[
+    tuple[Annotated[NonNegativeInt, Field(le=MOST_CPU)], ...],
+    BeforeValidator(_read_cpus),
+    Field(max_length=MOST_CPU + 1),
+]
 PresetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 """A folder below build/, so nothing that leads out of it."""
 _OLD_TRACE_MODES = ("xnntrace", "trace")
@@ -49,7 +67,9 @@ _OLD_TRACE_MODES = ("xnntrace", "trace")
 class StrictModel(BaseModel):
     """A part of the config: unknown fields are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
+    )
 
 
 Checked = TypeVar("Checked", bound=StrictModel)
@@ -62,7 +82,7 @@ class TargetConfig(StrictModel):
     serial: str | None = Field(None, description="Android: the device, if several are attached")
     connect: str | None = Field(None, description="Android: HOST:PORT of a device on the network")
     remote_folder: str | None = Field(None, description="Android: folder on the device")
-    reconnect_s: PositiveFloat = Field(
+    reconnect_s: Seconds = Field(
         60.0, description="Android: how long to wait for a device that went away"
     )
 
@@ -70,18 +90,20 @@ class TargetConfig(StrictModel):
 class ExperimentConfig(StrictModel):
     """One way of running the model."""
 
-    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+    name: Annotated[
+        str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
+    ]
     runner_path: Path | None = Field(None, description="runner binary; default: the target's own")
     preset: PresetName | None = Field(None, description="CMake preset whose runner is used")
     mode: Mode = Field("timing", description="timing, or kernel_trace for evidence only")
     sme: SmeMode = Field("auto", validation_alias=AliasChoices("sme", "sme2"))
-    runs: PositiveInt = Field(
+    runs: Inferences = Field(
         10,
         validation_alias=AliasChoices("runs", "num_runs"),
         description="least timed inferences in each process launch",
     )
-    warmup: NonNegativeInt = Field(10, description="inferences before those, in the same process")
-    threads: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = Field(
+    warmup: Warmup = Field(10, description="inferences before those, in the same process")
+    threads: Annotated[tuple[Threads, ...], Field(min_length=1, max_length=MOST_THREADS)] = Field(
         (1,), validation_alias=AliasChoices("threads", "num_threads")
     )
     cpu_affinity: Cpus = Field(
@@ -103,14 +125,15 @@ class ExperimentConfig(StrictModel):
     @field_validator("sme", mode="before")
     @classmethod
     def _accept_on_and_off(cls, value: object) -> object:
-        return {"on": "sme2", True: "sme2", False: "off"}.get(value, value)
+        words = {"on": "sme2", "True": "sme2", "False": "off"}
+        return words.get(str(value), value) if isinstance(value, str | bool) else value
 
 
 class SideConfig(StrictModel):
     """One side of a comparison."""
 
     experiment: str
-    threads: PositiveInt | None = None
+    threads: Threads | None = None
 
 
 class PairConfig(StrictModel):
@@ -129,7 +152,9 @@ class PairConfig(StrictModel):
 class GenerationConfig(StrictModel):
     """Tokens that each iteration generates, greedily: for programs that are language models."""
 
-    new_tokens: Annotated[int, Field(ge=2, description="tokens to generate after the prompt")]
+    new_tokens: Annotated[
+        int, Field(ge=2, le=MOST_INFERENCES, description="tokens to generate after the prompt")
+    ]
     prompt_tokens: tuple[NonNegativeInt, ...] | Path | None = Field(
         None, description="token ids, or a file of them"
     )
@@ -157,27 +182,31 @@ class GenerationConfig(StrictModel):
 class AnalysisConfig(StrictModel):
     """What to compare, and how small a difference does not matter."""
 
-    compare_pairs: tuple[PairConfig, ...] = ()
+    compare_pairs: Annotated[tuple[PairConfig, ...], Field(max_length=MOST_ENTRIES)] = ()
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
 
 
 class MeasurementConfig(StrictModel):
     """How to measure; the same for all experiments, or they could not be compared."""
 
-    blocks: PositiveInt = Field(10, description="process launches of each experiment")
-    min_seconds: PositiveFloat = Field(0.2, description="least time of timed inferences a launch")
-    etdump_runs: PositiveInt = Field(100, description="inferences of the operator split")
-    seed: NonNegativeInt = 0
-    timeout_s: PositiveFloat = 3600.0
-    cool_down_s: NonNegativeFloat = Field(0.0, description="pause after each launch")
+    blocks: Annotated[PositiveInt, Field(le=MOST_LAUNCHES)] = Field(
+        10, description="process launches of each experiment"
+    )
+    min_seconds: Seconds = Field(0.2, description="least time of timed inferences a launch")
+    etdump_runs: Inferences = Field(100, description="inferences of the operator split")
+    seed: Annotated[NonNegativeInt, Field(le=LARGEST_SEED)] = 0
+    timeout_s: Seconds = 3600.0
+    cool_down_s: Annotated[NonNegativeFloat, Field(le=MOST_SECONDS)] = Field(
+        0.0, description="pause after each launch"
+    )
     max_start_temperature_c: PositiveFloat | None = Field(
         None, description="wait before each launch until the hottest sensor is below"
     )
-    max_wait_s: PositiveFloat = Field(300.0, description="longest such wait")
+    max_wait_s: Seconds = Field(300.0, description="longest such wait")
     target_half_width: PositiveFloat | None = Field(
         None, description="stop early when every interval is within ± this fraction"
     )
-    budget_s: PositiveFloat | None = Field(None, description="start no launch after this time")
+    budget_s: Seconds | None = Field(None, description="start no launch after this time")
 
 
 class Config(StrictModel):
@@ -185,12 +214,14 @@ class Config(StrictModel):
 
     model: Path
     output_root: Path
-    inputs: tuple[Path, ...] = ()
+    inputs: Annotated[tuple[Path, ...], Field(max_length=MOST_ENTRIES)] = ()
     data: Path | None = None
     method: str | None = None
     target: TargetConfig = TargetConfig()
     generation: GenerationConfig | None = None
-    experiments: Annotated[tuple[ExperimentConfig, ...], Field(min_length=1)]
+    experiments: Annotated[
+        tuple[ExperimentConfig, ...], Field(min_length=1, max_length=MOST_ENTRIES)
+    ]
     measurement: MeasurementConfig = MeasurementConfig()
     analysis: AnalysisConfig = AnalysisConfig()
 
@@ -206,6 +237,12 @@ class Config(StrictModel):
             msg = "generation: names its own methods and inputs, so leave out method and inputs"
             raise ValueError(msg)
         problems = [f"experiments: two are called {n!r}" for n in {*names} if names.count(n) > 1]
+        launches = self.measurement.blocks * sum(len(each.threads) for each in self.experiments)
+        if launches > MOST_LAUNCHES:
+            problems.append(
+                f"measurement.blocks: {self.measurement.blocks} of every experiment and thread "
+                f"count are {launches} launches; at most {MOST_LAUNCHES} are measured in one run"
+            )
         for index, pair in enumerate(self.analysis.compare_pairs):
             for side in ("baseline", "candidate"):
                 wanted = getattr(pair, side).experiment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _PLACEHOLDER = re.compile(r"REPLACE_WITH\w*|<[A-Za-z_][\w -]*>|\bTODO\b|path/to/")
+
+_MOST_PROBLEMS = 100
+"""That are listed: nobody reads more at once."""
+_LONGEST_TEXT = 160
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -26,10 +31,12 @@ def describe_problems(error: ValidationError, model: type[BaseModel]) -> list[st
     problems = error.errors()
     deeper = {p["loc"][:depth] for p in problems for depth in range(1, len(p["loc"]))}
     lines: list[str] = []
-    for problem in problems:
+    for problem in problems[:_MOST_PROBLEMS]:
         # A list whose items are all wrong is also called too short; the items say it better.
         if problem["type"] != "too_short" or problem["loc"] not in deeper:
             lines += _describe(problem, model)
+    if len(problems) > _MOST_PROBLEMS:
+        lines.append(f"and {len(problems) - _MOST_PROBLEMS} more")
     return lines
 
 
@@ -48,7 +55,10 @@ def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
             if problem["type"].endswith("_type")
             else text.splitlines()
         )
-    return [f"{where}: {text} (got {problem['input']!r})"]
+    got = repr(problem["input"])
+    # Not the whole of it: what is wrong may be that it is too long.
+    shown = got if len(got) <= _LONGEST_TEXT else f"{got[:_LONGEST_TEXT]}…"
+    return [f"{where}: {text} (got {shown})"]
 
 
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
@@ -73,11 +83,12 @@ def _resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 def find_placeholders(document: object) -> list[str]:
     """Lists texts that a template left to be filled in."""
-    return [
-        f"{where}: {text!r} is a placeholder; fill it in"
+    found = (
+        f"{where}: {text[:_LONGEST_TEXT]!r} is a placeholder; fill it in"
         for where, text in _walk_texts(document, "")
         if _PLACEHOLDER.search(text)
-    ]
+    )
+    return list(islice(found, _MOST_PROBLEMS))
 
 
 def _walk_texts(node: object, where: str) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Final
+
+_LONGEST_TEXT: Final = 4096
+"""More than a list of all CPUs one by one."""
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
@@ -10,6 +14,9 @@ def parse_cpus(text: str) -> tuple[int, ...]:
 
     Raises ValueError for anything else.
     """
+    if len(text) > _LONGEST_TEXT:
+        msg = f"a list of {len(text)} letters is too long; write ranges, such as 0-63"
+        raise ValueError(msg)
     if re.fullmatch(r"0x[0-9a-fA-F]{1,64}", text):
         mask = int(text, 16)
         return tuple(cpu for cpu in range(mask.bit_length()) if mask >> cpu & 1)

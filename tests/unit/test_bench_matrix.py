@@ -205,6 +205,19 @@ def test_a_generation_is_told_apart_and_repeated_less(tmp_path: Path) -> None:
     assert (given.runs, given.warmup) == (20, 0)
 
 
+def test_what_nobody_can_measure_is_refused() -> None:
+    axes = {
+        "devices": [{"name": f"d{n}"} for n in range(1000)],
+        "precisions": ["fp32", "fp16", "int8"],
+        "models": ["toy_cnn", "decoder"],
+        "backends": ["xnnpack", "portable"],
+    }
+    (line,) = problems(**axes)
+    assert line.startswith("models: 12000 combinations of models, precisions, backends and devices")
+    (line,) = problems(sme=["off", "sme2"], threads=[1, 2], measurement={"blocks": 50_000})
+    assert line.startswith("measurement.blocks: 200000 launches in each run")
+
+
 def test_a_generation_that_cannot_be_is_named() -> None:
     first = {"model": "decoder", "generation": GENERATION, "method": "decode"}
     second = {"model": "decoder", "generation": {"new_tokens": 64}}

@@ -106,6 +106,65 @@ def test_problems(good: dict[str, Any], changes: dict[str, Any], expected: str) 
     assert line.startswith(expected)
 
 
+HUGE = 10**49
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"measurement": {"blocks": 100_001}}, "measurement.blocks"),
+        ({"measurement": {"etdump_runs": 10**10}}, "measurement.etdump_runs"),
+        ({"measurement": {"min_seconds": 1e308}}, "measurement.min_seconds"),
+        ({"measurement": {"timeout_s": 1e10}}, "measurement.timeout_s"),
+        ({"measurement": {"cool_down_s": 1e10}}, "measurement.cool_down_s"),
+        ({"measurement": {"max_wait_s": 1e10}}, "measurement.max_wait_s"),
+        ({"measurement": {"budget_s": 1e10}}, "measurement.budget_s"),
+        ({"experiments": [{"name": "a", "runs": 10**10}]}, "experiments.0.runs"),
+        ({"experiments": [{"name": "a", "warmup": 10**10}]}, "experiments.0.warmup"),
+        ({"experiments": [{"name": "a", "threads": 1025}]}, "experiments.0.threads.0"),
+        ({"experiments": [{"name": "a", "cpu_affinity": [10**4]}]}, "experiments.0.cpu_affinity.0"),
+        ({"experiments": [{"name": "a", "cpu_affinity": "0-9999," * 10**4}]},
+         "experiments.0.cpu_affinity"),
+        ({"experiments": [{"name": "a" * 81}]}, "experiments.0.name"),
+        ({"experiments": [{"name": "a", "sme": []}]}, "experiments.0.sme"),
+        ({"experiments": [{"name": "a", "mode": {}}]}, "experiments.0.mode"),
+        ({"experiments": [{"name": f"a{n}"} for n in range(1001)]}, "experiments"),
+        ({"target": {"kind": "android", "reconnect_s": 1e10}}, "target.reconnect_s"),
+        ({"generation": {"new_tokens": 10**10, "prompt": "a", "tokenizer": "t"}},
+         "generation.new_tokens"),
+        ({"measurement": {"blocks": 99_999}, "experiments": [{"name": "a", "threads": [1, 2]}]},
+         "measurement.blocks"),
+    ],
+)  # fmt: skip
+def test_what_would_never_end_is_refused_by_its_field(
+    good: dict[str, Any], changes: dict[str, Any], field: str
+) -> None:
+    """S5: `blocks: 10^49` looped without end under --dry-run, `"sme": []` was a traceback."""
+    (line,) = problems(good | changes)
+    assert line.startswith(f"{field}: ")
+    assert len(line) < 300
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"measurement": {"blocks": HUGE}}, "measurement.blocks"),
+        ({"measurement": {"seed": -HUGE}}, "measurement.seed"),
+        ({"experiments": [{"name": "a", "threads": [1, HUGE]}]}, r"experiments\.0\.threads\.1"),
+    ],
+)
+def test_a_number_that_nothing_holds_is_refused_by_its_field(
+    good: dict[str, Any], changes: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(UsageError, match=rf"^c.json is not valid JSON: {field}: the number is too"):
+        parse_config(json.dumps(good | changes), "c.json")
+
+
+def test_no_more_problems_are_listed_than_anyone_reads(good: dict[str, Any]) -> None:
+    lines = problems(good | {f"field{n}": 1 for n in range(5000)})
+    assert (len(lines), lines[-1]) == (101, "and 4900 more")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

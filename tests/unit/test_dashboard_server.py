@@ -103,7 +103,7 @@ def test_mistakes_are_one_clear_sentence(
     )
     code, said = etprof_says(capsys, "--port", "70000")
     assert code == 2
-    assert "70000 is not a port from 0 to 65535" in said
+    assert "--port: must be at most 65535, not 70000" in said
 
 
 def test_every_page_is_guarded_by_headers(served: Served) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from pydantic_core import from_json
 
@@ -16,15 +16,18 @@ from etprof.base.files import read_input
 from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
     from etprof.errors import EtprofError
 
+_Node: TypeAlias = "dict[str, object] | list[object]"
 MOST_JSON_BYTES: Final = 256 * 2**20
 """Ten million latencies in metrics.json are as long."""
 _LARGEST: Final = 2**64 - 1
 """Seeds are as large."""
+_LONGEST_PLACE: Final = 200
+"""Letters of a field's name in a message."""
 
 
 def read_json(
@@ -62,27 +65,45 @@ def parse_json(text: bytes | str, *, unique_keys: bool = False) -> Any:  # noqa:
 
 
 def check_numbers(document: object) -> None:
-    """Raises ValueError for a number that no float64 or 64-bit integer holds."""
-    waiting: list[Collection[object]] = [[document]]
+    """Raises ValueError, with the field, for a number that no float64 or 64-bit integer holds."""
+    waiting: list[tuple[str | None, _Node]] = [(None, [document])]
     while waiting:
-        node = waiting.pop()
+        place, node = waiting.pop()
+        values = node.values() if isinstance(node, dict) else node
         # Lists have millions of numbers: what is asked of each element, C code asks.
-        kinds = set(map(type, node))
-        if float in kinds and (math.inf in node or -math.inf in node):
-            msg = "a number is beyond what a float64 holds"
-            raise ValueError(msg)
-        if int in kinds and not _is_within(node, kinds):
-            msg = "a whole number is beyond 64 bits"
-            raise ValueError(msg)
-        if dict in kinds:
-            waiting += [value.values() for value in node if isinstance(value, dict)]
-        if list in kinds:
-            waiting += [value for value in node if isinstance(value, list)]
+        kinds = set(map(type, values))
+        if float in kinds and (math.inf in values or -math.inf in values):
+            _refuse(place, node, lambda value: value in (math.inf, -math.inf))
+        if int in kinds and not _is_within(values, kinds):
+            _refuse(place, node, lambda value: type(value) is int and abs(value) > _LARGEST)
+        if dict in kinds or list in kinds:
+            waiting += [
+                (_inside(place, key), value)
+                for key, value in _items(node)
+                if isinstance(value, dict | list)
+            ]
 
 
-def _is_within(node: Collection[Any], kinds: set[type]) -> bool:
-    numbers = node if kinds == {int} else [value for value in node if type(value) is int]
+def _is_within(values: Collection[Any], kinds: set[type]) -> bool:
+    numbers = values if kinds == {int} else [value for value in values if type(value) is int]
     return max(numbers) <= _LARGEST and min(numbers) >= -_LARGEST
+
+
+def _items(node: _Node) -> Iterable[tuple[object, object]]:
+    return node.items() if isinstance(node, dict) else enumerate(node)
+
+
+def _inside(place: str | None, key: object) -> str:
+    """Names an element of the node at `place`; None is where the document is the only element."""
+    if place is None:
+        return ""
+    return f"{place}.{key}"[-_LONGEST_PLACE:].lstrip(".")
+
+
+def _refuse(place: str | None, node: _Node, is_wrong: Callable[[Any], bool]) -> NoReturn:
+    key = next(key for key, value in _items(node) if is_wrong(value))
+    msg = f"{_inside(place, key) or 'document'}: the number is too large"
+    raise ValueError(msg)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

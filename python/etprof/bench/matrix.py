@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    NonNegativeInt,
-    PositiveInt,
     field_validator,
     model_validator,
 )
 
+from etprof.base.limits import MOST_ENTRIES, MOST_LAUNCHES
 from etprof.config import (
     Cpus,
     GenerationConfig,
+    Inferences,
     MeasurementConfig,
     PresetName,
     SmeMode,
     StrictModel,
     TargetConfig,
+    Threads,
+    Warmup,
     parse_strictly,
     read_config_text,
 )
@@ -63,13 +66,16 @@ def _wrap(value: object) -> object:
 
 
 Item = TypeVar("Item")
-Several = Annotated[tuple[Item, ...], BeforeValidator(_wrap), Field(min_length=1)]
+Several = Annotated[
+    tuple[Item, ...], BeforeValidator(_wrap), Field(min_length=1, max_length=MOST_ENTRIES)
+]
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 ModelName = Annotated[str, Field(min_length=1), _accepted_by(find_model)]
 PrecisionName = Annotated[str, _accepted_by(parse_precision)]
 BackendName = Annotated[str, _accepted_by(_check_backend)]
 
 
+MOST_RUNS: Final = 10_000
 HOST: Final = "host"
 """Name of the device when a matrix has none: the machine it is run on."""
 
@@ -135,12 +141,10 @@ class Exclusion(StrictModel):
 class MatrixMeasurement(MeasurementConfig):
     """How to measure; the same everywhere."""
 
-    runs: PositiveInt = Field(
+    runs: Inferences = Field(
         20, description="least timed inferences in each process launch; by default 3 generations"
     )
-    warmup: NonNegativeInt = Field(
-        10, description="inferences before those; by default 1 generation"
-    )
+    warmup: Warmup = Field(10, description="inferences before those; by default 1 generation")
 
     def repetitions(self, model: ModelEntry) -> tuple[int, int]:
         """Returns `runs` and `warmup` of a model: where they are not given, by what it does."""
@@ -159,9 +163,11 @@ class Matrix(StrictModel):
     precisions: Several[PrecisionName] = ("fp32",)
     backends: Several[BackendName] = ("xnnpack",)
     devices: Several[DeviceEntry] = (DeviceEntry(name=HOST),)
-    sme: tuple[SmeMode, ...] = Field((), description='SME modes; empty or "all": the device\'s own')
-    threads: Several[PositiveInt] = (1,)
-    exclude: tuple[Exclusion, ...] = ()
+    sme: tuple[SmeMode, ...] = Field(
+        (), max_length=MOST_ENTRIES, description='SME modes; empty or "all": the device\'s own'
+    )
+    threads: Several[Threads] = (1,)
+    exclude: Annotated[tuple[Exclusion, ...], Field(max_length=MOST_ENTRIES)] = ()
     measurement: MatrixMeasurement = MatrixMeasurement()
 
     @field_validator("models", mode="before")
@@ -191,6 +197,7 @@ class Matrix(StrictModel):
             *_repeated("sme", self.sme),
             *_ambiguous_devices(self.devices),
             *_unknown_exclusions(self),
+            *_endless(self),
         ]
         if problems:
             raise ValueError("\n".join(problems))
@@ -252,6 +259,26 @@ def _ambiguous_devices(devices: tuple[DeviceEntry, ...]) -> list[str]:
             )
         elif place is not None and places.count(place) > 1:
             problems.append(f"devices.{i}: {place} stands there twice; one entry per device")
+    return problems
+
+
+def _endless(matrix: Matrix) -> list[str]:
+    """Says when a matrix is more than anyone can measure."""
+    axes = (matrix.models, matrix.precisions, matrix.backends, matrix.devices)
+    runs = math.prod(len(axis) for axis in axes)
+    experiments = len(matrix.threads) * (len(matrix.sme) or len(get_args(SmeMode)))
+    launches = matrix.measurement.blocks * experiments
+    problems = []
+    if runs > MOST_RUNS:
+        problems.append(
+            f"models: {runs} combinations of models, precisions, backends and devices; "
+            f"at most {MOST_RUNS} are measured at once"
+        )
+    if launches > MOST_LAUNCHES:
+        problems.append(
+            f"measurement.blocks: {launches} launches in each run, of all SME modes and "
+            f"threads; at most {MOST_LAUNCHES}"
+        )
     return problems
 
 

@@ -6,26 +6,28 @@ import argparse
 import math
 from typing import TYPE_CHECKING
 
+from etprof.base.limits import LARGEST_SEED, MOST_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST_THREADS = 1024
-MOST_LAUNCHES = 100_000
-MOST_INFERENCES = 1_000_000_000
-LARGEST_SEED = 2**64 - 1
-"""What etprof-runner takes."""
+_MOST_DIGITS = 20
+"""Of a number that is read at all: those of the largest seed."""
 
 
-def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+def whole_number(least: int, most: int = LARGEST_SEED) -> Callable[[str], int]:
     """Returns a type for whole numbers from `least` to `most`."""
 
     def parse(text: str) -> int:
-        value = int(text) if text.isascii() and text.isdigit() else None
-        if value is None or value < least:
+        is_number = text.isascii() and text.isdigit()
+        # More digits are not read: that takes the square of their number.
+        value = int(text[-_MOST_DIGITS:]) if is_number else None
+        is_long = is_number and len(text.lstrip("0")) > _MOST_DIGITS
+        if not is_long and (value is None or value < least):
             msg = f"must be at least {least}, not {text}"
             raise argparse.ArgumentTypeError(msg)
-        if most is not None and value > most:
-            msg = f"must be at most {most}, not {value}"
+        if is_long or value is None or value > most:
+            msg = f"must be at most {most}, not {text[:_MOST_DIGITS]}{'…' if is_long else ''}"
             raise argparse.ArgumentTypeError(msg)
         return value
 
@@ -33,10 +35,13 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def seconds(text: str) -> float:
-    """A time above 0 s."""
+    """A time above 0 s, up to a month."""
     value = _number(text)
-    if not 0 < value < math.inf:
+    if not value > 0:
         msg = f"must be above 0 s, not {text}"
+        raise argparse.ArgumentTypeError(msg)
+    if value > MOST_SECONDS:
+        msg = f"must be at most {MOST_SECONDS} s, not {text}"
         raise argparse.ArgumentTypeError(msg)
     return value
 

@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.argument_types import MOST_LAUNCHES, MOST_THREADS, seconds, whole_number
+from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS
+from etprof.cli.argument_types import seconds, whole_number
 from etprof.cli.device_flags import add_no_wait_argument, hold_device
 
 if TYPE_CHECKING:

@@ -6,11 +6,14 @@ can show and which open from disk; nothing is loaded from anywhere else in eithe
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.cli.argument_types import whole_number
+
 if TYPE_CHECKING:
+    import argparse
+
     from etprof.history.store import Store
 
 EXAMPLES = """\
@@ -29,7 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--store", metavar="FILE_OR_URL",
         help="the history (default: $ETPROF_HISTORY or ./etprof_history.sqlite)",
     )  # fmt: skip
-    parser.add_argument("--port", type=_port, default=8050, help="0 takes a free one (8050)")
+    parser.add_argument(
+        "--port",
+        type=whole_number(0, _HIGHEST_PORT),
+        default=8050,
+        help="0 takes a free one (8050)",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
     parser.add_argument(
         "--listen-beyond-loopback", action="store_true",
@@ -37,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--export", type=Path, metavar="DIR", help="write files, serve nothing")
     parser.add_argument(
-        "--runs", type=_count, metavar="N",
+        "--runs", type=whole_number(0), metavar="N",
         help="with --export: how many of the newest runs have a page (500)",
     )  # fmt: skip
 
@@ -77,17 +85,3 @@ def _serve(store: Store, arguments: argparse.Namespace) -> int:
         print(f"{store.name} at http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
         serve(store, listener, beyond_loopback=beyond)
     return 0
-
-
-def _port(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) <= _HIGHEST_PORT:
-        return int(text)
-    msg = f"{text} is not a port from 0 to {_HIGHEST_PORT}"
-    raise argparse.ArgumentTypeError(msg)
-
-
-def _count(text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return int(text)
-    msg = f"{text} is not a number of runs"
-    raise argparse.ArgumentTypeError(msg)

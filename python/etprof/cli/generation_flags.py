@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.limits import MOST_INFERENCES
+from etprof.cli.argument_types import whole_number
 from etprof.errors import UsageError
 
 if TYPE_CHECKING:
+    import argparse
+
     from etprof.analysis.run_analysis import RunAnalysis
     from etprof.generation import Generation
 
@@ -16,7 +19,12 @@ if TYPE_CHECKING:
 def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what to generate, for language models."""
     group = parser.add_argument_group("language models: an iteration generates tokens, greedily")
-    group.add_argument("--generate", type=_several, metavar="N", help="new tokens, at least 2")
+    group.add_argument(
+        "--generate",
+        type=whole_number(2, MOST_INFERENCES),
+        metavar="N",
+        help="new tokens, at least 2",
+    )
     group.add_argument(
         "--prompt-tokens", metavar="1,2,3|FILE", help="token ids of the prompt, or a file of them"
     )
@@ -30,13 +38,6 @@ def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--decode-method", metavar="NAME", help="adds one token (default decode, else forward)"
     )
-
-
-def _several(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 1:
-        return int(text)
-    msg = f"must be at least 2, so that there is a token after the first, not {text}"
-    raise argparse.ArgumentTypeError(msg)
 
 
 def find_generation(arguments: argparse.Namespace) -> Generation | None:

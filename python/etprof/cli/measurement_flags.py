@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from etprof.cli.argument_types import (
-    LARGEST_SEED,
-    MOST_INFERENCES,
-    MOST_LAUNCHES,
-    MOST_THREADS,
-    seconds,
-    whole_number,
-)
+from etprof.base.limits import LARGEST_SEED, MOST_INFERENCES, MOST_LAUNCHES, MOST_THREADS
+from etprof.cli.argument_types import seconds, whole_number
 
 if TYPE_CHECKING:
     import argparse
