@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from etprof.atomic import write_json
-from etprof.errors import OutputError
+from etprof.errors import InputFileError, OutputError
 from etprof.records import CleanData, Count, Document, Name, Named, Record, read_record
 from etprof.runner_result import Cpu, Load, Memory
 
@@ -34,6 +34,12 @@ _MEASURED = re.compile(
     r"|[^/]+/[^/]+(\.etdump|\.log|_result\.json|_kernels\.json|_logcat\.txt)"
     r"|[^/]+/[^/]+_outputs/[^/]+)"
 )
+_OWN_FILE = re.compile(
+    r"(manifest|metrics|analysis_summary|delegation|export|calibration|kernel_evidence)\.json"
+    r"|report(_.*)?\.[a-z-]+|.*\.(etdump|etdp)|.*_(timeline|ops_stats)\.csv|\..+\.[a-z0-9_]{6,}"
+)
+"""What etprof writes into a run directory itself; the last are its writers' temporary files."""
+_OF_A_LAUNCH = re.compile(r"_t\d+(_|\.)")
 
 
 class GenerationMetrics(Record):
@@ -249,17 +255,37 @@ def _lock(descriptor: int, run: Path) -> None:
 def set_aside(run: Path) -> Path | None:
     """Renames an earlier run directory after its time, so that two runs never mix.
 
-    Returns the new path, or None when there was nothing. Raises OutputError when the folder holds
-    something else, which is never touched, or a run that is being measured.
+    Returns the new path, or None when there was nothing. Raises OutputError when the folder is
+    or holds anything else, which is never touched, or a run that is being measured.
     """
     if not run.exists() or (run.is_dir() and not any(run.iterdir())):
         return None
-    manifest = run / MANIFEST
-    if not run.is_dir() or not (manifest.exists() or find_etdumps(run)):
-        msg = f"{run} exists and is not a run directory; choose another with --out"
-        raise OutputError(msg)
     with reserved(run):
-        return _rename_after_its_time(run, manifest if manifest.exists() else run)
+        problem = _why_not_a_run(run)
+        if problem is not None:
+            msg = f"{run} {problem}; move it away yourself, or choose another folder with --out"
+            raise OutputError(msg)
+        return _rename_after_its_time(run, run / MANIFEST)
+
+
+def _why_not_a_run(run: Path) -> str | None:
+    """Says why a folder is not a run directory of ours and nothing else; None when it is."""
+    try:
+        manifest = load_manifest(run) if run.is_dir() else None
+    except InputFileError:
+        return f"has a {MANIFEST} that is damaged, or of something else"
+    if manifest is None:
+        return "exists and is not a run directory"
+    folders = {safe_name(each.group or each.name) for each in manifest.experiments}
+    listed = {name.partition("/")[0] for name in manifest.files} | folders
+    for path in sorted(run.iterdir()):
+        if path.name in listed or (_OWN_FILE.fullmatch(path.name) and not path.is_dir()):
+            continue
+        # Of an experiment that the manifest names no longer: a resumed run may leave some out.
+        if path.is_dir() and any(_OF_A_LAUNCH.search(inside.name) for inside in path.iterdir()):
+            continue
+        return f"holds {path.name}, which is of no measurement"
+    return None
 
 
 def _rename_after_its_time(run: Path, changed: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -68,7 +69,8 @@ def test_the_runs_of_a_model_are_named(
 def test_a_run_that_is_being_measured_is_not_moved(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    (run / "manifest.json").write_text("{}")
+    manifest = {"schema_version": 1, "platform": "linux", "model": {"name": "m"}}
+    (run / "manifest.json").write_text(json.dumps(manifest))
     code = (
         "import sys, pathlib\n"
         "from etprof.errors import OutputError\n"

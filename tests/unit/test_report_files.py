@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from etprof.analysis.assessment import assess_run
+from etprof.analysis.run_analysis import analyze_source
 from etprof.cli import run_command_line
 from etprof.cli.report import FORMATS
 from etprof.errors import InputFileError, UsageError
@@ -45,6 +47,23 @@ def test_default_is_html_and_markdown_in_the_run(
     assert "**faster**: android\\_off → android\\_sme2: faster, speed-up 2.99×" in text
     assert "| Convolution | 750 µs (83.2 %) | 210 µs (72.2 %) |" in text
     assert "| Method::execute | 901 µs | 291 µs |" in text
+
+
+def test_a_missing_package_is_told_before_anything_is_written(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S7: half of the formats stood there when pyarrow was missed."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    before = sorted(run.rglob("*"))
+    for write in (
+        lambda: report(run, "--format", "html,csv,parquet,md"),
+        lambda: documents.write_documents(
+            [assess_run(analyze_source(run))], run, ("html", "parquet")
+        ),
+    ):
+        with pytest.raises(UsageError, match=r"Parquet needs pyarrow .*--format csv"):
+            write()
+        assert sorted(run.rglob("*")) == before
 
 
 def test_tables_are_the_same_in_every_format(run: Path, tmp_path: Path) -> None:

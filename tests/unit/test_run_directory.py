@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -56,9 +57,20 @@ def test_etdumps_are_found_in_experiments_and_flat(tmp_path: Path) -> None:
     ]
 
 
+MANIFEST = json.dumps(
+    {
+        "schema_version": 1,
+        "platform": "linux",
+        "model": {"name": "m"},
+        "experiments": [{"name": "linux", "sme": "auto", "threads": 1}],
+        "files": {"extra.bin": "0"},
+    }
+)
+
+
 def make_run(path: Path) -> Path:
     path.mkdir(parents=True)
-    (path / "manifest.json").write_text("{}")
+    (path / "manifest.json").write_text(MANIFEST)
     os.utime(path / "manifest.json", (0, 0))
     return path
 
@@ -75,11 +87,51 @@ def test_nothing_is_set_aside_where_there_is_nothing(tmp_path: Path) -> None:
     assert set_aside(tmp_path) is None
 
 
-def test_a_folder_with_other_things_is_never_moved(tmp_path: Path) -> None:
-    (tmp_path / "thesis.doc").touch()
-    with pytest.raises(OutputError, match="exists and is not a run directory"):
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"thesis.doc": ""}, "exists and is not a run directory"),
+        ({"linux/m_linux_t1.etdump": ""}, "exists and is not a run directory"),
+        ({"manifest.json": "{}"}, "has a manifest.json that is damaged, or of something else"),
+        ({"manifest.json": '{"manifest_version": 3, "name": "extension"}'}, "of something else"),
+        ({"manifest.json": MANIFEST[:-1]}, "damaged"),
+        ({"manifest.json": MANIFEST, "thesis.doc": ""}, "holds thesis.doc, which is of no measure"),
+        ({"manifest.json": MANIFEST, "other/manifest.json": MANIFEST}, "holds other"),
+        ({"manifest.json": MANIFEST, "metrics.json/thesis.doc": ""}, "holds metrics.json"),
+    ],
+)
+def test_a_folder_with_other_things_is_never_moved(
+    tmp_path: Path, files: dict[str, str], words: str
+) -> None:
+    """S7: any folder with some manifest.json was moved aside."""
+    for name, text in files.items():
+        (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name).write_text(text)
+    with pytest.raises(OutputError, match=rf"{words}.*; move it away yourself, or choose another"):
+        set_aside(tmp_path / "run")
+    for name, text in files.items():
+        assert (tmp_path / "run" / name).read_text() == text
+
+
+def test_a_pipe_for_a_manifest_is_no_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest.json")
+    with pytest.raises(OutputError, match="damaged"):
         set_aside(tmp_path)
-    assert (tmp_path / "thesis.doc").exists()
+
+
+def test_all_that_a_run_may_hold_is_moved_with_it(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "linux")
+    for name in ("metrics.json", "analysis_summary.json", "report.html", "report_samples.csv",
+                 "report.perfetto-trace", "calibration.json", "kernel_evidence.json",
+                 ".metrics.json.0123456789abcdef", "linux/anything.xyz", "extra.bin"):  # fmt: skip
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).touch()
+    (run / "left_out").mkdir()
+    (run / "left_out" / "m_left_out_t4_b0_result.json").touch()
+    moved = set_aside(run)
+    assert moved is not None
+    assert len(list(moved.rglob("*"))) == 14
+    assert not run.exists()
 
 
 def test_missing_json_files_are_none(tmp_path: Path) -> None:

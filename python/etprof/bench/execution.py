@@ -66,7 +66,7 @@ def _status(unit: Unit, program: Path, run: Path) -> str | None:
     try:
         manifest = load_manifest(run)
     except EtprofError:
-        # A damaged manifest: measured anew, and set aside.
+        # A damaged manifest: nothing of it can be kept.
         return None
     if (
         manifest is None

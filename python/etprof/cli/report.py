@@ -54,9 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Writes the files and names them."""
     from etprof.analysis.assessment import assess_runs
     from etprof.analysis.findings.thresholds import load_thresholds
-    from etprof.report.documents import write_documents
+    from etprof.report.documents import check_formats, write_documents
 
     formats = _formats(arguments.format)
+    check_formats(formats)
     _check_sources([*arguments.sources, *([arguments.reference] if arguments.reference else [])])
     assessments = assess_runs(
         arguments.sources,

@@ -8,6 +8,7 @@ from etprof.atomic import write_bytes, write_json, write_text
 from etprof.report.csv_tables import format_csv
 from etprof.report.html import render_html
 from etprof.report.markdown import render_markdown
+from etprof.report.parquet import encode_parquet, require_pyarrow
 from etprof.report.records import report_tables
 from etprof.report.summary_json import assessment_document
 from etprof.run_directory import safe_name
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 def write_documents(
     assessments: Sequence[Assessment], folder: Path, formats: Sequence[str]
 ) -> list[Path]:
-    """Writes the report in every format of `formats` into `folder`; returns the files."""
+    """Writes the report in every format of `formats` into `folder`; returns the files.
+
+    Raises UsageError, before anything is written, for a format whose package is not installed.
+    """
+    check_formats(formats)
     written = []
     for name in formats:
         for path, content in _files(name, assessments, folder):
@@ -37,6 +42,12 @@ def write_documents(
                 write_json(path, content)
             written.append(path)
     return written
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Raises UsageError for a format whose optional package is not installed."""
+    if "parquet" in formats:
+        require_pyarrow()
 
 
 def _files(
@@ -82,8 +93,6 @@ def _csv_files(assessment: Assessment) -> Files:
 
 
 def _parquet_files(assessment: Assessment) -> Files:
-    from etprof.report.parquet import encode_parquet  # pyarrow is optional
-
     tables = report_tables(assessment)
     return {f"report_{name}.parquet": encode_parquet(name, table) for name, table in tables.items()}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etprof.errors import UsageError
 
@@ -11,16 +11,22 @@ if TYPE_CHECKING:
     from etprof.report.records import Table
 
 
-def encode_parquet(name: str, table: Table) -> bytes:
-    """Returns one table as a Parquet file; raises UsageError when pyarrow is not installed."""
+def require_pyarrow() -> Any:  # noqa: ANN401 - an untyped package
+    """Returns pyarrow; raises UsageError when it is not installed."""
     try:
         import pyarrow as pa
-        from pyarrow import parquet
+        import pyarrow.parquet
     except ImportError as error:
         msg = f"Parquet needs pyarrow ({error}); `pip install etprof[parquet]`, or use --format csv"
         raise UsageError(msg) from error
+    return pa
+
+
+def encode_parquet(name: str, table: Table) -> bytes:
+    """Returns one table as a Parquet file; raises UsageError when pyarrow is not installed."""
+    pa = require_pyarrow()
     columns = pa.Table.from_pylist(table)
     columns = columns.replace_schema_metadata({"etprof_table": name, "time_unit": "ns"})
     stream = io.BytesIO()
-    parquet.write_table(columns, stream)
+    pa.parquet.write_table(columns, stream)
     return stream.getvalue()
