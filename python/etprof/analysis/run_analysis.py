@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.executions import LEAST_FOR_BAND, split_executions
 from etprof.analysis.generation import GenerationSpeed, summarise_generation
@@ -14,22 +14,26 @@ from etprof.errors import InputFileError
 from etprof.etdump import load_etdump
 from etprof.run_directory import (
     MANIFEST,
+    METRICS,
     ExperimentMetrics,
     Manifest,
     find_etdumps,
     load_manifest,
     load_metrics,
 )
-from etprof.units import count_of
+from etprof.units import count_of, format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from etprof.etdump import ETDump
     from etprof.etdump_plausibility import Events
+    from etprof.run_directory import LaunchRecord
 
 
+_MOST_FAILURES: Final = 10
+"""Named one by one."""
 _NO_SME2 = (
     "this CPU has no SME2: comparing on with off needs an SME2 phone or Mac, or the emulator "
     "(`etprof profile MODEL --target emulator`), which proves kernels but not times"
@@ -99,6 +103,11 @@ def analyze_source(source: Path) -> RunAnalysis:
 
 def _way_to_one(folder: Path) -> str:
     """Names the run directories below `folder`, such as out_toy_cnn's, or says how to make one."""
+    if (folder / METRICS).is_file():
+        return (
+            f"{METRICS} has its times (`etprof validate` lists them, `etprof history add` keeps "
+            "them); `etprof run CONFIG --resume` makes the operator split"
+        )
     found = [
         path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)
     ]
@@ -125,6 +134,8 @@ def _analyze_run(run: Path) -> RunAnalysis:
     meaningful = metrics.times_are_meaningful if metrics else True
     for experiment in experiments:
         notes += split_notes(experiment, times_are_meaningful=meaningful)
+    notes += _unsplit_notes(known, {name for _, name in names})
+    notes += _failure_notes(manifest.launches if manifest else ())
     return RunAnalysis(
         source=run,
         manifest=manifest,
@@ -133,6 +144,30 @@ def _analyze_run(run: Path) -> RunAnalysis:
         notes=tuple(notes),
         timed=known,
     )
+
+
+def _unsplit_notes(timed: Mapping[str, ExperimentMetrics], split: Collection[str]) -> Iterator[str]:
+    """Names experiments that were timed and have no ETDump: their samples are in the tables."""
+    for name, metrics in timed.items():
+        if name not in split and metrics.blocks:
+            median = summarise_blocks([block.latency_ns for block in metrics.blocks]).median
+            blocks = count_of(len(metrics.blocks), "timing block")
+            yield f"{name}: {blocks}, median {format_duration(median)}, but no operator split"
+
+
+def _failure_notes(launches: Sequence[LaunchRecord]) -> Iterator[str]:
+    """Names launches that failed and were not made good by a later try."""
+    done = {(each.experiment, each.purpose, each.block) for each in launches if each.error is None}
+    failed = [
+        each
+        for each in launches
+        if each.error is not None and (each.experiment, each.purpose, each.block) not in done
+    ]
+    for each in failed[:_MOST_FAILURES]:
+        block = "" if each.block is None else f", block {each.block + 1}"
+        yield f"{each.experiment}, {each.purpose}{block} failed: {each.error}"
+    if len(failed) > _MOST_FAILURES:
+        yield f"{len(failed) - _MOST_FAILURES} more launches failed; `etprof validate` names them"
 
 
 def _experiment_names(

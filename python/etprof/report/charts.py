@@ -167,7 +167,7 @@ def _timeline_bar(entry: OperatorRow | OverheadRow, start: float, length: float)
 
 def latency_chart(experiments: Sequence[ExperimentAnalysis]) -> View | None:
     """Raw latencies in the order of measuring, block by block, warm-up apart; None untimed."""
-    timed = [e for e in experiments if e.metrics is not None]
+    timed = [e for e in experiments if e.metrics is not None and e.metrics.blocks]
     if not timed:
         return None
     samples = [s for e in timed if e.metrics for b in e.metrics.blocks for s in b.latency_ns]

@@ -50,7 +50,7 @@ def hud_records(analysis: RunAnalysis) -> list[dict[str, object]]:
     return [
         hud_record(_subject(experiment, provenance), name, values)
         for experiment in analysis.experiments
-        if experiment.metrics is not None
+        if experiment.metrics is not None and experiment.metrics.blocks
         for name, values in hud_metrics(experiment.metrics).items()
     ]
 

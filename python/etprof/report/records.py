@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.operators import OperatorRow
     from etprof.analysis.rollup import Key
-    from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.run_directory import BlockMetrics
 
 Value = str | int | float | bool | None
@@ -239,17 +238,22 @@ def tracer_table(assessment: Assessment) -> Table:
 
 
 def sample_table(assessment: Assessment) -> Table:
-    """Returns every raw latency without tracer, one record each, in the order of measuring."""
+    """Returns every raw latency without tracer, one record each, in the order of measuring.
+
+    Experiments without an operator split are there too, after the others.
+    """
+    run = assessment.run
+    split = [each.name for each in run.experiments if each.name in run.timed]
+    names = dict.fromkeys([*split, *run.timed]) if run.times_are_meaningful else {}
     return [
         record
-        for experiment in assessment.run.experiments
-        if experiment.metrics is not None and assessment.run.times_are_meaningful
-        for block in experiment.metrics.blocks
-        for record in _samples(experiment, block)
+        for name in names
+        for block in run.timed[name].blocks
+        for record in _samples(name, block)
     ]
 
 
-def _samples(experiment: ExperimentAnalysis, block: BlockMetrics) -> Iterator[dict[str, Value]]:
+def _samples(experiment: str, block: BlockMetrics) -> Iterator[dict[str, Value]]:
     phases = {
         "first": [block.first_inference_ns],
         "warmup": block.warmup_latency_ns,
@@ -258,7 +262,7 @@ def _samples(experiment: ExperimentAnalysis, block: BlockMetrics) -> Iterator[di
     for phase, latencies in phases.items():
         for index, latency in enumerate(latencies):
             yield {
-                "experiment": experiment.name,
+                "experiment": experiment,
                 "block": block.block,
                 "phase": phase,
                 "index": index,

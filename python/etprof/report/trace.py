@@ -69,7 +69,7 @@ def trace_processes(assessment: Assessment) -> tuple[Process, ...]:
 
 def _counters(run: RunAnalysis, experiment: ExperimentAnalysis) -> tuple[Counter, ...]:
     """Raw latencies, then what was recorded of the machine around each timing launch."""
-    if experiment.metrics is None:
+    if experiment.metrics is None or not experiment.metrics.blocks:
         return ()
     blocks = experiment.metrics.blocks
     launches = run.manifest.launches if run.manifest else ()

@@ -1,0 +1,107 @@
+"""I3, T13: whichever launches of a run fail, what succeeded is reported, and what failed is named."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.cli import main
+from etprof.cli.report import FORMATS
+from etprof.errors import TargetError
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
+from etprof.program_files import Program
+from tests.fake_target import FakeTarget
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.measuring.pipeline import Measured
+
+EXPERIMENTS = [Experiment(name="linux_off", sme="off"), Experiment(name="linux_on", sme="sme2")]
+BLOCKS = 3
+LAUNCHES = len(EXPERIMENTS) * (BLOCKS + 1)
+SPLITS = {each.name for each in EXPERIMENTS}
+
+
+def run_with(folder: Path, target: FakeTarget, settings: Settings) -> Measured:
+    model = folder / "m.pte"
+    model.write_bytes(b"program")
+    return measure(
+        program=Program(name="m", label="m", model=model),
+        target=target,
+        run=folder / "run",
+        experiments=EXPERIMENTS,
+        settings=settings,
+        progress=lambda *_: None,
+        keep_going=True,
+    )
+
+
+def assert_everything_is_told(
+    folder: Path, measured: Measured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command ends in a documented code; each launch is in a table, or named as failed."""
+    run = folder / "run"
+    timed = {(name, block) for name, purpose, block in measured.results if purpose == "timing"}
+    split = {name for name, purpose, _ in measured.results if purpose == "etdump"}
+    code = 0 if split else 4
+    assert main(["analyze", str(run), "--quiet"]) == code
+    assert main(["report", str(run), "--format", ",".join(FORMATS)]) == code
+    capsys.readouterr()
+    assert main(["validate", str(run)]) == (1 if measured.errors or len(split) < 2 else 0)
+    validated = " ".join(capsys.readouterr().out.split())
+    failed = [record for record in measured.records if record.error is not None]
+    for record in failed:
+        assert str(record.error) in validated
+    assert main(["history", "add", str(run), "--store", str(folder / "h.sqlite")]) == 0
+    assert main(["history", "list", "--store", str(folder / "h.sqlite")]) == 0
+    if not split:
+        for name, blocks in ((n, sum(n == each for each, _ in timed)) for n, _ in timed):
+            assert f"{name}: {blocks} timing blocks" in validated
+        return
+    with (run / "report_samples.csv").open() as stream:
+        assert {(row["experiment"], int(row["block"])) for row in csv.DictReader(stream)} == timed
+    with (run / "report_operators.csv").open() as stream:
+        assert {row["experiment"] for row in csv.DictReader(stream)} == split
+    page = re.sub(r"\\(.)", r"\1", (run / "report.md").read_text())
+    for record in failed:
+        assert f"failed: {record.error}" in page
+
+
+@pytest.mark.parametrize("high", range(16))
+def test_any_subset_of_failed_launches_still_yields_a_report(
+    high: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for subset in range(high * 16, high * 16 + 16):
+        folder = tmp_path / str(subset)
+        folder.mkdir()
+        failing = {launch for launch in range(LAUNCHES) if subset >> launch & 1}
+        if len(failing) == LAUNCHES:
+            with pytest.raises(TargetError, match="launch 0 failed"):
+                run_with(folder, FakeTarget(failing), Settings(blocks=BLOCKS))
+            assert not (folder / "run").exists()
+            continue
+        measured = run_with(folder, FakeTarget(failing), Settings(blocks=BLOCKS))
+        assert len(measured.records) == LAUNCHES
+        assert_everything_is_told(folder, measured, capsys)
+
+
+@pytest.mark.parametrize(
+    ("target", "settings"),
+    [
+        (FakeTarget(), Settings(blocks=3, budget_s=0.000001)),
+        (FakeTarget(trace=True), Settings(blocks=1)),
+        (FakeTarget(failing_sme="off"), Settings(blocks=3)),
+        (FakeTarget(event_tracer=False), Settings(blocks=3)),
+    ],
+    ids=["no time at all", "a trace runner", "one mode fails", "a runner without event tracer"],
+)
+def test_a_run_without_some_kind_of_launch_is_reported(
+    target: FakeTarget, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T13: these ended in `min()` of nothing and in divisions by zero."""
+    assert_everything_is_told(tmp_path, run_with(tmp_path, target, settings), capsys)
