@@ -46,16 +46,30 @@ def open_regular(path: Path) -> BufferedReader:
         if error.errno == errno.ENXIO:  # how a socket answers
             _refuse(path, "it is a socket or a device, not a file")
         raise
-    stream = os.fdopen(descriptor, "rb") if _is_regular(descriptor) else None
-    if stream is None:
-        mode = os.fstat(descriptor).st_mode
+    problem = _why_not_regular(os.fstat(descriptor).st_mode)
+    if problem is not None:
         os.close(descriptor)
-        _refuse(path, next((text for is_kind, text in _KINDS if is_kind(mode)), "it is no file"))
-    return stream
+        _refuse(path, problem)
+    return os.fdopen(descriptor, "rb")
 
 
-def _is_regular(descriptor: int) -> bool:
-    return stat.S_ISREG(os.fstat(descriptor).st_mode)
+def check_regular(path: Path) -> None:
+    """Raises OSError when there is something at `path` that is no regular file.
+
+    For files that a library opens by their name.
+    """
+    try:
+        problem = _why_not_regular(path.stat().st_mode)
+    except FileNotFoundError:
+        return
+    if problem is not None:
+        _refuse(path, problem)
+
+
+def _why_not_regular(mode: int) -> str | None:
+    if stat.S_ISREG(mode):
+        return None
+    return next((text for is_kind, text in _KINDS if is_kind(mode)), "it is no file")
 
 
 def _refuse(path: Path, reason: str, number: int = errno.EINVAL) -> NoReturn:

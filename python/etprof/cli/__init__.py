@@ -53,7 +53,7 @@ exit codes:
   0  done                                     5  the machine or device that measures failed
   1  `validate`: something is missing;        6  the model cannot be exported
      `history check`: a regression            7  a result cannot be written
-  2  a flag, name or config cannot be used    8  the history's store does not answer
+  2  a flag, name or config cannot be used    8  the history's store cannot be used
   3  a part of etprof is missing here         70   a defect of etprof, with a report
   4  a file is missing or damaged             130  interrupted (Ctrl-C)
                                               129, 143  the same by SIGHUP, SIGTERM

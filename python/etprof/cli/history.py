@@ -43,7 +43,7 @@ The interval covers what blocks say and what repeated runs of this device differ
 """
 CHECK_EPILOG = """\
 exit codes: 0 no regression (inconclusive is said, but does not fail), 1 a regression or a run that
-failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that does not answer
+failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be used
 
 examples:
   etprof history check --baseline branch:main --format markdown --out comment.md
@@ -51,6 +51,7 @@ examples:
   etprof history check --baseline release --run out_toy_cnn/runs/linux --metric latency_ns
 """
 FORMATS = ("text", "markdown", "json")
+_MOST_LISTED = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_reading_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     listing = _action(actions, "list", "the newest runs", filters=True)
     listing.add_argument(
-        "--limit", type=whole_number(1), default=20, metavar="N", help="runs (default 20)"
+        "--limit",
+        type=whole_number(1, _MOST_LISTED),
+        default=20,
+        metavar="N",
+        help="runs (default 20)",
     )
     listing.add_argument("--failed", action="store_true", help="failed runs only")
     show = _action(actions, "show", "everything about one run")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sqlalchemy import URL, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
 
-from etprof.errors import EtprofError, InputFileError, UsageError
+from etprof.base.json_input import parse_json
+from etprof.errors import EtprofError, UsageError
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -20,7 +21,20 @@ if TYPE_CHECKING:
 WRITES: Final = "etprof_writes"
 """Execution option of connections that will write."""
 _BUSY_TIMEOUT_S: Final = 30.0
+_MOST_VALUE_BYTES: Final = 256 * 2**20
+"""Of a text or BLOB that is read."""
 _SECRETS: Final = ("password", "passfile", "sslpassword")
+_SIGNS_OF_DAMAGE: Final = ("malformed", "too big", "decode")
+_SQLITE_PROBLEMS: Final = (
+    ("not a database", "is not a SQLite file; choose another --store"),
+    ("no such table", "is no history of etprof's ({text}); choose another --store"),
+    ("no such column", "is no history of etprof's ({text}); choose another --store"),
+    ("locked", "is locked by another process; try again when that has ended"),
+    ("unable to open", "cannot be used: {text}; check that its folder exists and may be written"),
+    ("readonly", "cannot be used: {text}; check that its folder exists and may be written"),
+)
+"""What SQLite says, and what that means for the user."""
+_OTHER_PROBLEM: Final = "cannot be used: {text}; check the disk and the file"
 _EXAMPLE: Final = "postgresql://user@host/database"
 
 
@@ -28,6 +42,10 @@ class StoreError(EtprofError):
     """The store cannot be used now, or does not answer: no verdict, so not 1, a regression's code."""
 
     exit_code: ClassVar[int] = 8
+
+
+class DamagedValueError(StoreError):
+    """A value in the store that no etprof wrote there; the message names its kind."""
 
 
 def parse_target(target: str | Path) -> URL:
@@ -60,7 +78,9 @@ def display_name(url: URL) -> str:
 def create_store_engine(url: URL) -> Engine:
     """Returns the engine; nothing is opened yet."""
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(url, connect_args={"timeout": _BUSY_TIMEOUT_S})
+        engine = create_engine(
+            url, connect_args={"timeout": _BUSY_TIMEOUT_S}, json_deserializer=parse_json
+        )
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -74,7 +94,9 @@ def create_store_engine(url: URL) -> Engine:
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     """Lets readers and one writer work at once; transactions are begun by `_begin_sqlite`."""
     connection.isolation_level = None
-    for setting in ("foreign_keys=ON", "synchronous=NORMAL"):
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
+    # The file may be a stranger's: functions in its schema may do nothing but compute.
+    for setting in ("foreign_keys=ON", "synchronous=NORMAL", "trusted_schema=OFF"):
         connection.execute(f"PRAGMA {setting}")
 
 
@@ -98,8 +120,19 @@ def explained(url: URL) -> Iterator[None]:
     """Turns a database's errors into ones that name the store and the way out."""
     try:
         yield
+    except DamagedValueError as error:
+        raise _damaged(url, str(error)) from None
     except DatabaseError as error:
         raise _explain(url, error) from None
+    # Of SQLAlchemy itself: rows that are missing, doubled or gone while they are read.
+    except SQLAlchemyError as error:
+        raise _damaged(url, str(error).partition("\n")[0]) from None
+
+
+def _damaged(url: URL, reason: str) -> StoreError:
+    return StoreError(
+        f"{display_name(url)} is damaged ({reason}); restore a copy, or import an export"
+    )
 
 
 def _explain(url: URL, error: DatabaseError) -> EtprofError:
@@ -110,15 +143,10 @@ def _explain(url: URL, error: DatabaseError) -> EtprofError:
         for secret in secrets:
             text = text.replace(str(secret), "***") if secret else text
         return StoreError(f"{name}: {text}; is the server up, and may this user connect?")
-    if "not a database" in text:
-        return InputFileError(f"{name} is not a SQLite file; choose another --store")
-    if "malformed" in text:
-        return InputFileError(f"{name} is damaged ({text}); restore a copy, or import an export")
-    if "locked" in text:
-        return StoreError(f"{name} is locked by another process; try again when that has ended")
-    if "unable to open" in text or "readonly" in text:
-        return StoreError(f"{name}: {text}; check that its folder exists and may be written")
-    return StoreError(f"{name}: {text}; check the disk and the file")
+    if any(sign in text for sign in _SIGNS_OF_DAMAGE):
+        return _damaged(url, text)
+    problem = next((words for sign, words in _SQLITE_PROBLEMS if sign in text), None)
+    return StoreError(f"{name} {(problem or _OTHER_PROBLEM).format(text=text)}")
 
 
 def _first_line(error: DatabaseError) -> str:

@@ -7,7 +7,7 @@ import json
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from etprof.history.schema import FAILED
 from etprof.order_statistics import median_interval
@@ -18,9 +18,21 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 SCHEMA_VERSION = 1
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
 Small = Annotated[int, Field(ge=0, lt=2**31)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def _check_year(moment: datetime) -> datetime:
+    """Refuses what no clock said, and what has no name in another time zone."""
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        msg = f"not a year from {_FIRST_YEAR} to {_LAST_YEAR}"
+        raise ValueError(msg)
+    return moment
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_check_year)]
 
 
 class MetricDocument(Record):
@@ -50,7 +62,7 @@ class RunDocument(Record):
     run_name: Name
     run_path: Name | None = None
     experiment: Name
-    measured_at: AwareDatetime
+    measured_at: Moment
     status: Literal["ok", "failed"]
     failure: Name | None = None
     model: Name

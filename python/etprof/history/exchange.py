@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import Field, ValidationError
 from sqlalchemy import select
 
 from etprof.atomic import replacing
@@ -14,7 +14,8 @@ from etprof.base.files import open_regular, read_bounded
 from etprof.base.json_input import parse_json
 from etprof.base.text import escape_unfit_json
 from etprof.errors import InputFileError
-from etprof.history.documents import SCHEMA_VERSION, Digest, RunDocument
+from etprof.history.connection import DamagedValueError
+from etprof.history.documents import SCHEMA_VERSION, Digest, Moment, RunDocument
 from etprof.history.hud import run_records
 from etprof.history.parquet import PARQUET_MAGIC, read_parquet, write_parquet
 from etprof.history.rows import iterate_runs
@@ -43,7 +44,7 @@ class PinnedRun(Record):
 
     name: Name
     key: Digest
-    pinned_at: AwareDatetime
+    pinned_at: Moment
 
 
 class Header(Record):
@@ -101,7 +102,11 @@ class _Counted:
 def _baselines(session: Session) -> tuple[PinnedRun, ...]:
     query = select(Baseline.name, Run.key, Baseline.pinned_at).join(Run, Run.id == Baseline.run_id)
     rows = session.execute(query.order_by(Baseline.name, Run.key))
-    return tuple(PinnedRun(name=name, key=key, pinned_at=at) for name, key, at in rows)
+    try:
+        return tuple(PinnedRun(name=name, key=key, pinned_at=at) for name, key, at in rows)
+    except ValidationError as error:
+        msg = f"a baseline: {first_problem(error)}"
+        raise DamagedValueError(msg) from None
 
 
 def _write_list(path: Path, opening: str, items: Iterable[object], closing: str) -> None:

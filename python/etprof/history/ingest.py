@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from pydantic import ValidationError
 
 from etprof.analysis.generation import block_values
 from etprof.analysis.operators import class_totals_ns
@@ -27,6 +28,7 @@ from etprof.history.documents import (
 )
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK
+from etprof.records import first_problem
 from etprof.run_directory import METRICS as METRICS_FILE
 from etprof.run_directory import (
     ManifestExperiment,
@@ -102,7 +104,11 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[RunDocum
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
     source = _Source(run, device)
-    found = [_read_with_raw_names(source, experiment) for experiment in source.experiments]
+    try:
+        found = [_read_with_raw_names(source, experiment) for experiment in source.experiments]
+    except ValidationError as error:
+        msg = f"{run} says what no history takes: {first_problem(error)}; measure again"
+        raise InputFileError(msg) from None
     if not found:
         msg = f"{run} has no timed experiment; there is nothing for a history"
         raise InputFileError(msg)

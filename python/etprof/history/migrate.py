@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import DatabaseError
 
-from etprof.errors import InputFileError
 from etprof.history import migrations
-from etprof.history.connection import WRITES, display_name
+from etprof.history.connection import WRITES, DamagedValueError, StoreError, display_name
+from etprof.history.schema import Table
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -25,9 +25,10 @@ _ADVISORY_LOCK: Final = 0x6574_7072_6F66
 def bring_up_to_date(engine: Engine) -> None:
     """Runs the migrations that the store lacks, in one transaction and under a lock.
 
-    Raises InputFileError for a store of a newer etprof and for a database of something else.
+    Raises StoreError for a store of a newer etprof and for a database of something else.
     """
     with engine.connect() as connection:
+        _check_tables(engine, connection)
         if _current(connection) == migrations.HEAD:
             return
     if engine.dialect.name == "sqlite":
@@ -61,6 +62,16 @@ def _current(connection: Connection) -> str | None:
     return found
 
 
+def _check_tables(engine: Engine, connection: Connection) -> None:
+    """Refuses a SQLite file in which a view stands for a table: reading it may never end."""
+    if engine.dialect.name != "sqlite":
+        return
+    names = {*Table.metadata.tables, _VERSIONS} & set(inspect(connection).get_view_names())
+    if names:
+        msg = f"{display_name(engine.url)} has a view for the table {min(names)}; choose another"
+        raise StoreError(msg)
+
+
 def _check_known(engine: Engine, connection: Connection, current: str | None) -> None:
     from alembic.script import ScriptDirectory
 
@@ -69,7 +80,7 @@ def _check_known(engine: Engine, connection: Connection, current: str | None) ->
         tables = inspect(connection).get_table_names()
         if tables:
             msg = f"{name} belongs to something else (it has a table {tables[0]}); choose another"
-            raise InputFileError(msg)
+            raise StoreError(msg)
         return
     scripts = ScriptDirectory.from_config(alembic_config(connection))
     if current not in {script.revision for script in scripts.walk_revisions()}:
@@ -77,13 +88,18 @@ def _check_known(engine: Engine, connection: Connection, current: str | None) ->
             f"{name} has schema {current}, made by a newer etprof; this one knows "
             f"{migrations.HEAD}: update etprof, or choose another --store"
         )
-        raise InputFileError(msg)
+        raise StoreError(msg)
 
 
 def _upgrade(connection: Connection) -> None:
     from alembic import command
+    from alembic.util import CommandError
 
-    command.upgrade(alembic_config(connection), "head")
+    try:
+        command.upgrade(alembic_config(connection), "head")
+    except CommandError as error:
+        msg = f"its schema cannot be brought up to date: {str(error).partition(chr(10))[0]}"
+        raise DamagedValueError(msg) from error
 
 
 def _use_write_ahead_log(engine: Engine) -> None:

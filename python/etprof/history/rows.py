@@ -6,14 +6,17 @@ import json
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
 from sqlalchemy import insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import selectinload
 
-from etprof.base.json_input import parse_json
+from etprof.base.json_input import MOST_JSON_BYTES, parse_json
+from etprof.history.connection import DamagedValueError
 from etprof.history.documents import MetricDocument, RunDocument
 from etprof.history.schema import CategoryTime, Metric, RawSamples, Run
-from etprof.history.values import pack_samples, unpack_samples
+from etprof.history.values import decompress, pack_samples, unpack_samples
+from etprof.records import first_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,20 +96,22 @@ def iterate_runs(session: Session, query: Select[Run]) -> Iterator[RunDocument]:
 
 
 def _run_document(run: Run, raw: bytes | None) -> RunDocument:
-    return RunDocument.model_validate(
-        {
-            **{name: getattr(run, name) for name in _COLUMNS},
-            "metrics": [_metric_document(metric) for metric in run.metrics],
-            "categories": {entry.category: entry.time_ns for entry in run.categories},
-            "raw": None if raw is None else _unpack(raw),
-        }
-    )
+    facts = {
+        **{name: getattr(run, name) for name in _COLUMNS},
+        "metrics": [_metric_facts(metric) for metric in run.metrics],
+        "categories": {entry.category: entry.time_ns for entry in run.categories},
+        "raw": None if raw is None else _unpack(raw),
+    }
+    try:
+        return RunDocument.model_validate(facts)
+    except ValidationError as error:
+        msg = f"run {run.id}: {first_problem(error)}"
+        raise DamagedValueError(msg) from None
 
 
-def _metric_document(row: Metric) -> MetricDocument:
+def _metric_facts(row: Metric) -> dict[str, object]:
     names = set(MetricDocument.model_fields) - {"samples"}
-    facts = {name: getattr(row, name) for name in names}
-    return MetricDocument.model_validate({**facts, "samples": unpack_samples(row.samples)})
+    return {**{name: getattr(row, name) for name in names}, "samples": unpack_samples(row.samples)}
 
 
 def _pack(document: dict[str, Any]) -> bytes:
@@ -114,5 +119,12 @@ def _pack(document: dict[str, Any]) -> bytes:
 
 
 def _unpack(data: bytes) -> dict[str, Any]:
-    document: dict[str, Any] = parse_json(zlib.decompress(data))
+    try:
+        document = parse_json(decompress(data, MOST_JSON_BYTES))
+    except ValueError as error:
+        msg = f"raw samples are no JSON: {error}"
+        raise DamagedValueError(msg) from None
+    if not isinstance(document, dict):
+        msg = "raw samples are no JSON object"
+        raise DamagedValueError(msg)
     return document

@@ -6,15 +6,18 @@ SME mode and thread count. What is not known is NULL, never a guess.
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     DateTime,
     Float,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     MetaData,
     String,
@@ -23,9 +26,16 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from etprof.base.text import clean, clean_data
+from etprof.history.connection import DamagedValueError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Dialect
 
 OK: Final = "ok"
 FAILED: Final = "failed"
+_INFINITE: Final = (math.inf, -math.inf)
 
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -35,11 +45,87 @@ _NAMES = {
 }
 
 
-class UtcDateTime(TypeDecorator[datetime]):
+class _Checked(TypeDecorator[Any]):
+    """A value that is read only if it is of its kind: SQLite's columns hold anything."""
+
+    kinds: ClassVar[tuple[type, ...]]
+    fit: ClassVar[Callable[[Any], Any]] = staticmethod(lambda value: value)
+    """Makes of a value of the right kind what is handed out."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Returns what reads a value; it raises DamagedValueError for one of another kind."""
+        read, kinds, fit = super().result_processor(dialect, coltype), self.kinds, self.fit
+
+        def process(value: object) -> object:
+            try:
+                found = value if read is None else read(value)
+            except (TypeError, ValueError, OverflowError) as error:
+                msg = f"a value is no {kinds[0].__name__}: {error}"
+                raise DamagedValueError(msg) from None
+            if found is None or (type(found) in kinds and found not in _INFINITE):
+                return fit(found)
+            msg = f"a value is a {type(found).__name__} where a {kinds[0].__name__} belongs"
+            raise DamagedValueError(msg)
+
+        return process
+
+
+class CheckedText(_Checked):
+    """A text that is shown: a store may be a stranger's file, so it is cleaned when it is read."""
+
+    impl = String
+    cache_ok = True
+    kinds = (str,)
+    fit: ClassVar[Callable[[Any], Any]] = staticmethod(clean)
+
+
+class CheckedInteger(_Checked):
+    """A whole number."""
+
+    impl = Integer
+    cache_ok = True
+    kinds = (int,)
+
+
+class CheckedBoolean(_Checked):
+    """True or False."""
+
+    impl = Boolean
+    cache_ok = True
+    kinds = (bool,)
+
+
+class CheckedFloat(_Checked):
+    """A finite number."""
+
+    impl = Float
+    cache_ok = True
+    kinds = (float, int)
+
+
+class CheckedBytes(_Checked):
+    """Bytes."""
+
+    impl = LargeBinary
+    cache_ok = True
+    kinds = (bytes,)
+
+
+class CheckedObject(_Checked):
+    """A JSON object, whose texts are shown."""
+
+    impl = JSON
+    cache_ok = True
+    kinds = (dict,)
+    fit: ClassVar[Callable[[Any], Any]] = staticmethod(clean_data)
+
+
+class UtcDateTime(_Checked):
     """A moment in UTC, stored without a zone and always read with one."""
 
     impl = DateTime
     cache_ok = True
+    kinds = (datetime,)
 
     def process_bind_param(self, value: datetime | None, dialect: object) -> datetime | None:  # noqa: ARG002
         """Turns a moment of any zone into UTC; refuses one without a zone."""
@@ -55,42 +141,18 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-class CleanText(TypeDecorator[str]):
-    """A text that is shown: a store may be a stranger's file, so it is cleaned when it is read."""
-
-    impl = String
-    cache_ok = True
-
-    def process_result_value(self, value: str | None, dialect: object) -> str | None:  # noqa: ARG002
-        """Cleans what is read."""
-        return None if value is None else clean(value)
-
-
-class CleanJson(TypeDecorator[dict[str, Any]]):
-    """JSON data whose texts are shown."""
-
-    impl = JSON
-    cache_ok = True
-
-    def process_result_value(
-        self,
-        value: Any,  # noqa: ANN401 - whatever the column holds
-        dialect: object,  # noqa: ARG002
-    ) -> Any:  # noqa: ANN401
-        """Cleans what is read."""
-        return clean_data(value)
-
-
 class Table(DeclarativeBase):
     """What all tables have in common."""
 
     metadata = MetaData(naming_convention=_NAMES)
     type_annotation_map: ClassVar = {
         datetime: UtcDateTime(),
-        str: CleanText(),
-        dict[str, Any]: CleanJson(),
-        bytes: LargeBinary(),
-        float: Float(),
+        dict[str, Any]: CheckedObject(),
+        bytes: CheckedBytes(),
+        float: CheckedFloat(),
+        str: CheckedText(),
+        int: CheckedInteger(),
+        bool: CheckedBoolean(),
     }
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _BRANCH: Final = "branch:"
 _WINDOW: Final = "window:"
 _MOST_RUNS: Final = 100
+_MOST_DIGITS: Final = 18
+"""Of a run's number: those of a 64-bit integer."""
 _NEWEST_FIRST: Final = (Run.measured_at.desc(), Run.id.desc())
 
 
@@ -70,8 +72,9 @@ def find_runs(session: Session, text: str) -> Sequence[Run]:
 
     A run directory has one run per experiment. Raises UsageError when there is none.
     """
-    if text.isdecimal():
-        found: Sequence[Run] = session.scalars(select(Run).where(Run.id == int(text))).all()
+    if text.isascii() and text.isdigit():
+        number = int(text) if len(text) <= _MOST_DIGITS else 0
+        found: Sequence[Run] = session.scalars(select(Run).where(Run.id == number)).all()
     elif Path(text).is_dir():
         from etprof.history.ingest import read_run_directory
 
@@ -158,7 +161,7 @@ def _newest_commit(session: Session, query: Select[Run]) -> Sequence[Run]:
 
 def _window_size(baseline: str) -> int:
     text = baseline.removeprefix(_WINDOW)
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_RUNS:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or not 1 <= int(text) <= _MOST_RUNS:
         msg = f"--baseline {baseline}: write window:N with N from 1 to {_MOST_RUNS}"
         raise UsageError(msg)
     return int(text)

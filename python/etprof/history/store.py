@@ -15,9 +15,11 @@ from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
+from etprof.base.files import check_regular
 from etprof.errors import InputFileError
 from etprof.history.connection import (
     WRITES,
+    StoreError,
     create_store_engine,
     display_name,
     explained,
@@ -137,7 +139,7 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
     """Opens the store at a path or URL, by default $ETPROF_HISTORY or ./etprof_history.sqlite.
 
     A store that is not there yet is made, with `create`; an older schema is brought up to date.
-    Raises InputFileError for a missing, foreign, damaged or newer store, StoreError for one that
+    Raises InputFileError for a missing store, StoreError for one that is foreign, damaged, newer or
     cannot be reached, UsageError for a URL of another database.
     """
     url = parse_target(target or os.environ.get(VARIABLE) or DEFAULT_STORE)
@@ -157,7 +159,13 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
 
 
 def _refuse_scrap(path: Path) -> None:
-    """Refuses a file too short for SQLite's header, which SQLite itself would write over."""
+    """Refuses what is no file, and a file that SQLite would write over: too short for its header."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        try:
+            check_regular(path.with_name(f"{path.name}{suffix}"))
+        except OSError as error:
+            msg = f"{error.filename}: {error.strerror}; choose another --store"
+            raise StoreError(msg) from error
     if path.is_file() and 0 < path.stat().st_size < _HEADER_BYTES:
         msg = f"{path} is not a SQLite file; choose another --store"
-        raise InputFileError(msg)
+        raise StoreError(msg)

@@ -67,7 +67,7 @@ def test_a_file_that_is_no_database(capsys: pytest.CaptureFixture[str], tmp_path
     path = tmp_path / "notes.txt"
     path.write_text("these are notes, and they are long enough to be looked at" * 100)
     code, error = run(capsys, "list", "--store", path)
-    assert (code, error) == (4, f"etprof: {path} is not a SQLite file; choose another --store")
+    assert (code, error) == (8, f"etprof: {path} is not a SQLite file; choose another --store")
 
 
 @pytest.mark.parametrize("length", [1, 4, 99])
@@ -77,7 +77,7 @@ def test_a_file_shorter_than_a_database_is_kept(
     path = tmp_path / "notes.txt"
     path.write_text("n" * length)
     code, error = run(capsys, "list", "--store", path)
-    assert (code, error) == (4, f"etprof: {path} is not a SQLite file; choose another --store")
+    assert (code, error) == (8, f"etprof: {path} is not a SQLite file; choose another --store")
     assert path.read_text() == "n" * length
 
 
@@ -94,7 +94,7 @@ def test_a_damaged_history(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     path.write_bytes(content)
     capsys.readouterr()
     code, error = run(capsys, "list", "--store", path)
-    assert code == 4
+    assert code == 8
     assert error.startswith(f"etprof: {path} is damaged")
 
 

@@ -13,8 +13,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import func, select, text
 
-from etprof.errors import InputFileError
 from etprof.history import migrations
+from etprof.history.connection import StoreError
 from etprof.history.documents import failed_run
 from etprof.history.ingest import read_run_directory
 from etprof.history.migrate import alembic_config
@@ -127,14 +127,14 @@ def test_migrations_can_be_taken_back(store: Store) -> None:
 def test_a_store_of_a_newer_etprof_is_refused(store: Store, target: str) -> None:
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(InputFileError, match=r"has schema 9999, made by a newer etprof; .* update"):
+    with pytest.raises(StoreError, match=r"has schema 9999, made by a newer etprof; .* update"):
         open_store(target)
 
 
 def test_a_database_of_something_else_is_left_alone(store: Store, target: str) -> None:
     with store.engine.begin() as connection:
         connection.execute(text("DROP TABLE alembic_version"))
-    with pytest.raises(InputFileError, match="belongs to something else"):
+    with pytest.raises(StoreError, match="belongs to something else"):
         open_store(target)
 
 
