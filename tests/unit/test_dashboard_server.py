@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof.analysis.assessment import assess_runs
 from etprof.cli import main
-from etprof.dashboard import server
+from etprof.dashboard import connections, server
 from etprof.history.schema import Run
 from etprof.history.store import Store, open_store
 from etprof.report.html import render_html
@@ -235,3 +238,67 @@ def test_a_store_that_breaks_is_said_on_the_page(tmp_path: Path) -> None:
         answer = running.ask("/overview")
     assert answer.status == 503
     assert f"{path} is not a SQLite file; choose another --store" in answer.text
+
+
+HALF_A_HEADER = b"GET /overview HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+
+
+def test_half_a_header_is_not_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S7: the dashboard kept every connection that never ended its request."""
+    monkeypatch.setattr(connections, "REQUEST_S", 1.0)
+    with serving(store) as running, contextlib.ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10))
+            for _ in range(50)
+        ]
+        started = time.monotonic()
+        for each in slow:
+            each.sendall(HALF_A_HEADER)
+        assert running.ask("/overview").status == 200
+        # One more byte of the header earns no more time.
+        for each in slow:
+            each.sendall(b"a")
+        assert all(is_closed(each) for each in slow)
+        assert time.monotonic() - started < 8
+        assert running.ask("/overview").status == 200
+
+
+def test_more_than_can_wait_are_ended_at_once(store: Store) -> None:
+    """With the timeout far away, 400 half-sent requests leave room for one that is whole."""
+    with serving(store) as running, contextlib.ExitStack() as stack:
+        slow = []
+        for _ in range(400):
+            each = socket.create_connection(("127.0.0.1", running.port), timeout=10)
+            slow.append(stack.enter_context(each))
+            each.sendall(HALF_A_HEADER)
+        assert running.ask("/overview").status == 200
+        assert all(is_closed(each) for each in slow[: 400 - connections.MOST_WAITING])
+
+
+def test_a_connection_is_kept_for_the_next_request(served: Served) -> None:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port)) as connection:
+        for _ in range(3):
+            connection.request("GET", "/overview")
+            answer = connection.getresponse()
+            assert (answer.status, len(answer.read()) > 1000) == (200, True)
+
+
+def test_a_header_without_end_is_refused(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(HALF_A_HEADER + b"a" * 200_000)
+        with contextlib.suppress(ConnectionError):
+            assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+        assert is_closed(connection)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Waits for the end of a connection; an answer that comes before is passed over."""
+    try:
+        while connection.recv(1000):
+            pass
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+    return True

@@ -140,13 +140,21 @@ def make_server(store: Store, *, beyond_loopback: bool = False) -> uvicorn.Serve
     """Returns the server, to be run with a socket."""
     import uvicorn
 
+    from etprof.dashboard.connections import (
+        MOST_CONNECTIONS,
+        MOST_HEADER_BYTES,
+        PatientProtocol,
+    )
+
     config = uvicorn.Config(
         create_app(store, None if beyond_loopback else _LOOPBACK_NAMES),
         log_level="warning",
         access_log=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=PatientProtocol,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
         loop="asyncio",
         proxy_headers=False,
         server_header=False,
