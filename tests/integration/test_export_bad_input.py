@@ -67,11 +67,104 @@ MODELS = """
         def get_calibration_data(self):
             return [()]
 
+    class NoneOutput(Base):
+        network = Function(lambda x: (x + 1, None))
+
+    class NestedNone(Base):
+        network = Function(lambda x: {"a": x + 1, "b": [(x * 2, None)]})
+
+    class NumberOutput(Base):
+        network = Function(lambda x: (x + 1, 3))
+
+    class BareTensor(Base):
+        def get_example_inputs(self):
+            return torch.linspace(1, 2, 16).view(1, 4, 4)
+
+    class BareMethod(Base):
+        def get_methods(self):
+            from etprof.export.eager_model import ExportMethod
+
+            return {"forward": ExportMethod(self.network, torch.ones(1, 4, 4))}
+
+    class BareSample(Base):
+        def get_calibration_data(self):
+            return [torch.linspace(1, 2, 16).view(4, 4)]
+
+    class Degenerate(Base):
+        network = Function(lambda x: x * 1e-41)
+
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(16, 8)
+            self.head = nn.Linear(8, 16)
+            self.register_buffer("mask", torch.ones(8, 8))
+
+        def forward(self, ids):
+            scores = self.head(self.embed(ids) + self.mask[ids])
+            return scores[:, -1:] + self.mask[ids, ids].sum()
+
+    class Indexed(Base):
+        network = Masked()
+
+        def get_example_inputs(self):
+            return (torch.tensor([[1, 2, 3]]),)
+
     class NothingToQuantise(Base):
         network = nn.ReLU()
 """
 
 CASES = {
+    "none-output": (
+        ["NoneOutput"],
+        6,
+        "output 1 of the eager model is a NoneType, not a tensor; return tensors alone",
+    ),
+    "nested-none-output": (
+        ["NestedNone"],
+        6,
+        "output 2 of the eager model is a NoneType, not a tensor; return tensors alone",
+    ),
+    "number-output": (
+        ["NumberOutput"],
+        6,
+        "output 1 of the eager model is a int, not a tensor; return tensors alone",
+    ),
+    "bare-tensor": (
+        ["BareTensor"],
+        6,
+        "get_example_inputs gives a Tensor, not a tuple of inputs; for one input `return (x,)`",
+    ),
+    "bare-tensor-of-a-method": (
+        ["BareMethod"],
+        6,
+        "method 'forward' gives a Tensor, not a tuple of inputs; for one input `return (x,)`",
+    ),
+    "bare-sample": (
+        ["BareSample", "--quantize", "int8"],
+        6,
+        (
+            "calibration sample 0 of method 'forward' gives a Tensor, not a tuple of inputs; for one "
+            "input `return (x,)`"
+        ),
+    ),
+    "degenerate": (
+        ["Degenerate"],
+        6,
+        (
+            "output 0 of the eager model is 2e-41 at most, where float32 has no precision left to "
+            "compare; give example inputs for which the model computes something"
+        ),
+    ),
+    "quantised-indices": (
+        ["Indexed", "--quantize", "int8"],
+        6,
+        (
+            "cannot lower the model for backend 'xnnpack': IndexError: invalid index of a 0-dim tensor."
+            " Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a"
+            " number"
+        ),
+    ),
     "traced-branch": (
         ["DataDependent"],
         6,
@@ -152,7 +245,7 @@ CASES = {
     "no-checkpoint": (
         ["Base", "--weights", "absent.pt"],
         4,
-        "cannot read checkpoint absent.pt: [Errno 2] No such file or directory: 'absent.pt'",
+        "cannot read checkpoint absent.pt: No such file or directory",
     ),
 }
 
@@ -248,3 +341,23 @@ def test_a_checkpoints_weights_are_the_programs(tmp_path: Path) -> None:
     # THEN the outputs are the inputs
     data = out / "Base_xnnpack_fp32.pte.data"
     assert (data / "reference_0.bin").read_bytes() == (data / "input_0.bin").read_bytes()
+
+
+def test_whatever_the_quantiser_raises_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X3: its passes end in an IndexError for a language model with integer indices."""
+
+    def fail(*_: object) -> None:
+        msg = "list index out of range\nand more"
+        raise IndexError(msg)
+
+    monkeypatch.setattr("etprof.export.upstream.prepare_pt2e", fail)
+    file = tmp_path / "models.py"
+    file.write_text(textwrap.dedent(MODELS), encoding="utf-8")
+    words = ["--quantize", "int8", "--outdir", str(tmp_path / "out"), "--quiet"]
+    assert main(["export", f"{file}:Base", *words]) == 6
+    assert capsys.readouterr().err == (
+        "etprof: method 'forward': 8-bit quantisation (int8) fails: IndexError: list index out of "
+        "range; export it as fp16, or as 8da4w\n"
+    )

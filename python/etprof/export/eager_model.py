@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from etprof.errors import ExportError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -82,11 +84,22 @@ def collect_constants(model: EagerModelBase) -> Mapping[str, int]:
 def _forward_method(model: EagerModelBase) -> ExportMethod:
     return ExportMethod(
         module=model.get_eager_model(),
-        inputs=tuple(model.get_example_inputs()),
+        inputs=checked_inputs(model.get_example_inputs(), "get_example_inputs"),
         kwarg_inputs=_optional(model, "get_example_kwarg_inputs") or {},
         dynamic_shapes=_optional(model, "get_dynamic_shapes"),
         calibration=_optional(model, "get_calibration_data") or (),
     )
+
+
+def checked_inputs(value: object, where: str) -> Inputs:
+    """Returns positional inputs as a tuple; raises ExportError for what is no tuple or list.
+
+    A tensor alone would be taken apart along its batch axis.
+    """
+    if isinstance(value, tuple | list):
+        return tuple(value)
+    msg = f"{where} gives a {type(value).__name__}, not a tuple of inputs; for one input `return (x,)`"
+    raise ExportError(msg)
 
 
 def _optional(model: EagerModelBase, name: str) -> Any:  # noqa: ANN401 - depends on `name`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from etprof import registry
 from etprof.base.files import open_regular
 from etprof.errors import EtprofError, ExportError, InputFileError
-from etprof.export.eager_model import collect_constants, collect_methods
+from etprof.export.eager_model import checked_inputs, collect_constants, collect_methods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,10 @@ def load_methods(model_name: str, weights: Path | None = None) -> dict[str, Expo
     if weights is not None:
         _use_checkpoint(model, weights)
     try:
-        return dict(collect_methods(model))
+        return {
+            name: replace(method, inputs=checked_inputs(method.inputs, f"method {name!r}"))
+            for name, method in collect_methods(model).items()
+        }
     except EtprofError:
         raise
     except ModuleNotFoundError as error:

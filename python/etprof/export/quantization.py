@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from etprof.errors import ExportError
+from etprof.errors import EtprofError, ExportError
 from etprof.export import lowering, tensors, upstream
+from etprof.export.eager_model import checked_inputs
 from etprof.export.precision import BLOCK_MULTIPLE
 
 if TYPE_CHECKING:
@@ -57,6 +58,22 @@ def _quantize_graph(
     """Quantises the traced graph as XNNPACK's quantizer annotates it (PT2E)."""
     samples = list(method.calibration) or [method.inputs]
     check_samples(name, method, samples)
+    try:
+        return _convert_graph(name, method, scheme, samples)
+    except EtprofError:
+        raise
+    # The quantiser's passes raise anything for operators that they do not expect.
+    except Exception as error:
+        msg = (
+            f"method {name!r}: {_describe(scheme)} fails: {lowering.root_cause(error)}; "
+            "export it as fp16, or as 8da4w"
+        )
+        raise ExportError(msg) from error
+
+
+def _convert_graph(
+    name: str, method: ExportMethod, scheme: Quantization, samples: Sequence[Inputs]
+) -> tuple[ExportMethod, QuantizationReport]:
     graph = lowering.trace(name, method).module()
     names = lowering.buffer_names(graph)
     config = upstream.get_symmetric_quantization_config(
@@ -110,6 +127,7 @@ def check_samples(name: str, method: ExportMethod, samples: Sequence[Inputs]) ->
     expected = [_describe_value(value) for value in tensors.flatten(method.inputs)]
     free_shapes = method.dynamic_shapes is not None
     for index, sample in enumerate(samples):
+        checked_inputs(sample, f"calibration sample {index} of method {name!r}")
         found = [_describe_value(value) for value in tensors.flatten(sample)]
         if len(found) != len(expected):
             msg = f"calibration sample {index} of method {name!r} has {len(found)} inputs, "

@@ -93,7 +93,23 @@ def run_reference(method: ExportMethod, dtype: torch.dtype) -> list[Any]:
         msg = f"the model fails on its own example inputs: {lowering.first_line(error)}"
         raise ExportError(msg) from error
     for index, value in enumerate(outputs):
-        if isinstance(value, torch.Tensor) and not torch.isfinite(value).all():
-            msg = f"output {index} of the eager model is not finite for its own example inputs"
-            raise ExportError(msg)
+        _check_reference(index, value)
     return outputs
+
+
+def _check_reference(index: int, value: object) -> None:
+    """Raises ExportError for an output that no program can be held against."""
+    where = f"output {index} of the eager model"
+    if not isinstance(value, torch.Tensor):
+        msg = f"{where} is a {type(value).__name__}, not a tensor; return tensors alone"
+        raise ExportError(msg)
+    if not torch.isfinite(value).all():
+        msg = f"{where} is not finite for its own example inputs"
+        raise ExportError(msg)
+    largest = float(value.abs().max()) if value.is_floating_point() and value.numel() else 0.0
+    if 0 < largest < torch.finfo(torch.float32).tiny:
+        msg = (
+            f"{where} is {largest:.1g} at most, where float32 has no precision left to compare; "
+            "give example inputs for which the model computes something"
+        )
+        raise ExportError(msg)
