@@ -54,7 +54,7 @@ class _Checked(TypeDecorator[Any]):
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         """Returns what reads a value; it raises DamagedValueError for one of another kind."""
-        read, kinds, fit = super().result_processor(dialect, coltype), self.kinds, self.fit
+        read, kinds, fit = super().result_processor(dialect, coltype), self.kinds, type(self).fit
 
         def process(value: object) -> object:
             try:
@@ -62,7 +62,9 @@ class _Checked(TypeDecorator[Any]):
             except (TypeError, ValueError, OverflowError) as error:
                 msg = f"a value is no {kinds[0].__name__}: {error}"
                 raise DamagedValueError(msg) from None
-            if found is None or (type(found) in kinds and found not in _INFINITE):
+            if found is None:
+                return None
+            if type(found) in kinds and found not in _INFINITE:
                 return fit(found)
             msg = f"a value is a {type(found).__name__} where a {kinds[0].__name__} belongs"
             raise DamagedValueError(msg)
