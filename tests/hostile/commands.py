@@ -72,7 +72,8 @@ RUN: Final = (
     _fixed("run --from-manifest", "run --from-manifest run --dry-run", codes=ASKED),
 )
 FINISHED: Final = (
-    _fixed("run --resume", "run config.json --resume --no-wait", codes=MEASURED),
+    # 7: a folder stands where it writes.
+    _fixed("run --resume", "run config.json --resume --no-wait", codes=MEASURED | {7}),
     _fixed("run --from-manifest", "run --from-manifest finished --dry-run --json", codes=ASKED),
     _fixed("validate", "validate finished --json", codes=READ | {1}),
     _fixed("analyze", "analyze finished --json"),

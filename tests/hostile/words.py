@@ -37,7 +37,7 @@ _LINES: Final = (
     "bench @",
     "bench matrix.json --dry-run --out @",
     "export @",
-    "export toy_cnn --dtype @",
+    "export toy_cnn --dtype x@",
     "export toy_cnn --backend @ --dtype x",
     "analyze @",
     "analyze finished --top @",
