@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _MOST_BYTES: Final = 64 * 2**20
 """Of a file of token ids: more than the context of any model."""
+_MOST_DIGITS: Final = 18
+"""Of a token id: fits 64 bits."""
 REPETITIONS: Final = 3
 WARMUP_REPETITIONS: Final = 1
 """Fewer than of plain inferences, where nobody says how many: one generation is hundreds of them."""
@@ -74,7 +76,9 @@ def plan_generation(  # noqa: PLR0913 - keyword-only: all that a generation is m
 def parse_ids(text: str) -> tuple[int, ...] | None:
     """Reads ids separated by commas or blanks; None when `text` is something else."""
     words = text.replace(",", " ").split()
-    return tuple(map(int, words)) if words and all(map(str.isdecimal, words)) else None
+    # A tokenizer has at most some millions; Python refuses to read numbers of thousands of digits.
+    are_ids = all(word.isdecimal() and len(word) <= _MOST_DIGITS for word in words)
+    return tuple(map(int, words)) if words and are_ids else None
 
 
 def _read_ids(given: Sequence[int] | Path) -> tuple[int, ...]:

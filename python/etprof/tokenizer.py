@@ -80,8 +80,10 @@ class _HuggingFace:
 def _open(kind: Callable[[str], Tokenizer], path: Path) -> Tokenizer:
     try:
         return kind(str(path))
-    # The libraries raise anything, down to bare Exception.
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    # The libraries raise anything; a panic of Rust's is no Exception even.
+    except BaseException as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         msg = (
             f"{path} is no tokenizer that is known ({reason}); give a tokenizer.json, a "

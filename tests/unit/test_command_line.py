@@ -55,6 +55,12 @@ def test_wrong_words(capsys: pytest.CaptureFixture[str], words: str) -> None:
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("command", ["export", "profile"])
+def test_an_empty_precision_is_none(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([command, "toy_cnn", "--dtype", ""]) == 2
+    assert "unknown precision ''" in capsys.readouterr().err
+
+
 def test_the_runs_of_a_model_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

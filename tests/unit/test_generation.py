@@ -260,6 +260,8 @@ def test_ids_are_read_from_words_and_files(tmp_path: Path) -> None:
     assert parse_ids("1, 2 3") == (1, 2, 3)
     assert parse_ids("one") is None
     assert parse_ids("") is None
+    # S5: Python refuses to read a number of over 4300 digits.
+    assert parse_ids("1" * 5000) is None
     file = tmp_path / "ids.txt"
     file.write_text("4 5\n6")
     assert plan_generation(new_tokens=2, prompt_tokens=file).prompt_tokens == (4, 5, 6)

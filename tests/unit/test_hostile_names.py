@@ -276,8 +276,9 @@ def test_an_etdump_alone_with_a_hostile_name(
 
 
 def test_errors_name_files_without_their_tricks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     name = tmp_path / "a\x1b[2Jb\netprof: all is well\u202e"
     for words in (["analyze", name], ["run", name], ["report", name], ["history", "import", name],
                   ["profile", name, "--target", "local"], ["validate", name], ["nonsense\x1b"]):  # fmt: skip

@@ -51,7 +51,8 @@ def test_the_steps_of_the_thread_that_entered_it_are_seen() -> None:
     assert not is_watched()
     # THEN a pass has its class's name, and what called the sampler is no part of it
     fuse, wait = Step("FusePass", __name__), Step("wait_for_looks", __name__)
-    assert {each.steps for each in clock.samples} >= {(fuse, wait)}
+    # What waits may itself be asking the clock in every sample.
+    assert (fuse, wait) in {each.steps[:2] for each in clock.samples}
     assert {each.steps[0] for each in clock.samples if each.steps} == {fuse}
     times = [each.time_ns for each in clock.samples]
     assert times == sorted(times)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
+
+from etprof.errors import InputFileError
 from etprof.tokenizer import load_tokenizer
 
-if TYPE_CHECKING:
-    import pytest
+
+class Panic(BaseException):
+    """What Rust's libraries raise, as PyO3 hands it on: no Exception."""
 
 
 def write_table(path: Path, first: int) -> None:
@@ -38,3 +41,27 @@ def test_a_tiktoken_table_is_read_anew_from_its_own_folder(
     assert found == {"one": [0, 66], "two": [66, 0]}
     assert not any((tmp_path / "tmp").iterdir())
     assert "TIKTOKEN_CACHE_DIR" not in os.environ
+
+
+def test_a_panic_of_a_library_is_a_damaged_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S5: a panic ended in a traceback with exit code 1, which CI reads as a regression."""
+
+    def panic(_: str) -> None:
+        raise Panic
+
+    (tmp_path / "tokenizer.json").write_text("{}")
+    monkeypatch.setattr("etprof.tokenizer._HuggingFace", panic)
+    with pytest.raises(InputFileError, match="Panic"):
+        load_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_an_interruption_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: str) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "tokenizer.json").write_text("{}")
+    monkeypatch.setattr("etprof.tokenizer._HuggingFace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        load_tokenizer(tmp_path / "tokenizer.json")

@@ -175,7 +175,7 @@ def _model_name(arguments: argparse.Namespace) -> str:
 def _precision(arguments: argparse.Namespace) -> str:
     """Returns the precision; a quantised one starts from float32, so `--dtype fp16` contradicts."""
     if arguments.quantize is None:
-        return arguments.dtype or "fp16"
+        return "fp16" if arguments.dtype is None else str(arguments.dtype)
     if arguments.dtype not in (None, "fp32", arguments.quantize):
         msg = f"--quantize {arguments.quantize} starts from fp32; drop --dtype {arguments.dtype}"
         raise UsageError(msg)

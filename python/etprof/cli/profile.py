@@ -332,7 +332,7 @@ def _export(arguments: argparse.Namespace) -> Path:
 
     request = ExportRequest(
         model=arguments.model,
-        precision=arguments.dtype or "fp16",
+        precision="fp16" if arguments.dtype is None else arguments.dtype,
         backend=arguments.backend or "xnnpack",
     )
     program = request.files().pte
