@@ -46,9 +46,8 @@ def read_parquet(path: Path) -> tuple[str, Iterator[dict[str, Any]]]:
     pa = _pyarrow()
     try:
         file = pa.parquet.ParquetFile(path)
-    except pa.ArrowException as error:
-        msg = f"{path} is damaged: {str(error).splitlines()[0]}; export it again"
-        raise InputFileError(msg) from error
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
     header = (file.schema_arrow.metadata or {}).get(_HEADER)
     if header is None:
         msg = f"{path} is not an export of a history; write one with `etprof history export`"
@@ -62,9 +61,17 @@ def _rows(path: Path, file: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
         for batch in file.iter_batches(_BATCH):
             for row in batch.to_pylist():
                 yield row | {name: parse_json(row[name]) for name in _AS_JSON}
-    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        msg = f"{path} is damaged: {error}; export it again"
-        raise InputFileError(msg) from error
+    # OSError is pyarrow's word for data that cannot be decompressed; OverflowError, for a date after
+    # the year 9999.
+    except (
+        pa.ArrowException, KeyError, OSError, OverflowError, TypeError, ValueError
+    ) as error:  # fmt: skip
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> InputFileError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return InputFileError(f"{path} is damaged: {reason}; export it again")
 
 
 def _batches(documents: Iterable[RunDocument]) -> Iterator[list[dict[str, Any]]]:
