@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import sys
 import tracemalloc
@@ -122,6 +123,21 @@ def test_a_small_file_takes_little_memory_whatever_the_bound(tmp_path: Path) -> 
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 2**20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
+def test_a_file_that_memory_cannot_hold_is_named_with_its_size(tmp_path: Path) -> None:
+    """S6: a file within its bound can be larger than what the machine has left."""
+    path = tmp_path / "x"
+    with path.open("wb") as stream:
+        stream.truncate(GIB * 64)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (GIB * 32, limits[1]))
+    try:
+        with pytest.raises(InputFileError, match=r"x: it has 65536 MiB, more than .* memory"):
+            read_input(path, most_bytes=GIB * 64, way_out="give it less")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

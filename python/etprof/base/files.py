@@ -77,20 +77,33 @@ def _refuse(path: Path, reason: str, number: int = errno.EINVAL) -> NoReturn:
 
 
 def read_bounded(path: Path, most_bytes: int) -> bytes:
-    """Returns the content of a regular file; raises OSError when it is longer than `most_bytes`."""
+    """Returns the content of a regular file.
+
+    Raises OSError when it is longer than `most_bytes`, or than memory can hold.
+    """
     with open_regular(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         if size <= most_bytes:
-            # As much as there is, not as there may be: that much memory is taken at once.
-            content = stream.read(size + 1)
-            # Not by its size alone: it may grow, and files of the kernel have none.
-            while size < len(content) <= most_bytes:
-                size = len(content)
-                content += stream.read(min(most_bytes + 1 - size, _MIB))
+            try:
+                content = _read(stream, size, most_bytes)
+            except MemoryError:
+                held = f"it has {size / _MIB:.0f} MiB, more than there is memory for"
+                _refuse(path, held, errno.ENOMEM)
             if len(content) <= most_bytes:
                 return content
     bound = f"{most_bytes / _MIB:.0f} MiB" if most_bytes >= _MIB else f"{most_bytes} bytes"
     _refuse(path, f"it is longer than {bound}, the most that etprof reads of it", errno.EFBIG)
+
+
+def _read(stream: BufferedReader, size: int, most_bytes: int) -> bytes:
+    """Returns what a file of `size` bytes holds, or more than `most_bytes` of it."""
+    # As much as there is, not as there may be: that much memory is taken at once.
+    content = stream.read(size + 1)
+    # Not by its size alone: it may grow, and files of the kernel have none.
+    while size < len(content) <= most_bytes:
+        size = len(content)
+        content += stream.read(min(most_bytes + 1 - size, _MIB))
+    return content
 
 
 def read_input(
