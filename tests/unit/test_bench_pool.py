@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
+import resource
 import signal
 import sys
 import tarfile
@@ -372,6 +374,41 @@ def test_an_archive_writes_files_and_folders_inside_its_folder_alone(
     assert {path.relative_to(tmp_path).parts[:2] for path in found if path.is_file()} <= {
         ("a", "there")
     }
+
+
+def archived(name: str, content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        archive.addfile(member(name, size=len(content)), io.BytesIO(content))
+    return stream.getvalue()
+
+
+def with_wrong_checksum() -> bytes:
+    """Returns an archive that is read to its end, as it has no mark of one."""
+    data = bytearray(gzip.compress(gzip.decompress(archived("run/x", b"1234"))[:1024]))
+    data[-8] ^= 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        archived("run/" + "n" * 300, b"1234"),
+        archived("n" * 300 + "/x", b"1234"),
+        archived("run/x", bytes(200_000)),
+        with_wrong_checksum(),
+    ],
+    ids=["long name", "long folder", "longer than a file may be", "wrong checksum"],
+)
+def test_what_no_disk_takes_is_a_damaged_archive(archive: bytes, tmp_path: Path) -> None:
+    """S10: these were OSErrors of the system, without a file that the user knows."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(InputFileError, match="archive from another host is damaged"):
+            unpack_program(archive, tmp_path / "there")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_archives_carry_a_program_and_a_run(bench: Bench, tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import gzip
 import io
+import os
 import shutil
 import tarfile
 import tempfile
@@ -25,6 +28,11 @@ if TYPE_CHECKING:
 MOST_MEMBERS: Final = 100_000
 """Files of a run: a thousand launches leave a hundred times fewer."""
 MOST_BYTES: Final = MOST_PROGRAM_BYTES
+_REFUSED_MEMBERS: Final = (errno.ENAMETOOLONG, errno.EFBIG, errno.EEXIST, errno.ENOTDIR)
+"""What the system answers to a name or a size that no file has, and to a file within a file.
+
+A full disk is not the archive's fault.
+"""
 
 
 def pack_program(program: Path) -> bytes:
@@ -100,9 +108,18 @@ def _unpack(data: bytes, folder: Path) -> None:
                     )
                     raise InputFileError(msg)
                 _unpack_member(archive, member, folder)
-    except (tarfile.TarError, EOFError, FileExistsError, zlib.error) as error:
-        msg = f"an archive from another host is damaged ({error}); measure again"
-        raise InputFileError(msg) from error
+    # ValueError: a number in a header that is none.
+    except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
+        raise _damaged(str(error)) from error
+    except OSError as error:
+        if error.errno in _REFUSED_MEMBERS:
+            # Its name would be that of a folder here, and as long as the archive likes.
+            raise _damaged(os.strerror(error.errno)) from error
+        raise
+
+
+def _damaged(reason: str) -> InputFileError:
+    return InputFileError(f"an archive from another host is damaged ({reason}); measure again")
 
 
 def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
