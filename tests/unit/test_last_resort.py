@@ -52,6 +52,7 @@ def break_command(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> N
     [
         (KeyError("sme"), "a defect of etprof itself: KeyError: 'sme'"),
         (ValueError("two\nlines \x1b[31m"), r"a defect of etprof itself: ValueError: two lines"),
+        (OSError("corrupt data"), "a defect of etprof itself: OSError: corrupt data"),
         (AssertionError(), "a defect of etprof itself: AssertionError;"),
         (UnshowableError(), "a defect of etprof itself: UnshowableError;"),
         (ValueError("x" * 10_000_000), "a defect of etprof itself: ValueError: xxx"),

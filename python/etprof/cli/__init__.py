@@ -165,7 +165,8 @@ def main(words: Sequence[str] | None = None) -> int:
         _give_up_output()
         return 141
     except OSError as error:
-        return _tell_refusal(error)
+        # Without a number the system said nothing: it is a library's word for something else.
+        return end_unexpectedly(error, words) if error.errno is None else _tell_refusal(error)
     # Everything else is our fault; a traceback's exit code of 1 would mean a regression.
     except Exception as error:  # noqa: BLE001
         return end_unexpectedly(error, words)
