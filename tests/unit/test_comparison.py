@@ -15,7 +15,7 @@ from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.waterfall import Waterfall, WaterfallStep
 from etprof.cli import run_command_line
 from etprof.cli.compare import COMPARED_FIELDS
-from etprof.errors import UsageError
+from etprof.errors import InputFileError, UsageError
 from etprof.report.verdicts import badge_of, describe_comparison
 from etprof.run_directory import ManifestExperiment
 from tests.fake_target import result_document
@@ -281,3 +281,13 @@ def test_a_fast_wrong_answer_is_no_speed_up(tmp_path: Path) -> None:
         "the sides computed different results, so no speed-up counts: output 0: 2.4 dB signal"
     )
     assert "different results; faster, speed-up 2.99×" in describe_comparison(found)
+
+
+def test_a_wish_that_is_none_is_damage_of_the_manifest(tmp_path: Path) -> None:
+    """S1: the config in a manifest is a stranger's too."""
+    run = write_run(tmp_path / "r", on_off_run())
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["config"] = {"content": {"analysis": {"margin": "wide"}}}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputFileError, match=r"manifest\.json is damaged: .*analysis\.margin"):
+        compare_within(analyze_source(run))

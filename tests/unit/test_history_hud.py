@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
+from etprof.history.connection import DamagedValueError
 from etprof.history.documents import metric_document
 from etprof.history.hud import run_records
 from etprof.history.hud_schema import HudRecord
@@ -43,6 +44,15 @@ def test_a_language_model_has_the_names_of_the_llm_benchmark(tmp_path: Path) -> 
     names = {record["metric"]["name"] for record in records}  # type: ignore[index]
     assert {"llm_model_load_time(ms)", "generate_time(ms)", "token_per_sec"} <= names
     assert not {"model_load_time(ms)", "avg_inference_latency(ms)"} & names
+
+
+@pytest.mark.parametrize("blocks", [[[0, 0]], [{"method_ns": [1]}], "none"])
+def test_raw_values_that_are_none_are_damage(blocks: object, tmp_path: Path) -> None:
+    """S1: an import may bring what no run writes."""
+    (document,) = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
+    raw = {**(document.raw or {}), "blocks": blocks}
+    with pytest.raises(DamagedValueError, match=r"raw values of run .*blocks"):
+        run_records(document.model_copy(update={"raw": raw}))
 
 
 def test_a_failed_run_is_reported_as_executorch_does(tmp_path: Path) -> None:

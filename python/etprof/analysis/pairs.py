@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from etprof.analysis.comparability import Side
 from etprof.analysis.comparison import Comparison, compare_sides
 from etprof.analysis.effect import DEFAULT_MARGIN
 from etprof.analysis.provenance import load_provenance
-from etprof.errors import UsageError
-from etprof.records import Name, Record
+from etprof.errors import InputFileError, UsageError
+from etprof.records import Name, Record, first_problem
+from etprof.run_directory import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +60,14 @@ def _configured_analysis(run: RunAnalysis) -> _WantedAnalysis:
     config = run.manifest.config if run.manifest else None
     content = (config or {}).get("content")
     section = content.get("analysis", {}) if isinstance(content, dict) else {}
-    return _WantedAnalysis.model_validate(section)
+    try:
+        return _WantedAnalysis.model_validate(section)
+    except ValidationError as error:
+        msg = (
+            f"{run.source / MANIFEST} is damaged: config.content.analysis.{first_problem(error)}; "
+            "measure again"
+        )
+        raise InputFileError(msg) from None
 
 
 def _configured_pairs(

@@ -97,7 +97,12 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
     # The file may be a stranger's: functions in its schema may do nothing but compute.
     for setting in ("foreign_keys=ON", "synchronous=NORMAL", "trusted_schema=OFF"):
-        connection.execute(f"PRAGMA {setting}")
+        try:
+            connection.execute(f"PRAGMA {setting}")
+        # Of sqlite3, whose message about a damaged schema quotes the damage.
+        except UnicodeDecodeError as error:
+            msg = f"its schema: {error.reason}"
+            raise DamagedValueError(msg) from None
 
 
 def _begin_sqlite(connection: Connection) -> None:

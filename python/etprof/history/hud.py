@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pydantic import ValidationError
+
+from etprof.history.connection import DamagedValueError
 from etprof.history.hud_schema import HudRecord
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED
+from etprof.records import first_problem
 from etprof.report.hud_records import HudSubject, hud_metrics, hud_record
 from etprof.run_directory import ExperimentMetrics
 
@@ -60,10 +64,17 @@ def _values(document: RunDocument) -> dict[str, list[float]]:
         for metric in document.metrics
         if metric.name in METRICS
     }
-    raw = (
-        {} if document.raw is None else hud_metrics(ExperimentMetrics.model_validate(document.raw))
-    )
-    return _named_for_generation({**values, **raw})
+    return _named_for_generation({**values, **_raw_values(document)})
+
+
+def _raw_values(document: RunDocument) -> dict[str, list[float]]:
+    if document.raw is None:
+        return {}
+    try:
+        return hud_metrics(ExperimentMetrics.model_validate(document.raw))
+    except ValidationError as error:
+        msg = f"raw values of run {document.key}: {first_problem(error)}"
+        raise DamagedValueError(msg) from None
 
 
 def _named_for_generation(values: dict[str, list[float]]) -> dict[str, list[float]]:

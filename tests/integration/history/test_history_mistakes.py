@@ -213,3 +213,26 @@ def test_without_a_driver_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(EtprofError, match=r"needs psycopg: `pip install 'etprof\[postgresql\]'`"):
         open_store("postgresql://u@h/db")
+
+
+def test_a_schema_that_is_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """S1: sqlite3 quotes a damaged schema, and cannot decode what it quotes."""
+    path = tmp_path / "h.sqlite"
+    assert (
+        main(
+            [
+                "history",
+                "add",
+                str(write_measured(tmp_path / "r", MeasuredRun())),
+                "--store",
+                str(path),
+            ]
+        )
+        == 0
+    )
+    capsys.readouterr()
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"CREATE TABLE runs", b"CREATE TABL\xed runs"))
+    code, error = run(capsys, "list", "--store", path)
+    assert code == 8
+    assert str(path) in error
