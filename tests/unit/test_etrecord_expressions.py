@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etprof.etrecord import graph
 from etprof.etrecord.expressions import (
     FUNCTIONS,
     MAX_DEPTH,
@@ -83,6 +84,8 @@ HOSTILE = [
     "2**u0(1)",
     "1e400",
     "0x10",
+    "0\x85",
+    "s0\u3000",
     "9" * (MAX_LENGTH + 1),
     "(" * (MAX_DEPTH + 2) + "1" + ")" * (MAX_DEPTH + 2),
     "(" * 9000,
@@ -167,3 +170,15 @@ def test_one_foreign_part_spoils_an_expression(honest: str, foreign: str) -> Non
     """S1: however deep it lies in honest arithmetic."""
     with pytest.raises(NotAnExpressionError):
         check_expression(f"Max(1, ({honest})*({foreign}))")
+
+
+def test_what_is_no_text_is_no_expression() -> None:
+    """S1: a list that is long was shown as text is."""
+    with pytest.raises(graph.GraphError, match="is refused"):
+        graph.check_expressions({"expr_str": ["s0"] * 1000})
+
+
+def test_a_size_that_is_true_is_unknown() -> None:
+    """S1: torch.empty takes no bool."""
+    assert graph._size({"as_expr": {"hint": {"as_int": True}}}) is None
+    assert graph._size({"as_int": 3}) == 3

@@ -52,7 +52,7 @@ def check_expression(text: str) -> None:
 def _split(text: str) -> list[tuple[str, str]]:
     """Returns the kind and text of each token."""
     tokens, place = [], 0
-    stripped = text.rstrip()
+    stripped = text.rstrip(" \t\n\r\f\v")  # as the ASCII pattern: no other white space
     while place < len(stripped):
         found = _TOKEN.match(stripped, place)
         if found is None:

@@ -134,7 +134,9 @@ def _check(expression: object) -> None:
     try:
         check_expression(expression if isinstance(expression, str) else "")
     except NotAnExpressionError as error:
-        shown = repr(expression if len(str(expression)) <= _MAX_SHOWN else f"{expression:.60}…")
+        shown = repr(
+            expression if len(str(expression)) <= _MAX_SHOWN else f"{str(expression)[:60]}…"
+        )
         msg = (
             f"the expression {shown} is refused ({error}); it would be run as Python by "
             "ExecuTorch's own reader"
@@ -288,7 +290,7 @@ def _size(size: dict[str, Any]) -> int | None:
         expression = size.get("as_expr")
         hint = expression.get("hint") if isinstance(expression, dict) else None
         found = hint.get("as_int") if isinstance(hint, dict) else None
-    return found if isinstance(found, int) else None
+    return found if type(found) is int else None  # JSON's true is an int to Python
 
 
 def _read_metadata(metadata: dict[str, str]) -> dict[str, Any]:
