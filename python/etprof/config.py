@@ -31,7 +31,7 @@ from etprof.base.limits import (
     MOST_SECONDS,
     MOST_THREADS,
 )
-from etprof.config_problems import describe_problems, find_placeholders, suggest
+from etprof.config_problems import describe_problems, find_placeholders, list_problems, suggest
 from etprof.cpu_list import parse_cpus
 from etprof.errors import UsageError
 
@@ -293,8 +293,7 @@ def parse_strictly(
     if found is not None:
         problems += check(found)
     if problems or found is None:
-        lines = "\n".join(f"  {problem}" for problem in problems)
-        msg = f"{name} is not a valid config:\n{lines}"
+        msg = f"{name} is not a valid config:\n{list_problems(problems)}"
         raise UsageError(msg)
     return found
 

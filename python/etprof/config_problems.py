@@ -8,14 +8,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
 _PLACEHOLDER = re.compile(r"REPLACE_WITH\w*|<[A-Za-z_][\w -]*>|\bTODO\b|path/to/")
 
-_MOST_PROBLEMS = 100
+MOST_PROBLEMS = 40
 """That are listed: nobody reads more at once."""
 _LONGEST_TEXT = 160
 
@@ -31,13 +31,19 @@ def describe_problems(error: ValidationError, model: type[BaseModel]) -> list[st
     problems = error.errors()
     deeper = {p["loc"][:depth] for p in problems for depth in range(1, len(p["loc"]))}
     lines: list[str] = []
-    for problem in problems[:_MOST_PROBLEMS]:
+    for problem in problems:
         # A list whose items are all wrong is also called too short; the items say it better.
         if problem["type"] != "too_short" or problem["loc"] not in deeper:
             lines += _describe(problem, model)
-    if len(problems) > _MOST_PROBLEMS:
-        lines.append(f"and {len(problems) - _MOST_PROBLEMS} more")
     return lines
+
+
+def list_problems(problems: Sequence[str]) -> str:
+    """Returns one indented line per problem, and how many more there are than anybody reads."""
+    lines = list(problems[:MOST_PROBLEMS])
+    if len(problems) > MOST_PROBLEMS:
+        lines.append(f"and {len(problems) - MOST_PROBLEMS} more")
+    return "\n".join(f"  {line}" for line in lines)
 
 
 def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
@@ -88,7 +94,7 @@ def find_placeholders(document: object) -> list[str]:
         for where, text in _walk_texts(document, "")
         if _PLACEHOLDER.search(text)
     )
-    return list(islice(found, _MOST_PROBLEMS))
+    return list(islice(found, MOST_PROBLEMS))
 
 
 def _walk_texts(node: object, where: str) -> Iterator[tuple[str, str]]:

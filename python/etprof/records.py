@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 """What a signed 64-bit integer holds: nanoseconds of 292 years, or bytes."""
+Rate = Annotated[float, Field(gt=0, lt=1e15)]
+"""Per second; nothing is done a million times in a nanosecond."""
 Name = Annotated[str, AfterValidator(clean)]
 """Text that is shown. Paths, arguments and prompts, which are used, stay `str`."""
 CleanData = Annotated[dict[str, Any], AfterValidator(clean_data)]

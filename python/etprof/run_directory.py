@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from etprof.atomic import write_json
 from etprof.errors import InputFileError, OutputError
-from etprof.records import CleanData, Count, Document, Name, Named, Record, read_record
+from etprof.records import CleanData, Count, Document, Name, Named, Rate, Record, read_record
 from etprof.runner_result import Cpu, Load, Memory
 
 if TYPE_CHECKING:
@@ -46,12 +46,19 @@ class GenerationMetrics(Record):
     """Speeds of the generations in one process launch; one value each, but for token latencies."""
 
     time_to_first_token_ns: Annotated[list[Count], Field(min_length=1)]
-    prefill_tokens_per_second: list[float]
+    prefill_tokens_per_second: Annotated[list[Rate], Field(min_length=1)]
     """Tokens of the prompt ÷ time until the prompt was read."""
-    decode_tokens_per_second: list[float]
+    decode_tokens_per_second: list[Rate]
     """New tokens after the first ÷ time from the first to the last; none for one new token."""
     token_latency_ns: list[Count]
     """From each new token to the next, all generations one after another."""
+
+    @model_validator(mode="after")
+    def _rates_and_latencies_belong_together(self) -> Self:
+        if bool(self.decode_tokens_per_second) != bool(self.token_latency_ns):
+            msg = "decode_tokens_per_second and token_latency_ns: one is empty, the other is not"
+            raise ValueError(msg)
+        return self
 
 
 class GeneratedTokens(Record):

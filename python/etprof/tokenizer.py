@@ -78,8 +78,15 @@ class _HuggingFace:
 
 
 def _open(kind: Callable[[str], Tokenizer], path: Path) -> Tokenizer:
-    try:
+    with _naming(path):
         return kind(str(path))
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turns whatever a library raises of a tokenizer into InputFileError, which names the file."""
+    try:
+        yield
     except (KeyboardInterrupt, SystemExit):
         raise
     # The libraries raise anything; a panic of Rust's is no Exception even.
@@ -94,7 +101,10 @@ def _open(kind: Callable[[str], Tokenizer], path: Path) -> Tokenizer:
 
 def encode_prompt(path: Path, text: str) -> tuple[int, ...]:
     """Returns the ids of a prompt; raises UsageError when it has none."""
-    ids = tuple(load_tokenizer(path).encode(text, bos=True, eos=False))
+    tokenizer = load_tokenizer(path)
+    # A damaged file may load, and fail with the first text.
+    with _naming(path):
+        ids = tuple(tokenizer.encode(text, bos=True, eos=False))
     if not ids:
         msg = f"the prompt {text!r} has no token; give a text with at least one word"
         raise UsageError(msg)
@@ -103,4 +113,6 @@ def encode_prompt(path: Path, text: str) -> tuple[int, ...]:
 
 def decode_tokens(path: Path, ids: Sequence[int]) -> str:
     """Returns the text of token ids."""
-    return load_tokenizer(path).decode(list(ids))
+    tokenizer = load_tokenizer(path)
+    with _naming(path):
+        return tokenizer.decode(list(ids))

@@ -123,7 +123,7 @@ MISTAKES = {
     "run directory that is something else": (
         ("profile", "text.pte", "--out", "folder"),
         7,
-        "folder exists and is not a run directory; choose another with --out",
+        "folder exists and is not a run directory; move it away yourself, or choose another folder with --out",
     ),
     "run directory below a file": (
         ("profile", "text.pte", "--out", "text.pte/run"),
@@ -165,7 +165,7 @@ def test_mistakes(folder: Path, words: tuple[str, ...], code: int, message: str)
         ("profile toy_cnn --min-seconds x", "--min-seconds: must be above 0 s, not x"),
         (
             "profile toy_cnn --generate x",
-            "--generate: must be at least 2, so that there is a token after the first, not x",
+            "--generate: must be at least 2, not x",
         ),
         (
             "frobnicate",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 from rich.console import Console
 
 from etprof.analysis.assessment import assess_run
@@ -28,7 +29,7 @@ from etprof.report.hud_records import hud_metrics
 from etprof.report.markdown import render_markdown
 from etprof.report.summary_json import summary_document
 from etprof.report.terminal import render_analysis
-from etprof.run_directory import GeneratedTokens, load_metrics
+from etprof.run_directory import GeneratedTokens, GenerationMetrics, load_metrics
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.tokenizer import load_tokenizer
 from tests.fake_target import MS, FakeTarget, GeneratingTarget
@@ -102,6 +103,18 @@ def test_metrics_hold_rates_and_every_token_latency(tmp_path: Path) -> None:
     assert side.generated is not None
     assert side.generated.tokens == [5, 6, 7, 8]
     assert side.generated.differing_blocks == []
+
+
+@pytest.mark.parametrize("missing", ["decode_tokens_per_second", "token_latency_ns"])
+def test_rates_without_latencies_are_damage(tmp_path: Path, missing: str) -> None:
+    """S5: a median of nothing was written as NaN, which no JSON holds."""
+    document = {
+        "time_to_first_token_ns": [5], "prefill_tokens_per_second": [2.0],
+        "decode_tokens_per_second": [3.0], "token_latency_ns": [7],
+    }  # fmt: skip
+    GenerationMetrics.model_validate(document)
+    with pytest.raises(ValidationError, match="one is empty"):
+        GenerationMetrics.model_validate(document | {missing: []})
 
 
 def test_speeds_are_medians_with_intervals_over_blocks(analysis: RunAnalysis) -> None:

@@ -76,6 +76,12 @@ def test_verdicts_where_lower_is_better(factor: float, verdict: str) -> None:
     assert judgement.low < factor - 1 < judgement.high
 
 
+def test_values_that_cannot_be_of_one_thing_are_not_judged() -> None:
+    """S5: a damaged store ended in an OverflowError."""
+    judgement = judge(value([1e-300] * 8), value(times(1e300)))
+    assert (judgement.verdict, judgement.change) == ("inconclusive", None)
+
+
 @pytest.mark.parametrize(
     ("factor", "verdict"), [(1.3, "improvement"), (0.7, "regression"), (1.0, "unchanged")]
 )

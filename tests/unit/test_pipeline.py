@@ -114,6 +114,15 @@ def test_reports_may_be_written_anew(tmp_path: Path) -> None:
     assert worst_level(validate_run(folder)) == "damaged"
 
 
+def test_links_in_a_circle_are_damage(tmp_path: Path) -> None:
+    """S5: validate ended in a RuntimeError."""
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    log = next((tmp_path / "run").glob("*/*.log"))
+    log.unlink()
+    log.symlink_to(log.name)
+    assert worst_level(validate_run(tmp_path / "run")) == "damaged"
+
+
 def test_a_run_can_be_read_where_the_program_is_not(tmp_path: Path) -> None:
     # GIVEN a run whose program and its descriptions are gone, in another place
     report = {"schema_version": 1, "model": "m", "methods": {"forward": {}}}

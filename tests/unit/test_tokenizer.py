@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from etprof.errors import InputFileError
-from etprof.tokenizer import load_tokenizer
+from etprof.tokenizer import decode_tokens, encode_prompt, load_tokenizer
 
 
 class Panic(BaseException):
@@ -55,6 +55,25 @@ def test_a_panic_of_a_library_is_a_damaged_file(
     monkeypatch.setattr("etprof.tokenizer._HuggingFace", panic)
     with pytest.raises(InputFileError, match="Panic"):
         load_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_a_tokenizer_that_fails_with_the_first_text_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S5: a tokenizer.json may load, and panic when it is used."""
+
+    class Damaged:
+        def encode(self, *_: object, **__: object) -> list[int]:
+            raise Panic
+
+        def decode(self, *_: object) -> str:
+            raise Panic
+
+    (tmp_path / "tokenizer.json").write_text("{}")
+    monkeypatch.setattr("etprof.tokenizer._HuggingFace", lambda _: Damaged())
+    for use in (lambda path: encode_prompt(path, "one"), lambda path: decode_tokens(path, [1])):
+        with pytest.raises(InputFileError, match=r"tokenizer\.json"):
+            use(tmp_path / "tokenizer.json")
 
 
 def test_an_interruption_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,8 @@ LEAST_SPREAD: Final = 0.01
 LEAST_FREEDOM: Final = 4
 """Degrees of freedom below which a spread is not known well enough to be used."""
 _RUNS_WITH_SPREAD: Final = 3
+_LARGEST_LOG: Final = 50.0
+"""Of a ratio: e to the 50th is a nanosecond against 160 000 years."""
 _MAD_TO_DEVIATION: Final = 1.4826
 
 
@@ -92,6 +94,8 @@ def judge_against(
     interval = _interval(baselines, candidate, math.log1p(change), noise)
     if interval is None:
         return _undecided(change, threshold, "too few blocks, and no A/A data of this device")
+    if max(map(abs, interval)) > _LARGEST_LOG:
+        return _undecided(None, threshold, "the values are too far apart to be of one thing")
     low, high = math.expm1(interval[0]), math.expm1(interval[1])
     verdict = _verdict(low, high, threshold, higher_is_better=candidate.higher_is_better)
     return Judgement(verdict, change, low, high, threshold, _reason(verdict, change, threshold))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -27,7 +29,6 @@ from etprof.units import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from etprof.etdump import ETDump
     from etprof.run_directory import Manifest, Metrics
@@ -104,7 +105,9 @@ def _check_hashes(run: Path, manifest: Manifest) -> Iterator[Finding]:
     measured = {name: digest for name, digest in manifest.files.items() if is_measured(name)}
     for name, digest in measured.items():
         path = run / name
-        if not path.resolve().is_relative_to(run.resolve()):
+        # Not Path.resolve, which raises for links in a circle.
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(os.path.realpath(run)):
             yield Finding("damaged", f"{MANIFEST} names {name}, outside the run directory")
         elif not path.is_file():
             yield Finding("damaged", f"{name} is missing")
