@@ -39,12 +39,6 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export_model(ExportRequest("toy_cnn", "fp32", outdir=folder)).pte
 
 
-def heed_signals() -> None:
-    """Lets every signal end the process that is about to start."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 @dataclass
 class Machine:
     """A folder to measure in, with locks of its own."""
@@ -80,8 +74,6 @@ class Machine:
             env={**os.environ, **self.tree.environment, FOLDER_VARIABLE: str(self.locks)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # Under nohup, or as a background job, the tests themselves ignore some.
-            preexec_fn=heed_signals,  # noqa: PLW1509 - no other thread runs
         )
 
     @contextmanager
