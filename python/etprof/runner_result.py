@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from etprof.records import CleanData, Count, Name, Named, Record, read_record
 
@@ -71,7 +73,7 @@ class Tensor(Record):
 class Repetition(Record):
     """One generation; times in ns from its start, `token_latency_ns` from token to token."""
 
-    prefill_ns: Count
+    prefill_ns: Annotated[Count, Field(gt=0)]
     time_to_first_token_ns: Count
     token_latency_ns: list[Count]
     sampling_ns: Count
@@ -88,7 +90,18 @@ class GenerationResult(Record):
     prefilled_tokens: Count
     """Tokens of the prompt that were read at once; decode steps read the others."""
     cache_tokens: Count | None = None
-    repetitions: list[Repetition]
+    repetitions: Annotated[list[Repetition], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _each_new_token_has_a_latency(self) -> Self:
+        for each in self.repetitions:
+            if len(each.token_latency_ns) != max(len(self.tokens) - 1, 0):
+                msg = "token_latency_ns needs a time for each token after the first"
+                raise ValueError(msg)
+            if each.token_latency_ns and not sum(each.token_latency_ns):
+                msg = "token_latency_ns: all tokens came at one moment"
+                raise ValueError(msg)
+        return self
 
 
 class RunnerResult(Record):
@@ -102,7 +115,7 @@ class RunnerResult(Record):
     load: Load
     first_inference_ns: Count
     warmup_latency_ns: list[Count]
-    latency_ns: list[Count]
+    latency_ns: Annotated[list[Count], Field(min_length=1)]
     memory: Memory
     inputs: list[Tensor]
     outputs: list[Tensor]

@@ -30,6 +30,7 @@ from etprof.report.markdown import render_markdown
 from etprof.report.summary_json import summary_document
 from etprof.report.terminal import render_analysis
 from etprof.run_directory import GeneratedTokens, GenerationMetrics, load_metrics
+from etprof.runner_result import GenerationResult
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.tokenizer import load_tokenizer
 from tests.fake_target import MS, FakeTarget, GeneratingTarget
@@ -115,6 +116,25 @@ def test_rates_without_latencies_are_damage(tmp_path: Path, missing: str) -> Non
     GenerationMetrics.model_validate(document)
     with pytest.raises(ValidationError, match="one is empty"):
         GenerationMetrics.model_validate(document | {missing: []})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("token_latency_ns", [1]), ("token_latency_ns", [0, 0]), ("prefill_ns", 0)],
+)
+def test_a_result_whose_tokens_and_times_disagree_is_refused(field: str, value: object) -> None:
+    """S5: a rate of it was a division by zero, or no rate."""
+    repetition = {
+        "prefill_ns": 5, "time_to_first_token_ns": 6, "token_latency_ns": [7, 7],
+        "sampling_ns": 1, "total_ns": 20,
+    }  # fmt: skip
+    document = {
+        "prompt_tokens": [1], "tokens": [1, 2, 3], "prefill_method": "forward",
+        "decode_method": "forward", "prefilled_tokens": 1, "repetitions": [repetition],
+    }  # fmt: skip
+    GenerationResult.model_validate(document)
+    with pytest.raises(ValidationError, match=field):
+        GenerationResult.model_validate(document | {"repetitions": [repetition | {field: value}]})
 
 
 def test_speeds_are_medians_with_intervals_over_blocks(analysis: RunAnalysis) -> None:
