@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from itertools import islice
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = re.compile(r"REPLACE_WITH\w*|<[A-Za-z_][\w -]*>|\bTODO\b|path/to/")
 
-MOST_PROBLEMS = 40
+_MOST_PROBLEMS = 40
 """That are listed: nobody reads more at once."""
 _LONGEST_TEXT = 160
 
@@ -40,9 +40,9 @@ def describe_problems(error: ValidationError, model: type[BaseModel]) -> list[st
 
 def list_problems(problems: Sequence[str]) -> str:
     """Returns one indented line per problem, and how many more there are than anybody reads."""
-    lines = list(problems[:MOST_PROBLEMS])
-    if len(problems) > MOST_PROBLEMS:
-        lines.append(f"and {len(problems) - MOST_PROBLEMS} more")
+    lines = list(problems[:_MOST_PROBLEMS])
+    if len(problems) > _MOST_PROBLEMS:
+        lines.append(f"and {len(problems) - _MOST_PROBLEMS} more")
     return "\n".join(f"  {line}" for line in lines)
 
 
@@ -69,13 +69,19 @@ def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
 
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
     """Names the fields of the part of the model at `location`, in every accepted spelling."""
-    schema = model.model_json_schema(by_alias=False)
+    schema = _schema_of(model)
     node: dict[str, Any] = schema
     for part in location:
         node = _resolve(node, schema)
         properties = node.get("properties", {})
         node = node.get("items", {}) if isinstance(part, int) else properties.get(part, {})
     return list(_resolve(node, schema).get("properties", {}))
+
+
+@cache
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Made once: each takes milliseconds, and a config may have thousands of unknown fields."""
+    return model.model_json_schema(by_alias=False)
 
 
 def _resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -89,12 +95,11 @@ def _resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 def find_placeholders(document: object) -> list[str]:
     """Lists texts that a template left to be filled in."""
-    found = (
+    return [
         f"{where}: {text[:_LONGEST_TEXT]!r} is a placeholder; fill it in"
         for where, text in _walk_texts(document, "")
         if _PLACEHOLDER.search(text)
-    )
-    return list(islice(found, MOST_PROBLEMS))
+    ]
 
 
 def _walk_texts(node: object, where: str) -> Iterator[tuple[str, str]]:
