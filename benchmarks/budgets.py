@@ -21,7 +21,7 @@ import runner_overhead
 from etdump_samples import record
 from fresh_process import Row, run_etprof_quickest
 
-from etprof.errors import EtprofError
+from etprof.base.errors import EtprofError
 
 GROWTH_SLACK = 1.5
 """Ten times the events may cost this much more than ten times the time."""

@@ -6,9 +6,9 @@ import struct
 import sys
 from typing import TYPE_CHECKING
 
+from etprof.base.process import run_command
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.process import run_command
 from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:

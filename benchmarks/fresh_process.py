@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.json_input import parse_json
-from etprof.process import run_command
+from etprof.base.process import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,13 +16,13 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.units import format_change
 from etprof.bench.combinations import expand
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.session import Request, Session
 from etprof.dashboard.export import export_site
 from etprof.history.check import CheckRequest, check_history
 from etprof.history.store import open_store
-from etprof.units import format_change
 
 if TYPE_CHECKING:
     from etprof.bench.combinations import Unit

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from etprof.analysis.executions import split_executions
-from etprof.analysis.kernel_trace import KernelTrace, TracedOperator, read_kernel_trace
-from etprof.analysis.operators import OperatorRow, split_operators
+from etprof.analysis.split.executions import split_executions
+from etprof.analysis.split.operators import OperatorRow, split_operators
 from etprof.base.json_input import read_json
-from etprof.etdump import load_etdump
-from etprof.process import run_command
+from etprof.base.process import run_command
+from etprof.etdump.reader import load_etdump
+from etprof.run.kernel_trace import KernelTrace, TracedOperator, read_kernel_trace
 from etprof.targets.runner import find_host_runner
 
 LAUNCHES = 30

@@ -16,24 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.analysis.attribution import canonical_kind
-from etprof.analysis.delegation_report import DelegationReport
-from etprof.analysis.evidence import OperatorEvidence, read_evidence
-from etprof.analysis.kernel_trace import read_kernel_trace
+from etprof.analysis.split.attribution import canonical_kind
+from etprof.analysis.split.evidence import OperatorEvidence, read_evidence
+from etprof.backends.xnnpack.sme2_prediction import PRODUCTS
+from etprof.base.records import read_record
 from etprof.export.exporter import export_model
 from etprof.export.precision import PRECISIONS
 from etprof.export.request import ExportRequest
-from etprof.export.sme2_prediction import PRODUCTS
-from etprof.program_files import describe_program
-from etprof.records import read_record
-from etprof.targets.emulator import EmulatorTarget
+from etprof.run.delegation import DelegationReport
+from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.program import describe_program
+from etprof.targets.emulator.target import EmulatorTarget
 from etprof.targets.request import RunnerRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from etprof.analysis.delegation_report import DelegateNode
     from etprof.export.request import ExportedFiles
+    from etprof.run.delegation import DelegateNode
 
 ALL_PRECISIONS = (*PRECISIONS, "8da4w_b32")
 MODELS = ("toy_cnn", "mobilenet_v3_small", "transformer_encoder")

@@ -22,12 +22,12 @@ from pathlib import Path
 from etdump_samples import record, repeat_blocks
 from fresh_process import Row, run_code, run_etprof, run_etprof_quickest
 
-from etprof.errors import EtprofError
+from etprof.base.errors import EtprofError
 
 READ = """
 import json, statistics, sys, time
 start = time.perf_counter()
-from etprof.etdump import load_etdump
+from etprof.etdump.reader import load_etdump
 from etprof import _etdump
 path, repeats = sys.argv[1], int(sys.argv[2])
 imported = time.perf_counter()

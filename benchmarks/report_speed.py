@@ -21,8 +21,8 @@ from pathlib import Path
 from etdump_samples import MODEL, repeat_blocks
 from fresh_process import Row, run_etprof, run_etprof_quickest
 
-from etprof.errors import EtprofError
-from etprof.run_directory import find_etdumps
+from etprof.base.errors import EtprofError
+from etprof.run.directory import find_etdumps
 
 BUDGET_S = 2.0
 COPIES = (1, 10, 100)
@@ -41,7 +41,7 @@ def record(folder: Path, inferences: int) -> Path:
     from etprof.export.request import ExportRequest
     from etprof.measuring.pipeline import measure
     from etprof.measuring.plan import Experiment, Settings
-    from etprof.program_files import describe_program
+    from etprof.run.program import describe_program
     from etprof.targets.local import LocalTarget
 
     exported = export_model(ExportRequest(MODEL, "fp32", outdir=folder / "artifacts"))

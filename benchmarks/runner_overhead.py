@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from etprof.analysis.effect import effect_of_log_ratios
+from etprof.base.errors import EtprofError
 from etprof.base.json_input import read_json
-from etprof.errors import EtprofError
+from etprof.base.process import run_command
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.process import run_command
-from etprof.program_files import Program, describe_program
+from etprof.run.program import Program, describe_program
+from etprof.statistics.effect import effect_of_log_ratios
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,15 +12,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from etprof.analysis.effect import Effect, estimate_effect
+from etprof.base.units import format_ratio
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.program_files import describe_program
-from etprof.run_directory import load_metrics
+from etprof.run.directory import load_metrics
+from etprof.run.program import describe_program
+from etprof.statistics.effect import Effect, estimate_effect
 from etprof.targets.local import LocalTarget
-from etprof.units import format_ratio
 
 MODEL = "mobilenet_v2"
 BLOCKS = 40

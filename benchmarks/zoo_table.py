@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from etprof.base.errors import EtprofError
 from etprof.base.json_input import read_json
-from etprof.errors import EtprofError
+from etprof.base.units import format_share, format_size
 from etprof.export.exporter import export_model
 from etprof.export.model_list import describe_models
 from etprof.export.precision import PRECISIONS
 from etprof.export.request import ExportRequest
 from etprof.export.runtime_check import minimum_snr_db
-from etprof.units import format_share, format_size
 
 ALL_PRECISIONS = (*PRECISIONS, "8da4w_b32")
 COLUMNS = (

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from etprof.base.errors import InputFileError
 from etprof.cli import main
-from etprof.errors import InputFileError
-from etprof.etdump import ETDumpFormatError, load_etdump
+from etprof.etdump.reader import ETDumpFormatError, load_etdump
 
 AGAIN = "pull the file again, or run the model again"
 

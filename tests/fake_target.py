@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from etprof.atomic import write_bytes, write_json
-from etprof.errors import TargetError
-from etprof.runner_result import GenerationResult, Repetition, RunnerResult
+from etprof.base.atomic import write_bytes, write_json
+from etprof.base.errors import TargetError
+from etprof.run.runner_result import GenerationResult, Repetition, RunnerResult
 from etprof.targets.device_lock import this_host
 from etprof.targets.state import TargetState
 from tests.known_etdumps import runner_etdump

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
-from etprof.etdump_plausibility import CONTAINERS
+from etprof.etdump.plausibility import CONTAINERS
 from tests.etdump_writer import Table, etdump, event_block, write_etdump
 from tests.known_etdumps import LOAD_US, US, load_block, span
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.process import run_command
+from etprof.base.process import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

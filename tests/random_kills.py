@@ -29,10 +29,10 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy import create_engine, text
 
+from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
-from etprof.errors import EtprofError
 from etprof.measuring.validation import validate_run, worst_level
-from etprof.run_directory import Manifest, find_etdumps, load_manifest
+from etprof.run.directory import Manifest, find_etdumps, load_manifest
 from tests.process_tree import LONGEST_END_S, ProcessTree
 
 if TYPE_CHECKING:

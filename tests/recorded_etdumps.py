@@ -19,7 +19,7 @@ from tests.etdump_writer import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from etprof.etdump import ETDump
+    from etprof.etdump.reader import ETDump
 
 S: Final = 10**9
 CHANGES: Final[Mapping[str, Callable[[int], int]]] = {

@@ -10,7 +10,7 @@ import shutil
 import tomllib
 from pathlib import Path
 
-from etprof.process import run_command
+from etprof.base.process import run_command
 
 ROOT = Path(__file__).parents[1]
 SUBMODULES = (

@@ -100,7 +100,7 @@ void translate_format_error(std::exception_ptr thrown, py::handle type) {
 }  // namespace
 
 PYBIND11_MODULE(_etdump, m) {
-    m.doc() = "Reads ETDumps into columns; etprof.etdump is its typed face.";
+    m.doc() = "Reads ETDumps into columns; etprof.etdump.reader is its typed face.";
     m.attr("__version__") = ETPROF_VERSION;
 
     static const py::handle format_error =

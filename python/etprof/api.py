@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from etprof.analysis.assessment import Assessment, assess_run
-from etprof.analysis.comparability import Side, refuse_unlike
-from etprof.analysis.comparison import Comparison, compare_sides
-from etprof.analysis.effect import DEFAULT_MARGIN
-from etprof.analysis.pairs import match_runs
+from etprof.analysis.compare.comparability import Side, refuse_unlike
+from etprof.analysis.compare.comparison import Comparison, compare_sides
+from etprof.analysis.compare.pairs import match_runs
 from etprof.analysis.run_analysis import analyze_source
 from etprof.api_frames import COLUMNS, build_frame, event_blocks
-from etprof.atomic import write_text
-from etprof.errors import InputFileError, UsageError
+from etprof.base.atomic import write_text
+from etprof.base.errors import InputFileError, UsageError
 from etprof.report import records
 from etprof.report.comparison_json import comparison_document
 from etprof.report.html import render_html
+from etprof.statistics.effect import DEFAULT_MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.api_frames import EventBlock
-    from etprof.order_statistics import Interval
+    from etprof.statistics.order_statistics import Interval
 
 Unit = Literal["ns", "us", "ms", "s"]
 _NS_PER: dict[Unit, float] = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}

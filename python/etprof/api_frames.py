@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from etprof.analysis.categories import delegate_label
-from etprof.etdump_plausibility import CONTAINERS
+from etprof.backends.categories import delegate_label
+from etprof.etdump.plausibility import CONTAINERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from etprof.etdump import ETDump
-    from etprof.etdump_plausibility import Events
+    from etprof.etdump.plausibility import Events
+    from etprof.etdump.reader import ETDump
     from etprof.report.records import Table
 
 _TEXT, _COUNT, _FLAG, _NUMBER = "string", "Int64", "boolean", "float64"

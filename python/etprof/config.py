@@ -20,6 +20,8 @@ from pydantic import (
     model_validator,
 )
 
+from etprof.base.cpu_list import parse_cpus
+from etprof.base.errors import UsageError
 from etprof.base.files import read_input
 from etprof.base.json_input import parse_json
 from etprof.base.limits import (
@@ -32,8 +34,6 @@ from etprof.base.limits import (
     MOST_THREADS,
 )
 from etprof.config_problems import describe_problems, find_placeholders, list_problems, suggest
-from etprof.cpu_list import parse_cpus
-from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

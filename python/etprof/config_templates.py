@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-from etprof.errors import BuildError
+from etprof.base.errors import BuildError
 
 
 def read_template(name: str) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import etprof
+from etprof.base.errors import EtprofError
 from etprof.base.json_input import parse_json
-from etprof.errors import EtprofError
-from etprof.process import run_command
+from etprof.base.process import run_command
+from etprof.base.units import format_size
 from etprof.targets.runner import ask_host_runner
-from etprof.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ def _check_python() -> Finding:
 def _check_reader() -> Finding:
     part = "ETDump reader"
     try:
-        importlib.import_module("etprof.etdump")
+        importlib.import_module("etprof.etdump.reader")
     except EtprofError as error:
         return Finding(part, "missing", str(error), "pip install .")
     return Finding(part, "ok", "native")
@@ -158,8 +158,8 @@ def _check_adb() -> Finding:
 
 def _check_emulator() -> list[Finding]:
     """Reports each part of the emulator; none of them is needed to measure on real hardware."""
-    from etprof.emulator.cache import SETUP
-    from etprof.emulator.installation import examine as examine_emulator
+    from etprof.targets.emulator.cache import SETUP
+    from etprof.targets.emulator.installation import examine as examine_emulator
 
     return [
         Finding(f"Emulator: {state.name}", "ok", str(state.path))

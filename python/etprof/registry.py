@@ -15,8 +15,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from etprof.base.errors import ExportError, UsageError
 from etprof.base.files import hash_file
-from etprof.errors import ExportError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

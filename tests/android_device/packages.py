@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from etprof.emulator.apt import PackageSource, find_archive, unpack
-from etprof.errors import BuildError
+from etprof.base.errors import BuildError
+from etprof.targets.emulator.apt import PackageSource, find_archive, unpack
 
 _BACKPORTS = (
     "adbd",

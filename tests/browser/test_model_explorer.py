@@ -10,10 +10,10 @@ import pytest
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_source
-from etprof.atomic import write_json
+from etprof.base.atomic import write_json
+from etprof.base.process import run_command
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.process import run_command
 from etprof.report.documents import write_documents
 from etprof.targets.runner import find_host_runner
 

@@ -8,9 +8,9 @@ from typing import Final
 import etprof
 from etprof.bench.archives import unpack_program, unpack_run
 from etprof.dashboard.run_report import read_report
-from etprof.etdump import load_etdump
+from etprof.etdump.reader import load_etdump
 from etprof.history.schema import Run as StoredRun
-from etprof.program_files import load_export_manifest
+from etprof.run.program import load_export_manifest
 from tests.hostile.commands import READ, Command
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.errors import EtprofError
 from etprof.cli import main
-from etprof.errors import EtprofError
 from tests.hostile.damage import file_sizes
 from tests.hostile.guard import Guard
 from tests.hostile.judging import Output, check_files, judge, known_files

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_source
-from etprof.errors import EtprofError
+from etprof.base.errors import EtprofError
 from etprof.report import documents
 from etprof.report.summary_json import summary_document
 from etprof.report.terminal import render_analysis

@@ -11,14 +11,14 @@ import etprof.history.store
 import etprof.measuring.configured_run
 import etprof.measuring.journal
 import etprof.targets.local
-from etprof.runner_result import read_result
+from etprof.run.runner_result import read_result
 from tests.fake_target import GeneratingTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from etprof.runner_result import RunnerResult
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
 
 

@@ -141,8 +141,8 @@ def test_written_pages_are_judged(tmp_path: Path) -> None:
 
 
 def test_an_exception_is_known_by_its_place_in_etprof(tmp_path: Path) -> None:
+    from etprof.base.errors import UsageError
     from etprof.config import load_config
-    from etprof.errors import UsageError
 
     with pytest.raises(UsageError) as caught:
         load_config(tmp_path / "none")

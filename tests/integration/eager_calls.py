@@ -10,13 +10,13 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from etprof.analysis.attribution import kind_of_row
+from etprof.analysis.split.attribution import kind_of_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from etprof.analysis.attribution import Attribution
-    from etprof.analysis.operators import OperatorRow
+    from etprof.analysis.split.attribution import Attribution
+    from etprof.analysis.split.operators import OperatorRow
     from etprof.export.eager_model import ExportMethod
 
 # Kinds of XNNPACK operators, and the ATen operators that each of them may compute.

@@ -7,11 +7,11 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from etprof.analysis.evidence import ModeEvidence, read_evidence
-from etprof.analysis.kernel_trace import KernelTrace, read_kernel_trace
-from etprof.process import run_command
-from etprof.program_files import Program, describe_program
-from etprof.targets.emulator import EmulatorTarget
+from etprof.analysis.split.evidence import ModeEvidence, read_evidence
+from etprof.base.process import run_command
+from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
+from etprof.run.program import Program, describe_program
+from etprof.targets.emulator.target import EmulatorTarget
 from etprof.targets.request import RunnerRequest
 
 if TYPE_CHECKING:

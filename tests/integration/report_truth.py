@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.etdump import load_etdump
+from etprof.etdump.reader import load_etdump
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.run_analysis import ExperimentAnalysis
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from etprof.emulator.installation import locate
-from etprof.errors import EtprofError
-from etprof.process import run_command
+from etprof.base.errors import EtprofError
+from etprof.base.process import run_command
+from etprof.targets.emulator.installation import locate
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = re.compile(r'-DETPROF_SME_DEFAULT=\\"(\w+)\\"')

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from etprof.process import Completed, run_command
-from etprof.run_directory import load_manifest
+from etprof.base.process import Completed, run_command
+from etprof.run.directory import load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from etprof.process import Completed, run_command
+from etprof.base.process import Completed, run_command
 
 GATE_MODEL = Path(__file__).parents[1] / "gate_model"
 MEASUREMENT = {"blocks": 6, "runs": 5, "warmup": 2, "min_seconds": 0.02, "etdump_runs": 2}

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.alignment import plain_types
 from etprof.analysis.assessment import assess_run
+from etprof.analysis.compare.alignment import plain_types
 from etprof.analysis.run_analysis import analyze_source
-from etprof.emulator.installation import locate
-from etprof.errors import EtprofError
+from etprof.base.errors import EtprofError
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.program_files import describe_program
 from etprof.report.html import render_html
-from etprof.targets.emulator import EmulatorTarget
+from etprof.run.program import describe_program
+from etprof.targets.emulator.installation import locate
+from etprof.targets.emulator.target import EmulatorTarget
 from tests.integration.report_truth import check_comparison, check_split
 
 if TYPE_CHECKING:

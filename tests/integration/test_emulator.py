@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.emulator.installation import locate
-from etprof.errors import EtprofError, TargetError
+from etprof.base.errors import EtprofError, TargetError
+from etprof.base.process import run_command
 from etprof.measuring.evidence_pipeline import collect_evidence
-from etprof.process import run_command
-from etprof.targets.emulator import EmulatorTarget
+from etprof.targets.emulator.installation import locate
+from etprof.targets.emulator.target import EmulatorTarget
 from tests.integration.emulated import PROGRAMS, Laboratory, Setup, operator_calls
 
 if TYPE_CHECKING:

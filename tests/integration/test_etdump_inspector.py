@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from etprof import _etdump
-from etprof.etdump import DebugValue, ETDump, TensorEntry, load_etdump, read_tensor
-from etprof.process import run_command
+from etprof.base.process import run_command
+from etprof.etdump.reader import DebugValue, ETDump, TensorEntry, load_etdump, read_tensor
 from tests.integration.deserialised import deserialise
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from etprof.etdump import SCALAR_DTYPES, ValueType
+from etprof.etdump.reader import SCALAR_DTYPES, ValueType
 from tests import etdump_writer as writer
 from tests.integration.deserialised import deserialise
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 import pytest
 
+from etprof.base.errors import OutputError
 from etprof.cli import main
-from etprof.errors import OutputError
 from etprof.export import upstream
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest

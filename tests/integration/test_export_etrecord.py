@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import etprof
+from etprof.base.errors import InputFileError
 from etprof.cli import main
-from etprof.errors import InputFileError
 from etprof.etrecord.program import describe_program
 from etprof.export.request import ExportRequest
 from tests.integration.marked_models import marked

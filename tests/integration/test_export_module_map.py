@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.attribution import attribute_operators, kind_of_row
-from etprof.analysis.delegation_report import DelegationReport
-from etprof.analysis.executions import split_executions
-from etprof.analysis.operators import split_operators
-from etprof.etdump import load_etdump
+from etprof.analysis.split.attribution import attribute_operators, kind_of_row
+from etprof.analysis.split.executions import split_executions
+from etprof.analysis.split.operators import split_operators
+from etprof.base.process import run_command
+from etprof.etdump.reader import load_etdump
 from etprof.export.model_loading import load_methods
 from etprof.export.request import ExportRequest
-from etprof.process import run_command
+from etprof.run.delegation import DelegationReport
 from etprof.targets.runner import find_host_runner
 from tests.integration.eager_calls import ATEN_PRODUCTS, PRODUCTS, is_right, record_eager
 from tests.integration.marked_models import marked
@@ -26,8 +26,8 @@ from tests.integration.marked_models import marked
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.analysis.attribution import Attribution
-    from etprof.analysis.operators import OperatorRow
+    from etprof.analysis.split.attribution import Attribution
+    from etprof.analysis.split.operators import OperatorRow
     from etprof.export.request import ExportedFiles
     from tests.integration.conftest import Exports
 

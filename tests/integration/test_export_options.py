@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from etprof.base.process import run_command
 from etprof.cli import main
 from etprof.export.bundle import check_bundle
 from etprof.export.options import ExportOptions
 from etprof.export.request import ExportRequest
-from etprof.process import run_command
 from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.errors import TargetError
 from etprof.cli import main
 from etprof.cli.report import FORMATS
-from etprof.errors import TargetError
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.program_files import Program
+from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 
 if TYPE_CHECKING:

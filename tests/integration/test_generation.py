@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from etprof.emulator.installation import locate
-from etprof.errors import EtprofError
+from etprof.base.errors import EtprofError
+from etprof.base.process import Completed, run_command
 from etprof.export.model_loading import load_methods
 from etprof.export.request import ExportRequest
 from etprof.export.session import SEED
-from etprof.process import Completed, run_command
-from etprof.run_directory import ExperimentMetrics, load_metrics
+from etprof.run.directory import ExperimentMetrics, load_metrics
+from etprof.targets.emulator.installation import locate
 from etprof.targets.runner import find_host_runner
 from tests.integration.llm_export import NEW_TOKENS, PROMPT
 

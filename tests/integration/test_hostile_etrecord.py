@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from etprof.base.process import run_command
 from etprof.cli import main
 from etprof.etrecord.program import describe_program, read_etrecord
 from etprof.export.operators import call_nodes, describe_node
 from etprof.export.request import ExportRequest
-from etprof.process import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ ZOO = [
 WATCHED = """
 import sys
 from pathlib import Path
-from etprof.errors import InputFileError
+from etprof.base.errors import InputFileError
 from etprof.etrecord.program import read_etrecord
 # What is imported on the way is not the file's doing, so it is there before.
 import etprof.etrecord.graph

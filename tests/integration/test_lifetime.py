@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.emulator.installation import locate
-from etprof.errors import BuildError, InputFileError
+from etprof.base.errors import BuildError, InputFileError
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.targets.device_lock import FOLDER_VARIABLE
+from etprof.targets.emulator.installation import locate
 from tests.process_tree import ProcessTree, wait_for
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.executions import split_executions
-from etprof.analysis.kernel_trace import KernelTrace, TracedOperator, read_kernel_trace
-from etprof.analysis.operators import split_operators
-from etprof.etdump import load_etdump
+from etprof.analysis.split.executions import split_executions
+from etprof.analysis.split.operators import split_operators
+from etprof.base.process import run_command
+from etprof.etdump.reader import load_etdump
 from etprof.measuring.evidence_pipeline import collect_evidence
-from etprof.process import run_command
+from etprof.run.kernel_trace import KernelTrace, TracedOperator, read_kernel_trace
 from etprof.targets.local import LocalTarget
 from etprof.targets.runner import find_host_runner
 from tests.integration.emulated import Laboratory

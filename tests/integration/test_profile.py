@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from etprof.analysis.executions import split_executions
-from etprof.analysis.operators import split_operators
-from etprof.etdump import load_etdump
-from etprof.etdump_plausibility import examine_events
-from etprof.process import Completed, run_command
+from etprof.analysis.split.executions import split_executions
+from etprof.analysis.split.operators import split_operators
+from etprof.base.process import Completed, run_command
+from etprof.etdump.plausibility import examine_events
+from etprof.etdump.reader import load_etdump
 from tests.integration.report_truth import raw_executions, raw_totals
 from tests.recorded_etdumps import CHANGES, S, changed
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.comparison import compare_sides
-from etprof.analysis.delegation_report import MethodReport
-from etprof.analysis.pairs import sides_of
+from etprof.analysis.compare.comparison import compare_sides
+from etprof.analysis.compare.pairs import sides_of
 from etprof.analysis.run_analysis import analyze_source
-from etprof.analysis.transposes import find_inverse_pairs
-from etprof.atomic import write_json
+from etprof.analysis.split.transposes import find_inverse_pairs
+from etprof.base.atomic import write_json
+from etprof.base.process import run_command
 from etprof.export.request import ExportRequest
-from etprof.process import run_command
-from etprof.program_files import describe_program
 from etprof.report.html import render_html
+from etprof.run.delegation import MethodReport
+from etprof.run.program import describe_program
 from etprof.targets.runner import find_host_runner
 from tests.integration.report_truth import check_comparison, check_split
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.process import Completed, run_command
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.process import Completed, run_command
-from etprof.run_directory import load_manifest
+from etprof.run.directory import load_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path

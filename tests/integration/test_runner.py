@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from etprof.etdump import load_etdump
-from etprof.process import Completed, run_command
+from etprof.base.process import Completed, run_command
+from etprof.etdump.reader import load_etdump
 from etprof.targets.runner import find_host_runner
 
 MAKE_PROGRAMS = Path(__file__).parents[1] / "cpp/runner/make_programs.py"

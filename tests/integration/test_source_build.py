@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from etprof.process import run_command
+from etprof.base.process import run_command
 
 ROOT = Path(__file__).parents[2]
 BUILDS = Path(os.environ.get("ETPROF_SOURCE_BUILDS") or ROOT / "build")

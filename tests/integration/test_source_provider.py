@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.process import Completed, run_command
+from etprof.base.process import Completed, run_command
 from tests.source_checkout import (
     fingerprint,
     git,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.process import Completed, run_command
 from etprof.cli import COMMANDS
-from etprof.process import Completed, run_command
 from etprof.registry import find_models
 from tests import etdump_writer as writer
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.errors import BuildError, UsageError
-from etprof.process import Completed, ProgramNotFoundError, ProgramTimeoutError
+from etprof.base.errors import BuildError, UsageError
+from etprof.base.process import Completed, ProgramNotFoundError, ProgramTimeoutError
 from etprof.targets.android import adb as adb_module
 from etprof.targets.android.adb import Adb, find_adb, last_line
 from etprof.targets.android.devices import AttachedDevice, choose_device, parse_devices

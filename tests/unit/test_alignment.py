@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.alignment import AlignedOperator, align_operators, plain_types
+from etprof.analysis.compare.alignment import AlignedOperator, align_operators, plain_types
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from etprof.process import run_command
+from etprof.base.process import run_command
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, on_off_run, write_run
 
 if TYPE_CHECKING:

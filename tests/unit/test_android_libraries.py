@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etprof.errors import BuildError, InputFileError
-from etprof.process import run_command
+from etprof.base.errors import BuildError, InputFileError
+from etprof.base.process import run_command
 from etprof.targets.android.elf import AARCH64, ElfFile, read_elf
 from etprof.targets.android.libraries import check_machine, find_libraries
 from etprof.targets.runner import find_host_runner

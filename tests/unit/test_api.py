@@ -12,8 +12,8 @@ import pytest
 
 import etprof
 from etprof.api_frames import COLUMNS
-from etprof.errors import InputFileError, UsageError
-from etprof.process import run_command
+from etprof.base.errors import InputFileError, UsageError
+from etprof.base.process import run_command
 from tests.known_etdumps import US, foreign_etdump
 from tests.known_runs import OFF_OPS, ON_OPS, on_off_run, write_run
 

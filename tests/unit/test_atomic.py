@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from etprof.atomic import replacing, write_json, write_text
-from etprof.errors import OutputError
+from etprof.base.atomic import replacing, write_json, write_text
+from etprof.base.errors import OutputError
 
 
 def test_folders_are_made_and_files_replaced(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_file_system_that_cannot_even_be_tidied(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("etprof.atomic.os.open", refuse)
+    monkeypatch.setattr("etprof.base.atomic.os.open", refuse)
     monkeypatch.setattr("pathlib.Path.unlink", refuse)
     with pytest.raises(OutputError, match=r"a\.txt: Read-only file system; free space or choose"):
         write_text(tmp_path / "a.txt", "x")

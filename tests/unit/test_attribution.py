@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from etprof.analysis.attribution import Attribution, canonical_kind
 from etprof.analysis.insight import describe_run
+from etprof.analysis.split.attribution import Attribution, canonical_kind
 from tests.known_runs import Experiment, Op, Run, analyze
 
 if TYPE_CHECKING:

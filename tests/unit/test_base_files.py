@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.errors import InputFileError, UsageError
 from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, open_regular, read_bounded, read_input
-from etprof.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.errors import InputFileError, TargetError
 from etprof.base.interruption import Interrupted, interruptible
+from etprof.base.process import run_command
 from etprof.bench.archives import pack_program, pack_run, unpack_program, unpack_run
 from etprof.bench.combinations import expand
 from etprof.bench.execution import is_finished
 from etprof.bench.local_pool import run_here
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.pool import Task
-from etprof.errors import InputFileError, TargetError
 from etprof.history.ingest import read_run_directory
-from etprof.process import run_command
-from etprof.run_directory import Manifest, load_manifest
+from etprof.run.directory import Manifest, load_manifest
 from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice, this_host
 from tests.device_holder import held
 from tests.fake_target import GeneratingTarget
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from etprof.bench.execution import Outcome
     from etprof.config import TargetConfig
-    from etprof.runner_result import RunnerResult
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
 
 MEASUREMENT = {"blocks": 2, "min_seconds": 0.01, "etdump_runs": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from etprof.analysis.calibration import calibrate
+from etprof.statistics.calibration import calibrate
 
 
 def series(noise: float, *, bias: float = 0.0, pairs: int = 60) -> tuple[list[float], list[float]]:

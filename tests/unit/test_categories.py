@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from etprof.analysis.categories import parse_delegated_name, parse_kernel_name
-from etprof.analysis.vocabulary import ATEN_CLASSES, CATEGORIES, XNNPACK_CLASSES
+from etprof.backends.categories import parse_delegated_name, parse_kernel_name
+from etprof.backends.xnnpack.vocabulary import ATEN_CLASSES, CATEGORIES, XNNPACK_CLASSES
 
 DELEGATED = {
     "Convolution (NHWC, F16) IGEMM #1": ("Convolution", "convolution"),

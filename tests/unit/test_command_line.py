@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.process import Completed, run_command
 from etprof.cli import main
-from etprof.process import Completed, run_command
-from etprof.run_directory import reserved, set_aside
+from etprof.run.directory import reserved, set_aside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,8 +79,8 @@ def test_a_run_that_is_being_measured_is_not_moved(tmp_path: Path) -> None:
     (run / "manifest.json").write_text(json.dumps(manifest))
     code = (
         "import sys, pathlib\n"
-        "from etprof.errors import OutputError\n"
-        "from etprof.run_directory import set_aside\n"
+        "from etprof.base.errors import OutputError\n"
+        "from etprof.run.directory import set_aside\n"
         "try: set_aside(pathlib.Path(sys.argv[1]))\n"
         "except OutputError as error: print(error)"
     )

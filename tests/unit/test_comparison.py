@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from etprof.analysis.comparability import FIELDS, find_differences, refuse_unlike
-from etprof.analysis.pairs import compare_within, match_runs
+from etprof.analysis.compare.comparability import FIELDS, find_differences, refuse_unlike
+from etprof.analysis.compare.pairs import compare_within, match_runs
+from etprof.analysis.compare.waterfall import Waterfall, WaterfallStep
 from etprof.analysis.run_analysis import analyze_source
-from etprof.analysis.waterfall import Waterfall, WaterfallStep
+from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.cli.compare import COMPARED_FIELDS
-from etprof.errors import InputFileError, UsageError
 from etprof.report.verdicts import badge_of, describe_comparison
-from etprof.run_directory import ManifestExperiment
+from etprof.run.directory import ManifestExperiment
 from tests.fake_target import result_document
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_run, write_run
@@ -25,7 +25,7 @@ from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_r
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
 
 OFF_TOTAL_US = 400 + 300 + 50 + 10 + 4 + 31 + 100 + 4 + 2
 ON_TOTAL_US = 10 + 5 + 100 + 50 + 60 + 4 + 31 + 25 + 4 + 2

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from etprof.base.cpu_list import parse_cpus
+from etprof.base.errors import UsageError
 from etprof.config import Config, load_config, parse_config
-from etprof.cpu_list import parse_cpus
-from etprof.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.errors import OutputError
 from etprof.cli import main
 from etprof.dashboard.addresses import (
     ExportedLinks,
@@ -19,7 +20,6 @@ from etprof.dashboard.addresses import (
 from etprof.dashboard.export import MARKER, export_site
 from etprof.dashboard.render import render_page
 from etprof.dashboard.visit import Catalogue, Visit
-from etprof.errors import OutputError
 from etprof.history.store import Store, open_store
 from tests.known_history import HOSTILE, HOSTILE_DEVICE, KnownHistory, fill, pin
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.errors import OutputError
 from etprof.cli import main
 from etprof.cli.device_flags import hold_device
-from etprof.errors import OutputError
 from etprof.targets.device_lock import (
     FOLDER_VARIABLE,
     DeviceBusyError,
@@ -26,7 +26,7 @@ from etprof.targets.device_lock import (
     patience,
     this_host,
 )
-from etprof.targets.emulator import EmulatorTarget
+from etprof.targets.emulator.target import EmulatorTarget
 from tests.device_holder import held
 
 if TYPE_CHECKING:

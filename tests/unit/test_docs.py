@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.errors import UsageError
 from etprof.cli import COMMANDS, EPILOG, build_parser, load_command
-from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -103,7 +103,7 @@ def test_every_help_has_an_example() -> None:
 
 
 def test_exit_codes_are_documented() -> None:
-    from etprof import errors
+    from etprof.base import errors
     from etprof.history.connection import StoreError
 
     kinds = (*vars(errors).values(), StoreError)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from etprof.analysis.effect import (
+from etprof.measuring.plan import Experiment, Settings, plan_timing
+from etprof.statistics.effect import (
     estimate_effect,
     hodges_lehmann,
     hodges_lehmann_interval,
     judge,
     sign_flip_p,
 )
-from etprof.measuring.plan import Experiment, Settings, plan_timing
-from etprof.order_statistics import Interval
+from etprof.statistics.order_statistics import Interval
 
 TRIALS = 2000
 PAIRS = 10

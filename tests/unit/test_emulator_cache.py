@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.emulator.cache import REBUILD, Cache, cache_root
-from etprof.errors import BuildError, InputFileError, OutputError
+from etprof.base.errors import BuildError, InputFileError, OutputError
+from etprof.targets.emulator.cache import REBUILD, Cache, cache_root
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from etprof.base.errors import BuildError
 from etprof.cli import main
-from etprof.emulator import build, qemu, sdk, sysroot
-from etprof.emulator.apt import Archive, PackageSource, find_archive
-from etprof.emulator.cache import Cache
-from etprof.emulator.installation import Emulator, locate
-from etprof.errors import BuildError
+from etprof.targets.emulator import build, qemu, sdk, sysroot
+from etprof.targets.emulator.apt import Archive, PackageSource, find_archive
+from etprof.targets.emulator.cache import Cache
+from etprof.targets.emulator.installation import Emulator, locate
 
 LIBRARIES = ("ld-linux-aarch64.so.1", "libc.so.6", "libgcc_s.so.1", "libstdc++.so.6")
 

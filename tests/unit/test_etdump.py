@@ -1,4 +1,4 @@
-"""What a caller of `etprof.etdump` relies on."""
+"""What a caller of `etprof.etdump.reader` relies on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from etprof import etdump
-from etprof.errors import BuildError, InputFileError
-from etprof.etdump import ETDump, TensorEntry, events_frame, load_etdump, read_tensor
+from etprof.base.errors import BuildError, InputFileError
+from etprof.etdump import reader as etdump
+from etprof.etdump.reader import ETDump, TensorEntry, events_frame, load_etdump, read_tensor
 from tests import etdump_writer as writer
 from tests.etdump_sample import Sample
 
@@ -317,7 +317,7 @@ def test_other_threads_run_while_a_file_is_parsed() -> None:
 
 def test_reading_imports_neither_pandas_nor_torch() -> None:
     code = (
-        "import sys, etprof.etdump as e\n"
+        "import sys, etprof.etdump.reader as e\n"
         "e.load_etdump(sys.stdin.buffer)\n"
         "print([name for name in ('pandas', 'torch', 'executorch') if name in sys.modules])"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.etdump import load_etdump
+from etprof.etdump.reader import load_etdump
 from tests import etdump_writer as writer
 from tests.etdump_refusal import Bad, assert_reader_refuses, assert_refused, refusal
 from tests.etdump_sample import Sample

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.errors import InputFileError, UsageError
-from etprof.etdump import ETDumpFormatError, load_etdump
+from etprof.base.errors import InputFileError, UsageError
+from etprof.etdump.reader import ETDumpFormatError, load_etdump
 from tests import etdump_writer as writer
 from tests.etdump_refusal import AGAIN, assert_path_refused
 
@@ -82,7 +82,7 @@ def test_unreadable_file(tmp_path: Path) -> None:
     path.chmod(0)
     code = (
         "import os, sys\n"
-        "from etprof import _etdump; from etprof.etdump import load_etdump\n"
+        "from etprof import _etdump; from etprof.etdump.reader import load_etdump\n"
         "os.geteuid() or os.setuid(65534)  # root may read everything\n"
         "try: load_etdump(sys.argv[1])\n"
         "except Exception as error: print(type(error).__name__, error)\n"
@@ -105,7 +105,7 @@ def test_file_too_large_for_the_memory(tmp_path: Path) -> None:
     os.truncate(path, 400_000_000)
     code = (
         "import resource, sys\n"
-        "from etprof import _etdump; from etprof.etdump import load_etdump\n"
+        "from etprof import _etdump; from etprof.etdump.reader import load_etdump\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)\n"
         "try: load_etdump(sys.argv[1])\n"

@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 import etprof
-from etprof.analysis.executions import (
+from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.split.executions import (
     ImplausibleETDumpError,
     split_executions,
 )
-from etprof.analysis.operators import OperatorSplit, split_operators
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.split.operators import OperatorSplit, split_operators
+from etprof.base.errors import InputFileError
 from etprof.cli import main
-from etprof.errors import InputFileError
-from etprof.etdump import ETDump, load_etdump
-from etprof.etdump_columns import ProfileColumns
-from etprof.etdump_plausibility import Role, examine_events
+from etprof.etdump.columns import ProfileColumns
+from etprof.etdump.plausibility import Role, examine_events
+from etprof.etdump.reader import ETDump, load_etdump
 from etprof.history.ingest import read_run_directory
 from etprof.measuring.validation import validate_run, worst_level
 from etprof.report.csv_tables import write_timeline_csv

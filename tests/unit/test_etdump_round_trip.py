@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etprof.etdump import ETDump, TensorEntry, load_etdump
+from etprof.etdump.reader import ETDump, TensorEntry, load_etdump
 from tests import etdump_writer as writer
 
 Fields = dict[str, Any]

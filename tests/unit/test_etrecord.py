@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from etprof.errors import InputFileError
+from etprof.base.errors import InputFileError
 from etprof.etrecord import archive
 from etprof.etrecord.program import read_etrecord
 from etprof.export.operators import call_nodes, describe_node

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from etprof.errors import ExportError
+from etprof.base.errors import ExportError
 from etprof.export.runtime_check import OutputCheck, compare_output, minimum_snr_db
 
 

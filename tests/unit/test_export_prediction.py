@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from etprof.export.sme2_prediction import predict
-from etprof.export.xnnpack_graph import XnnpackNode
+from etprof.backends.xnnpack.graph import XnnpackNode
+from etprof.backends.xnnpack.sme2_prediction import predict
 
 POINTWISE: dict[str, Any] = {
     "kernel_height": 1,

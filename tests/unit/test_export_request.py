@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.errors import UsageError
+from etprof.base.errors import UsageError
 from etprof.export.options import ExportOptions
 from etprof.export.precision import PRECISIONS, parse_precision
 from etprof.export.request import ExportRequest

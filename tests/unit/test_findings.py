@@ -12,7 +12,7 @@ from etprof.analysis.findings.rules import RULES, ExperimentFindings, evaluate_r
 from etprof.analysis.findings.thresholds import Thresholds, load_thresholds
 from etprof.analysis.insight import RunInsight, describe_run
 from etprof.analysis.run_analysis import analyze_source
-from etprof.errors import UsageError
+from etprof.base.errors import UsageError
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
 

@@ -12,33 +12,33 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.cold_start import LedgerEntry, build_ledger
 from etprof.analysis.generation import TokenComparison, compare_tokens, find_observer_stats
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
+from etprof.analysis.split.cold_start import LedgerEntry, build_ledger
+from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.config import parse_config
-from etprof.errors import InputFileError, UsageError
-from etprof.generation import Generation, parse_ids, plan_generation
 from etprof.measuring.configured_run import configured_generation
 from etprof.measuring.pipeline import Measured, measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
-from etprof.program_files import Program
 from etprof.report.html import render_html
 from etprof.report.hud_records import hud_metrics
 from etprof.report.markdown import render_markdown
 from etprof.report.summary_json import summary_document
 from etprof.report.terminal import render_analysis
-from etprof.run_directory import GeneratedTokens, GenerationMetrics, load_metrics
-from etprof.runner_result import GenerationResult
+from etprof.run.directory import GeneratedTokens, GenerationMetrics, load_metrics
+from etprof.run.generation import Generation, parse_ids, plan_generation
+from etprof.run.program import Program
+from etprof.run.runner_result import GenerationResult
+from etprof.run.tokenizer import load_tokenizer
 from etprof.targets.request import RunnerRequest, runner_arguments
-from etprof.tokenizer import load_tokenizer
 from tests.fake_target import MS, FakeTarget, GeneratingTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.runner_result import RunnerResult
+    from etprof.run.runner_result import RunnerResult
 
 GENERATION = Generation(new_tokens=4, prompt_tokens=(7, 8, 9))
 SIDES = (Experiment(name="off", sme="off"), Experiment(name="sme2", sme="sme2"))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.process import run_command
 from etprof.measuring.git_state import GitState, is_tracked, read_git_state
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.process import run_command
-from etprof.program_files import Program
-from etprof.run_directory import ManifestGit, load_manifest
+from etprof.run.directory import ManifestGit, load_manifest
+from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 
 if TYPE_CHECKING:

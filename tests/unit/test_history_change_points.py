@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import ruptures
 
-from etprof.history.change_points import find_change_points, segment
+from etprof.statistics.change_points import find_change_points, segment
 
 
 def test_the_partition_is_the_one_that_ruptures_finds() -> None:

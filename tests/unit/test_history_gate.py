@@ -12,8 +12,8 @@ from scipy import stats
 
 from etprof.history.gate import judge, judge_against
 from etprof.history.noise import NoiseFloor, pool_groups
-from etprof.history.two_samples import shift_interval, t_quantile
 from etprof.history.values import MetricValue, pack_samples, unpack_samples
+from etprof.statistics.two_samples import shift_interval, t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

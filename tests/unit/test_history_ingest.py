@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from etprof.errors import InputFileError
+from etprof.base.errors import InputFileError
 from etprof.history.ingest import read_run_directory
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.program_files import Program
+from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 from tests.measured_runs import MeasuredRun, write_measured
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from etprof.base.errors import InputFileError
 from etprof.cli import main
-from etprof.errors import InputFileError
 from etprof.history.documents import SCHEMA_VERSION
 from etprof.history.exchange import FORMAT, Header
 from etprof.history.parquet import read_parquet

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.process import run_command
+from etprof.base.process import run_command
 from etprof.targets.runner import find_host_runner, library_environment
 
 

@@ -18,7 +18,7 @@ import etprof
 from etprof.base.text import clean
 from etprof.cli import main
 from etprof.dashboard.export import export_site
-from etprof.etdump import events_frame, load_etdump
+from etprof.etdump.reader import events_frame, load_etdump
 from etprof.history.schema import Run as StoredRun
 from etprof.history.store import open_store
 from etprof.report.markdown import escape

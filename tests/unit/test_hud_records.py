@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from etprof.analysis.run_analysis import analyze_source
-from etprof.analysis.statistics import trimmed_mean
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.program_files import Program
 from etprof.report.hud_records import hud_records
+from etprof.run.program import Program
+from etprof.statistics.summary import trimmed_mean
 from tests.fake_target import FakeTarget
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
+from etprof.base.errors import InputFileError, UsageError
 from etprof.base.json_input import parse_json, read_json
-from etprof.errors import InputFileError, UsageError
-from etprof.records import Count, Record, read_record
+from etprof.base.records import Count, Record, read_record
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from etprof.analysis.evidence import (
+from etprof.analysis.split.evidence import (
     ModeEvidence,
     align_modes,
     count_reasons,
@@ -18,10 +18,10 @@ from etprof.analysis.evidence import (
     read_evidence,
     read_selected_kernels,
 )
-from etprof.analysis.kernel_trace import KernelTrace, read_kernel_trace
-from etprof.analysis.kernels import KernelEvidence
-from etprof.errors import InputFileError
+from etprof.analysis.split.kernels import KernelEvidence
+from etprof.base.errors import InputFileError
 from etprof.report.evidence import render_evidence
+from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.process import Completed, run_command
+from etprof.base.process import Completed, run_command
 
 ROOT = Path(__file__).parents[2]
 GENERATOR = ROOT / "cpp" / "kernel_trace" / "generate_symbols.py"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from etprof.analysis.categories import parse_delegated_name, parse_kernel_name
+from etprof.backends.categories import parse_delegated_name, parse_kernel_name
 
 NAMES = {
     ("Convolution", "convolution"): """

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from etprof.analysis.executions import split_executions
-from etprof.analysis.operators import (
+from etprof.analysis.split.executions import split_executions
+from etprof.analysis.split.operators import (
     OperatorSplit,
     category_totals_ns,
     class_totals_ns,
     split_operators,
 )
-from etprof.errors import InputFileError
-from etprof.etdump import load_etdump
+from etprof.base.errors import InputFileError
+from etprof.etdump.reader import load_etdump
 from tests.etdump_writer import Table, etdump, event, event_block, profile_event, write_etdump
 from tests.known_etdumps import (
     CALL_US,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from etprof.analysis.parity import compare, mode_tolerance_db, read_tensor
-from etprof.errors import InputFileError
+from etprof.analysis.compare.parity import compare, mode_tolerance_db, read_tensor
+from etprof.base.errors import InputFileError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,14 +10,14 @@ import pytest
 
 from etprof.analysis.insight import describe_run
 from etprof.analysis.run_analysis import analyze_source
+from etprof.base.errors import TargetError, UsageError
 from etprof.base.files import hash_file
-from etprof.errors import TargetError, UsageError
 from etprof.measuring.pipeline import Earlier, Measured, measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
 from etprof.measuring.validation import validate_run, worst_level
-from etprof.program_files import Program
-from etprof.run_directory import load_metrics
+from etprof.run.directory import load_metrics
+from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 
 EXPERIMENTS = [

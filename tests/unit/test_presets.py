@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from etprof.emulator.sdk import pinned_version
-from etprof.process import run_command
+from etprof.base.process import run_command
+from etprof.targets.emulator.sdk import pinned_version
 
 ROOT = Path(__file__).parents[2]
 GATES = ROOT / "cmake" / "checks" / "Gates.cmake"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.process import (
+from etprof.base.process import (
     CommandStop,
     CommandStopped,
     ProgramNotFoundError,
@@ -123,7 +123,7 @@ def test_a_program_that_ignores_sigterm_is_stopped_all_the_same() -> None:
 
 _ASKS = """
 import sys
-from etprof.process import run_command
+from etprof.base.process import run_command
 run_command(["sh", "-c", "sleep 600 & sleep 600; true"])
 """
 

@@ -12,8 +12,8 @@ import pytest
 
 import etprof
 from etprof import registry
+from etprof.base.errors import ExportError
 from etprof.cli import main
-from etprof.errors import ExportError
 from etprof.export.options import ExportOptions
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.errors import InputFileError, UsageError
-from etprof.program_files import describe_program
+from etprof.base.errors import InputFileError, UsageError
+from etprof.run.program import describe_program
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof import registry
-from etprof.errors import EtprofError, ExportError, UsageError
+from etprof.base.errors import EtprofError, ExportError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

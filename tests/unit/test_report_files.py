@@ -14,9 +14,9 @@ from pyarrow import parquet
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_source
+from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.cli.report import FORMATS
-from etprof.errors import InputFileError, UsageError
 from etprof.report import documents
 from etprof.report.csv_tables import safe_cell
 from etprof.report.markdown import escape

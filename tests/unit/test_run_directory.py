@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from etprof.errors import InputFileError, OutputError
-from etprof.run_directory import (
+from etprof.base.errors import InputFileError, OutputError
+from etprof.run.directory import (
     experiment_files,
     find_etdumps,
     load_manifest,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from etprof.analysis.sequence_alignment import align
+from etprof.analysis.compare.sequence_alignment import align
 
 PRODUCTS = frozenset({"product"})
 

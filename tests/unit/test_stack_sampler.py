@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import etprof.export
-from etprof.errors import ExportError
+from etprof.base.errors import ExportError
 from etprof.export.exporter import export_model
 from etprof.export.options import ExportOptions
 from etprof.export.request import ExportRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from etprof.analysis.statistics import summarise, summarise_blocks
-from etprof.order_statistics import median_interval
+from etprof.statistics.order_statistics import median_interval
+from etprof.statistics.summary import summarise, summarise_blocks
 
 
 def test_summary_of_known_samples() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_source
-from etprof.analysis.thread_map import build_thread_map
+from etprof.analysis.split.thread_map import build_thread_map
 from etprof.report.thread_table import describe_crossover, thread_map_document
 from tests.known_etdumps import runner_etdump
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 from etprof.analysis.run_analysis import Latency
-from etprof.analysis.statistics import BlockedMedian, summarise
+from etprof.statistics.summary import BlockedMedian, summarise
 
 # Off scales with threads, SME2 does not: its unit is shared.
 TRUTH = {("off", 1): 300, ("off", 2): 150, ("off", 4): 75, ("sme2", 1): 100, ("sme2", 2): 90,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from etprof.errors import InputFileError
-from etprof.tokenizer import decode_tokens, encode_prompt, load_tokenizer
+from etprof.base.errors import InputFileError
+from etprof.run.tokenizer import decode_tokens, encode_prompt, load_tokenizer
 
 
 class Panic(BaseException):
@@ -52,7 +52,7 @@ def test_a_panic_of_a_library_is_a_damaged_file(
         raise Panic
 
     (tmp_path / "tokenizer.json").write_text("{}")
-    monkeypatch.setattr("etprof.tokenizer._HuggingFace", panic)
+    monkeypatch.setattr("etprof.run.tokenizer._HuggingFace", panic)
     with pytest.raises(InputFileError, match="Panic"):
         load_tokenizer(tmp_path / "tokenizer.json")
 
@@ -70,7 +70,7 @@ def test_a_tokenizer_that_fails_with_the_first_text_is_named(
             raise Panic
 
     (tmp_path / "tokenizer.json").write_text("{}")
-    monkeypatch.setattr("etprof.tokenizer._HuggingFace", lambda _: Damaged())
+    monkeypatch.setattr("etprof.run.tokenizer._HuggingFace", lambda _: Damaged())
     for use in (lambda path: encode_prompt(path, "one"), lambda path: decode_tokens(path, [1])):
         with pytest.raises(InputFileError, match=r"tokenizer\.json"):
             use(tmp_path / "tokenizer.json")
@@ -81,6 +81,6 @@ def test_an_interruption_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     (tmp_path / "tokenizer.json").write_text("{}")
-    monkeypatch.setattr("etprof.tokenizer._HuggingFace", interrupt)
+    monkeypatch.setattr("etprof.run.tokenizer._HuggingFace", interrupt)
     with pytest.raises(KeyboardInterrupt):
         load_tokenizer(tmp_path / "tokenizer.json")

@@ -11,7 +11,7 @@ import pytest
 import etprof
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_source
-from etprof.analysis.tracer_cost import find_tracer_costs
+from etprof.analysis.split.tracer_cost import find_tracer_costs
 from etprof.api_frames import COLUMNS
 from etprof.cli import run_command_line
 from etprof.report.html import render_html

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from etprof.analysis.delegation_report import MethodReport
-from etprof.analysis.transposes import find_inverse_pairs
+from etprof.analysis.split.transposes import find_inverse_pairs
+from etprof.run.delegation import MethodReport
 
 HERE, THERE = [0, 2, 3, 1], [0, 3, 1, 2]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etprof.units import (
+from etprof.base.units import (
     format_change,
     format_count,
     format_duration,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from etprof.analysis.pairs import sides_of
+from etprof.analysis.compare.pairs import sides_of
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.validity import Validity, check_validity
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.program_files import Program
+from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 
 if TYPE_CHECKING:

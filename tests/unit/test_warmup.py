@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from etprof.analysis.warmup import settled_after
+from etprof.statistics.warmup import settled_after
 
 
 def series(*parts: tuple[int, float]) -> list[int]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from etprof.base.process import run_command
 from etprof.bench.matrix import parse_matrix
-from etprof.process import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

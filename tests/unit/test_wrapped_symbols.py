@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.kernel_names import KernelName, parse_kernel_name
-from etprof.process import run_command
+from etprof.backends.xnnpack.kernel_names import KernelName, parse_kernel_name
+from etprof.base.process import run_command
 from tests.unit.test_kernel_symbols import ROOT
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from etprof.analysis.compare.pairs import compare_within
 from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
 from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
-from etprof.analysis.pairs import compare_within
-from etprof.analysis.provenance import Provenance, load_provenance
 from etprof.analysis.reference_run import find_reference_run
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
-from etprof.analysis.tracer_cost import TracerCost, find_tracer_costs
+from etprof.analysis.split.tracer_cost import TracerCost, find_tracer_costs
+from etprof.run.provenance import Provenance, load_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.findings.thresholds import Thresholds
 
 

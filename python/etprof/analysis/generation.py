@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pydantic import ValidationError
 
-from etprof.analysis.statistics import BlockedMedian, SampleSummary, summarise, summarise_blocks
+from etprof.base.errors import InputFileError
 from etprof.base.json_input import parse_json
-from etprof.errors import InputFileError
-from etprof.records import Count, Record
+from etprof.base.records import Count, Record
+from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.run_directory import BlockMetrics, ExperimentMetrics, GeneratedTokens
+    from etprof.run.directory import BlockMetrics, ExperimentMetrics, GeneratedTokens
 
 OBSERVER_PREFIX: Final = "PyTorchObserver "
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.amdahl import takes_packed_route
-from etprof.analysis.attribution import Attribution, attribute_operators
-from etprof.analysis.delegation_report import find_method_report
-from etprof.analysis.evidence import KernelUse, OperatorEvidence, name_evidence, read_evidence
-from etprof.analysis.kernel_trace import read_kernel_trace
-from etprof.analysis.provenance import load_provenance
+from etprof.analysis.compare.amdahl import takes_packed_route
+from etprof.analysis.split.attribution import Attribution, attribute_operators
+from etprof.analysis.split.evidence import KernelUse, OperatorEvidence, name_evidence, read_evidence
+from etprof.run.delegation import find_method_report
+from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.provenance import load_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from etprof.analysis.delegation_report import MethodReport
-    from etprof.analysis.evidence import ModeEvidence
-    from etprof.analysis.no_sme2 import Reason
-    from etprof.analysis.operators import OperatorRow
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.analysis.split.evidence import ModeEvidence
+    from etprof.analysis.split.operators import OperatorRow
+    from etprof.backends.xnnpack.no_sme2 import Reason
+    from etprof.run.delegation import MethodReport
 
 _PARTIAL_READERS: Final = frozenset({"view", "gather and scatter"})
 _COARSE_CLOCK_STEPS: Final = 10

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.parity import (
+from etprof.analysis.compare.parity import (
     EAGER_MINIMUM_SNR_DB,
     Parity,
     compare,
@@ -17,16 +17,16 @@ from etprof.analysis.parity import (
     read_tensor,
 )
 from etprof.base.files import hash_file
-from etprof.program_files import ExportManifest
-from etprof.records import read_record
-from etprof.run_directory import EXPORT_MANIFEST
-from etprof.runner_result import read_result
+from etprof.base.records import read_record
+from etprof.run.directory import EXPORT_MANIFEST
+from etprof.run.program import ExportManifest
+from etprof.run.runner_result import read_result
 
 if TYPE_CHECKING:
-    from etprof.analysis.comparability import Side
-    from etprof.analysis.provenance import Provenance
-    from etprof.program_files import MethodFiles
-    from etprof.runner_result import RunnerResult
+    from etprof.analysis.compare.comparability import Side
+    from etprof.run.program import MethodFiles
+    from etprof.run.provenance import Provenance
+    from etprof.run.runner_result import RunnerResult
 
 _MARGIN_DB: Final = 6.0
 """A device may be this much further from the eager model than the host was that exported: twice

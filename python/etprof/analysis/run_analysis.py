@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.executions import LEAST_FOR_BAND, split_executions
 from etprof.analysis.generation import GenerationSpeed, summarise_generation
-from etprof.analysis.operators import OperatorSplit, split_operators
-from etprof.analysis.statistics import BlockedMedian, SampleSummary, summarise, summarise_blocks
+from etprof.analysis.split.executions import LEAST_FOR_BAND, split_executions
+from etprof.analysis.split.operators import OperatorSplit, split_operators
+from etprof.base.errors import InputFileError
 from etprof.base.text import clean
-from etprof.errors import InputFileError
-from etprof.etdump import load_etdump
-from etprof.run_directory import (
+from etprof.base.units import count_of, format_duration
+from etprof.etdump.reader import load_etdump
+from etprof.run.directory import (
     MANIFEST,
     METRICS,
     ExperimentMetrics,
@@ -21,15 +21,15 @@ from etprof.run_directory import (
     load_manifest,
     load_metrics,
 )
-from etprof.units import count_of, format_duration
+from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from etprof.etdump import ETDump
-    from etprof.etdump_plausibility import Events
-    from etprof.run_directory import LaunchRecord
+    from etprof.etdump.plausibility import Events
+    from etprof.etdump.reader import ETDump
+    from etprof.run.directory import LaunchRecord
 
 
 _MOST_FAILURES: Final = 10

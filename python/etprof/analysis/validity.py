@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.launch_state import fastest_core_khz
 from etprof.analysis.output_check import check_outputs
-from etprof.analysis.warmup import settled_after
-from etprof.errors import EtprofError, InputFileError
-from etprof.runner_result import RunnerResult, read_result
+from etprof.base.errors import EtprofError, InputFileError
+from etprof.run.runner_result import RunnerResult, read_result
+from etprof.statistics.warmup import settled_after
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.analysis.comparability import Side
-    from etprof.run_directory import LaunchRecord
+    from etprof.analysis.compare.comparability import Side
+    from etprof.run.directory import LaunchRecord
 
 State = Literal["passed", "failed", "unknown"]
 

@@ -12,13 +12,13 @@ import os
 import stat
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from etprof.errors import InputFileError
+from etprof.base.errors import InputFileError
 
 if TYPE_CHECKING:
     from io import BufferedReader
     from pathlib import Path
 
-    from etprof.errors import EtprofError
+    from etprof.base.errors import EtprofError
 
 # O_NONBLOCK: a pipe without a writer is opened at once, to be refused. O_NOCTTY: a terminal that
 # is opened by mistake does not become this process's own.

@@ -1,6 +1,6 @@
 """Runs one command, and ends it with all that it started when whoever asked for it is gone.
 
-A program of its own, started by `etprof.process` as the leader of a new session:
+A program of its own, started by `etprof.base.process` as the leader of a new session:
 
     python -I -S guard.py LIFELINE STATUS INPUT HELD PROGRAM WORD…
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from pydantic_core import from_json
 
+from etprof.base.errors import InputFileError
 from etprof.base.files import read_input
-from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from pathlib import Path
 
-    from etprof.errors import EtprofError
+    from etprof.base.errors import EtprofError
 
 _Node: TypeAlias = "dict[str, object] | list[object]"
 MOST_JSON_BYTES: Final = 256 * 2**20

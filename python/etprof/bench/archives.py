@@ -14,13 +14,13 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.atomic import write_json
+from etprof.base.atomic import write_json
+from etprof.base.errors import InputFileError
 from etprof.base.files import MOST_PROGRAM_BYTES
 from etprof.base.json_input import read_json
-from etprof.errors import InputFileError
 from etprof.export.request import ExportedFiles
 from etprof.measuring.git_state import read_git_state
-from etprof.run_directory import MANIFEST, load_manifest, set_aside
+from etprof.run.directory import MANIFEST, load_manifest, set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,10 +12,10 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.base.errors import UsageError
 from etprof.bench.archives import pack_program, unpack_run
 from etprof.bench.execution import Outcome, describe_error, keep_failure
 from etprof.bench.remote import run_remotely
-from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from etprof.base.errors import UsageError
 from etprof.config import Config, ExperimentConfig, MeasurementConfig, TargetConfig
-from etprof.errors import UsageError
 from etprof.export.options import ExportOptions
 from etprof.export.request import ExportRequest
-from etprof.program_files import find_decode_method
-from etprof.run_directory import safe_name
+from etprof.run.directory import safe_name
+from etprof.run.program import find_decode_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

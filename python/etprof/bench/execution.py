@@ -9,14 +9,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
 from etprof.bench.failures import write_failure
-from etprof.errors import EtprofError
 from etprof.measuring.configured_run import configured_experiments, configured_settings, make_target
 from etprof.measuring.pipeline import Earlier, measure
 from etprof.measuring.resume import load_earlier
-from etprof.program_files import describe_program
-from etprof.run_directory import load_manifest, set_aside
+from etprof.run.directory import load_manifest, set_aside
+from etprof.run.program import describe_program
 from etprof.targets.device_lock import device_lock, this_host
 
 if TYPE_CHECKING:

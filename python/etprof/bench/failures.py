@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import etprof
-from etprof.atomic import write_json
+from etprof.base.atomic import write_json
+from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
-from etprof.errors import EtprofError
-from etprof.generation import plan_generation
 from etprof.measuring.git_state import read_git_state
-from etprof.program_files import load_export_manifest
-from etprof.run_directory import MANIFEST, safe_name, set_aside
+from etprof.run.directory import MANIFEST, safe_name, set_aside
+from etprof.run.generation import plan_generation
+from etprof.run.program import load_export_manifest
 from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.process import CommandStop, CommandStopped, stoppable
 from etprof.bench.execution import Outcome, Stopped, run_unit
-from etprof.process import CommandStop, CommandStopped, stoppable
 from etprof.targets.device_lock import patience
 
 if TYPE_CHECKING:

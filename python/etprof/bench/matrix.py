@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from etprof.base.errors import UsageError
 from etprof.base.limits import MOST_ENTRIES, MOST_LAUNCHES
 from etprof.config import (
     Cpus,
@@ -30,12 +31,11 @@ from etprof.config import (
     read_config_text,
 )
 from etprof.config_problems import suggest
-from etprof.errors import UsageError
 from etprof.export.precision import parse_precision
 from etprof.export.request import BACKENDS
-from etprof.generation import REPETITIONS, WARMUP_REPETITIONS
 from etprof.registry import find_model
-from etprof.run_directory import safe_name
+from etprof.run.directory import safe_name
+from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

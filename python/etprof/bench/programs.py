@@ -9,10 +9,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import etprof
-from etprof.atomic import write_json
+from etprof.base.atomic import write_json
+from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
 from etprof.base.json_input import read_json
-from etprof.errors import EtprofError
 from etprof.export.exporter import export_model
 from etprof.registry import find_model
 

@@ -12,7 +12,7 @@ from etprof.bench.local_pool import run_here
 from etprof.bench.pool import Task
 from etprof.bench.programs import export_programs
 from etprof.report.files import write_report_files
-from etprof.run_directory import ANALYSIS_SUMMARY, find_etdumps
+from etprof.run.directory import ANALYSIS_SUMMARY, find_etdumps
 from etprof.targets.device_lock import device_lock, patience, this_host
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Group
 from rich.text import Text
 
-from etprof.analysis.effect import estimate_effect
 from etprof.base.plain_table import PlainTable
-from etprof.report.markdown import escape
-from etprof.units import (
+from etprof.base.units import (
     MISSING,
     count_of,
     format_duration,
@@ -19,15 +17,17 @@ from etprof.units import (
     format_ratio,
     format_value,
 )
+from etprof.report.markdown import escape
+from etprof.statistics.effect import estimate_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from etprof.analysis.effect import Effect
     from etprof.bench.combinations import LeftOut
     from etprof.bench.execution import Outcome
     from etprof.bench.session import Kept
     from etprof.history.documents import MetricDocument, RunDocument
+    from etprof.statistics.effect import Effect
 
 SCHEMA_VERSION: Final = 1
 _COLUMNS: Final = (

@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import etprof
+from etprof.base.errors import EtprofError, InputFileError, OutputError, UsageError
 from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.text import clean_lines
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
-from etprof.errors import EtprofError, InputFileError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

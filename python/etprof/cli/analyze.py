@@ -67,7 +67,7 @@ def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
     from rich.console import Console
 
     from etprof.analysis.assessment import assess_run
-    from etprof.analysis.thread_map import build_thread_map
+    from etprof.analysis.split.thread_map import build_thread_map
     from etprof.report.comparison_terminal import render_comparison
     from etprof.report.findings_terminal import render_findings
     from etprof.report.summary_json import summary_document
@@ -93,7 +93,7 @@ def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
 
 def _source(arguments: argparse.Namespace) -> Path:
     """Returns the one source that was given, by position or by flag; it must exist."""
-    from etprof.errors import InputFileError, UsageError
+    from etprof.base.errors import InputFileError, UsageError
 
     given = [path for path in (arguments.source, arguments.run_dir) if path is not None]
     if len(given) != 1:

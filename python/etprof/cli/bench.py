@@ -18,9 +18,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from etprof.base.errors import TargetError, UsageError
 from etprof.base.text import clean_lines
 from etprof.cli.device_flags import add_no_wait_argument
-from etprof.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> int:
     """Prints what would run, device by device."""
-    from etprof.units import count_of
+    from etprof.base.units import count_of
 
     if as_json:
         reasons = [{"combination": each.text, "reason": each.reason} for each in left_out]
@@ -138,7 +138,7 @@ def _report(
     """Writes summary.json and summary.md, and shows the table."""
     from rich.console import Console
 
-    from etprof.atomic import write_json, write_text
+    from etprof.base.atomic import write_json, write_text
     from etprof.bench.summary import make_rows, render_markdown, render_table, summary_document
 
     rows = make_rows(kept)

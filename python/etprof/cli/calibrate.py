@@ -18,9 +18,9 @@ from etprof.cli.device_flags import add_no_wait_argument, hold_device
 if TYPE_CHECKING:
     import argparse
 
-    from etprof.analysis.calibration import Calibration
-    from etprof.program_files import Program
-    from etprof.run_directory import ExperimentMetrics
+    from etprof.run.directory import ExperimentMetrics
+    from etprof.run.program import Program
+    from etprof.statistics.calibration import Calibration
 
 SIDES = ("first", "second")
 EXAMPLES = """\
@@ -70,11 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures A against A and reports."""
-    from etprof.analysis.calibration import calibrate
-    from etprof.atomic import write_json
-    from etprof.errors import UsageError
-    from etprof.program_files import describe_program
-    from etprof.run_directory import runs_folder
+    from etprof.base.atomic import write_json
+    from etprof.base.errors import UsageError
+    from etprof.run.directory import runs_folder
+    from etprof.run.program import describe_program
+    from etprof.statistics.calibration import calibrate
 
     if arguments.blocks < arguments.pairs:
         msg = f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}"
@@ -93,11 +93,11 @@ def _measure(
     arguments: argparse.Namespace, program: Program, folder: Path
 ) -> list[ExperimentMetrics]:
     """Runs both sides once this host is free; fails when either lacks blocks."""
+    from etprof.base.errors import TargetError
     from etprof.cli.progress import show_progress
-    from etprof.errors import TargetError
     from etprof.measuring.pipeline import measure
     from etprof.measuring.plan import Experiment, Settings
-    from etprof.run_directory import load_metrics, set_aside
+    from etprof.run.directory import load_metrics, set_aside
     from etprof.targets.local import LocalTarget
 
     target = LocalTarget()
@@ -128,7 +128,7 @@ def _block_medians(metrics: ExperimentMetrics) -> list[float]:
 
 
 def _describe(result: Calibration) -> str:
-    from etprof.units import format_ratio, format_share
+    from etprof.base.units import format_ratio, format_share
 
     smallest = None if result.smallest_effect is None else 1 + result.smallest_effect
     found = format_ratio(smallest) if smallest else "none up to 2×"

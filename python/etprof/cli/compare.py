@@ -16,7 +16,7 @@ from etprof.cli.argument_types import fraction, whole_number
 if TYPE_CHECKING:
     import argparse
 
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.run_analysis import RunAnalysis
 
 EXAMPLES = """\
@@ -75,9 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _compare(arguments: argparse.Namespace) -> list[Comparison]:
     """Loads both sides, refuses unlike ones and compares the rest."""
-    from etprof.analysis.comparability import refuse_unlike
-    from etprof.analysis.comparison import compare_sides
-    from etprof.analysis.pairs import match_runs
+    from etprof.analysis.compare.comparability import refuse_unlike
+    from etprof.analysis.compare.comparison import compare_sides
+    from etprof.analysis.compare.pairs import match_runs
 
     baseline, first = _load(arguments.baseline)
     candidate, second = _load(arguments.candidate)
@@ -90,7 +90,7 @@ def _compare(arguments: argparse.Namespace) -> list[Comparison]:
 def _load(text: str) -> tuple[RunAnalysis, str | None]:
     """Reads RUN_DIR, RUN_DIR:EXPERIMENT or FILE.etdump; a path that exists is taken whole."""
     from etprof.analysis.run_analysis import analyze_source
-    from etprof.errors import InputFileError
+    from etprof.base.errors import InputFileError
 
     path, name = Path(text), None
     if not path.exists() and ":" in text:

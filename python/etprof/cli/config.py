@@ -57,10 +57,10 @@ def _check(path: Path) -> int:
 
 def _init(arguments: argparse.Namespace) -> int:
     """Prints or writes a template."""
-    from etprof.atomic import write_text
+    from etprof.base.atomic import write_text
+    from etprof.base.errors import OutputError
     from etprof.base.json_input import parse_json
     from etprof.config_templates import read_template
-    from etprof.errors import OutputError
 
     text = read_template(arguments.template)
     if arguments.model:

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serves until interrupted, or writes the files."""
-    from etprof.errors import UsageError
+    from etprof.base.errors import UsageError
     from etprof.history.store import open_store
 
     if arguments.runs is not None and arguments.export is None:
@@ -63,8 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _export(store: Store, arguments: argparse.Namespace) -> int:
+    from etprof.base.units import count_of
     from etprof.dashboard.export import DEFAULT_RUNS, export_site
-    from etprof.units import count_of
 
     runs = DEFAULT_RUNS if arguments.runs is None else arguments.runs
     site = export_site(store, arguments.export, newest_runs=runs)

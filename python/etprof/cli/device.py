@@ -18,8 +18,8 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.errors import TargetError, UsageError
 from etprof.cli.device_flags import add_no_wait_argument, hold_device
-from etprof.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -154,9 +154,9 @@ def _restore(adb: Adb, arguments: argparse.Namespace) -> int:
 
 
 def _clean(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.base.units import format_size
     from etprof.targets.android.store import remove_files
     from etprof.targets.android.target import REMOTE_ROOT
-    from etprof.units import format_size
 
     root = arguments.remote_folder or REMOTE_ROOT
     freed = remove_files(adb, root)

@@ -13,7 +13,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from etprof.errors import BuildError
+from etprof.base.errors import BuildError
 
 if TYPE_CHECKING:
     import argparse

@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from etprof.base.errors import BuildError, UsageError
 from etprof.base.text import clean_lines
-from etprof.errors import BuildError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _set_up() -> int:
     from etprof.cli.progress import show_progress
-    from etprof.emulator.installation import set_up
+    from etprof.targets.emulator.installation import set_up
 
     with show_progress() as progress:
 
@@ -54,7 +54,7 @@ def _set_up() -> int:
 
 
 def _show_status() -> int:
-    from etprof.emulator.installation import examine
+    from etprof.targets.emulator.installation import examine
 
     states = examine()
     for state in states:
@@ -64,8 +64,8 @@ def _show_status() -> int:
 
 
 def _remove() -> int:
-    from etprof.emulator.cache import Cache
-    from etprof.units import format_size
+    from etprof.base.units import format_size
+    from etprof.targets.emulator.cache import Cache
 
     cache = Cache.find()
     freed = cache.remove()

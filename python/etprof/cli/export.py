@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.errors import UsageError
 from etprof.base.text import clean_data, clean_lines
-from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -202,7 +202,7 @@ class StageProgress:
 
     def stage_ended(self, stage: StageTime) -> None:
         """Replaces the spinner by a line."""
-        from etprof.units import format_duration
+        from etprof.base.units import format_duration
 
         self._status.stop()
         self._console.print(f"{stage.name:18} {format_duration(stage.duration_ns):>8}")

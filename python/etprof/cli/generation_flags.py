@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.errors import UsageError
 from etprof.base.limits import MOST_INFERENCES
 from etprof.cli.argument_types import whole_number
-from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
 
     from etprof.analysis.run_analysis import RunAnalysis
-    from etprof.generation import Generation
+    from etprof.run.generation import Generation
 
 
 def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
 
 def find_generation(arguments: argparse.Namespace) -> Generation | None:
     """Returns what to generate; raises UsageError for flags that do not belong together."""
-    from etprof.generation import parse_ids, plan_generation
+    from etprof.run.generation import parse_ids, plan_generation
 
     beside = ("prompt_tokens", "prompt", "tokenizer", "prefill_method", "decode_method")
     given = {name: getattr(arguments, name) for name in beside}

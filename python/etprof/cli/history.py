@@ -216,7 +216,7 @@ def _import(store: Store, arguments: argparse.Namespace) -> int:
 
 
 def _pin(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.errors import UsageError
+    from etprof.base.errors import UsageError
     from etprof.history import commands
 
     if arguments.name is None:
@@ -265,7 +265,7 @@ def _check_request(arguments: argparse.Namespace) -> CheckRequest:
 
 def _threshold(text: str) -> tuple[str | None, float]:
     """Reads `5` or `load_ns=20`, in per cent."""
-    from etprof.errors import UsageError
+    from etprof.base.errors import UsageError
 
     name, _, number = text.rpartition("=")
     try:
@@ -281,7 +281,7 @@ def _threshold(text: str) -> tuple[str | None, float]:
 
 
 def _check_metric(name: str, flag: str) -> None:
-    from etprof.errors import UsageError
+    from etprof.base.errors import UsageError
     from etprof.history.metric_names import METRICS
 
     if name not in METRICS:
@@ -290,7 +290,7 @@ def _check_metric(name: str, flag: str) -> None:
 
 
 def _format_of(path: Path) -> str:
-    from etprof.errors import UsageError
+    from etprof.base.errors import UsageError
 
     kind = path.suffix.removeprefix(".").lower()
     if kind not in ("json", "parquet"):

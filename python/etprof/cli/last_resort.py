@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import etprof
-from etprof.atomic import replacing
+from etprof.base.atomic import replacing
+from etprof.base.errors import OutputError
 from etprof.base.text import clean, clean_lines
-from etprof.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

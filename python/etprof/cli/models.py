@@ -40,7 +40,7 @@ def _print_table(models: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
     from etprof.base.plain_table import PlainTable
-    from etprof.units import format_count
+    from etprof.base.units import format_count
 
     table = PlainTable()
     for title in ("model", "inputs", "parameters", "MACs"):

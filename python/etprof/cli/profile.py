@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import etprof
+from etprof.base.errors import TargetError, UsageError
 from etprof.cli.device_flags import add_no_wait_argument, hold_device
 from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
 from etprof.cli.measurement_flags import add_measurement_arguments
-from etprof.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from etprof.measuring.pipeline import Measured
     from etprof.measuring.plan import Settings
-    from etprof.program_files import ExportManifest, Program
+    from etprof.run.program import ExportManifest, Program
     from etprof.targets import Target
 
 ETDUMP_ITERATIONS = 100
@@ -134,9 +134,9 @@ def _measure_and_report(
     recorded: dict[str, Any] | None,
 ) -> int:
     """Measures on a device that is ours, into a run directory that nobody else writes."""
-    from etprof.atomic import write_json
+    from etprof.base.atomic import write_json
     from etprof.cli.progress import say
-    from etprof.run_directory import DELEGATION_REPORT, runs_folder, set_aside
+    from etprof.run.directory import DELEGATION_REPORT, runs_folder, set_aside
 
     modes = target.sme_modes()
     run_directory = arguments.out or runs_folder(program.name, target.platform)
@@ -171,8 +171,8 @@ def _report_evidence(
     """Gathers and shows which microkernels ran in each SME mode and what they computed."""
     from rich.console import Console
 
-    from etprof.analysis.kernels import evidence_document
     from etprof.analysis.run_analysis import analyze_source
+    from etprof.analysis.split.kernels import evidence_document
     from etprof.cli.progress import show_progress
     from etprof.measuring.evidence_pipeline import collect_evidence
     from etprof.report.evidence import render_evidence
@@ -205,7 +205,7 @@ def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -
     from etprof.cli.analyze import show_analysis
     from etprof.cli.progress import say
     from etprof.report.files import write_report_files
-    from etprof.run_directory import find_etdumps
+    from etprof.run.directory import find_etdumps
 
     if find_etdumps(run_directory):
         analysis = analyze_source(run_directory)
@@ -235,9 +235,9 @@ def _measure(
 ) -> Measured:
     """Measures in every SME mode, with progress."""
     from etprof.cli.progress import show_progress
-    from etprof.generation import REPETITIONS
     from etprof.measuring.pipeline import measure
     from etprof.measuring.plan import Experiment
+    from etprof.run.generation import REPETITIONS
 
     iterations = ITERATIONS if arguments.generate is None else REPETITIONS
     experiments = [
@@ -263,7 +263,7 @@ def _measure(
 
 def _warmup(arguments: argparse.Namespace, target: Target) -> int:
     """Returns the number of warm-up inferences: none where nothing is timed."""
-    from etprof.generation import WARMUP_REPETITIONS
+    from etprof.run.generation import WARMUP_REPETITIONS
 
     if not target.times_are_meaningful:
         return 0
@@ -288,7 +288,7 @@ def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
 
 def _find_program(arguments: argparse.Namespace) -> Program:
     """Returns the given program, or the named model's, exported if it is not up to date."""
-    from etprof.program_files import describe_program, find_decode_method
+    from etprof.run.program import describe_program, find_decode_method
 
     model = arguments.model
     path = Path(model) if model.endswith(".pte") else _export(arguments)
@@ -306,8 +306,8 @@ def _read_etrecord(given: Path | None, program: Path) -> dict[str, Any] | None:
     """
     from etprof.cli.progress import say
     from etprof.etrecord.program import describe_program, find_etrecord, is_own
-    from etprof.program_files import find_descriptions
-    from etprof.run_directory import DELEGATION_REPORT
+    from etprof.run.directory import DELEGATION_REPORT
+    from etprof.run.program import find_descriptions
 
     if given is not None:
         say(f"Reading {given}")
@@ -328,7 +328,7 @@ def _export(arguments: argparse.Namespace) -> Path:
     from etprof.cli.progress import say
     from etprof.export.exporter import export_model
     from etprof.export.request import ExportRequest
-    from etprof.program_files import load_export_manifest
+    from etprof.run.program import load_export_manifest
 
     request = ExportRequest(
         model=arguments.model,

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _formats(text: str) -> list[str]:
-    from etprof.errors import UsageError
+    from etprof.base.errors import UsageError
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in FORMATS]
@@ -81,7 +81,7 @@ def _formats(text: str) -> list[str]:
 
 
 def _check_sources(sources: Sequence[Path]) -> None:
-    from etprof.errors import InputFileError
+    from etprof.base.errors import InputFileError
 
     for source in sources:
         if not source.exists():

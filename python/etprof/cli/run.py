@@ -13,9 +13,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.errors import UsageError
 from etprof.base.text import clean_lines
 from etprof.cli.device_flags import add_no_wait_argument, hold_device
-from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     from etprof.config import Config
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, object]]:
     """Returns the config and its identity for the manifest: path, hash, content."""
     from etprof.config import load_config, parse_config, read_config_text
-    from etprof.run_directory import load_manifest
+    from etprof.run.directory import load_manifest
 
     given = [p for p in (arguments.config, arguments.config_flag, arguments.from_manifest) if p]
     if len(given) != 1:
@@ -139,7 +139,7 @@ def _measure(
     )
     from etprof.measuring.pipeline import Earlier, measure
     from etprof.measuring.resume import load_earlier
-    from etprof.run_directory import set_aside
+    from etprof.run.directory import set_aside
 
     target, program = configured_target(config), configured_program(config)
     experiments = configured_experiments(config, arguments.only)

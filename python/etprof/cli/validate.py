@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Checks and prints what was found."""
-    from etprof.errors import UsageError
+    from etprof.base.errors import UsageError
     from etprof.measuring.validation import validate_run, worst_level
 
     folder = arguments.run_dir or arguments.results

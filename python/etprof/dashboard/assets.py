@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from etprof.html_template import read_package_file
+from etprof.base.html_template import read_package_file
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self' file:; script-src 'self' file:; "

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.base.units import format_value
 from etprof.dashboard.addresses import make_address
 from etprof.dashboard.parts import format_commit, format_moment, interval_words
 from etprof.dashboard.thinning import choose_points
-from etprof.units import format_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

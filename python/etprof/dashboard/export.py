@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import etprof
-from etprof.atomic import write_bytes, write_json, write_text
+from etprof.base.atomic import write_bytes, write_json, write_text
+from etprof.base.errors import OutputError
 from etprof.dashboard.addresses import ExportedLinks, make_address
 from etprof.dashboard.assets import ASSETS, read_asset
 from etprof.dashboard.queries import find_runs_before, list_newest, load_baselines, load_runs
@@ -18,7 +19,6 @@ from etprof.dashboard.run_report import read_report
 from etprof.dashboard.views.run import find_run
 from etprof.dashboard.views.sides import CHOICES
 from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
-from etprof.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

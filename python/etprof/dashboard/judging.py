@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.base.units import format_change, format_ratio
 from etprof.history.gate import judge
-from etprof.units import format_change, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from etprof.base.units import MISSING, count_of, format_interval, format_value
 from etprof.dashboard.addresses import DEFAULTS, PAGE, VIEWS, file_word, make_address
 from etprof.dashboard.visit import NoSuchPageError
 from etprof.history.metric_names import METRICS
-from etprof.units import MISSING, count_of, format_interval, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,10 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import etprof
+from etprof.base.html_template import template_environment
+from etprof.base.units import count_of
 from etprof.dashboard.addresses import make_address
 from etprof.dashboard.assets import POLICY, read_template
-from etprof.html_template import template_environment
-from etprof.units import count_of
 
 if TYPE_CHECKING:
     import jinja2

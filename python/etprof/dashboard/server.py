@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from etprof.base.errors import EtprofError, UsageError
 from etprof.base.interruption import until_interrupted
 from etprof.dashboard.addresses import ServedLinks, make_address
 from etprof.dashboard.assets import ASSETS, read_asset
@@ -18,7 +19,6 @@ from etprof.dashboard.render import PAGES, render_page, render_problem
 from etprof.dashboard.run_report import read_report
 from etprof.dashboard.views.run import find_run
 from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
-from etprof.errors import EtprofError, UsageError
 
 if TYPE_CHECKING:
     import uvicorn

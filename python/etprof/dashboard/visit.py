@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from etprof.base.errors import InputFileError
 from etprof.dashboard.queries import (
     count_runs,
     list_branches,
     list_metrics,
     list_series,
 )
-from etprof.errors import InputFileError
 from etprof.history.metric_names import METRICS
 from etprof.history.noise import noise_floor
 

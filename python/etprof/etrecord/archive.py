@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
+from etprof.base.errors import InputFileError
 from etprof.base.files import open_regular
-from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from pydantic import StrictInt, TypeAdapter, ValidationError
 
+from etprof.base.records import Count, Record
 from etprof.etrecord.expressions import NotAnExpressionError, check_expression
 from etprof.export import upstream
-from etprof.records import Count, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

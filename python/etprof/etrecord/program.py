@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.errors import InputFileError
 from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, read_bounded
-from etprof.errors import InputFileError
 from etprof.etrecord import archive
-from etprof.program_files import load_export_manifest
+from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,8 @@ def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
 
     Raises InputFileError when a file cannot be read or the two do not belong together.
     """
-    from etprof.export import delegation, program_size, sme2_prediction, upstream
+    from etprof.backends.xnnpack import sme2_prediction
+    from etprof.export import delegation, program_size, upstream
 
     with upstream.quiet_upstream():
         record = read_etrecord(etrecord)

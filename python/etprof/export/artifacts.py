@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.errors import OutputError
+from etprof.base.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

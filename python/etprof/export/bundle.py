@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from etprof.base.errors import ExportError
 from etprof.base.json_input import parse_json
-from etprof.errors import ExportError
+from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
-from etprof.process import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from etprof.base.process import Completed
     from etprof.export.eager_model import ExportMethod
-    from etprof.process import Completed
 
 RELATIVE_TOLERANCE = 1e-3
 _TIMEOUT_S = 600.0

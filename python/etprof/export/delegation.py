@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from etprof.export import module_map, sme2_prediction, xnnpack_graph
+from etprof.backends.xnnpack import graph as xnnpack_graph
+from etprof.backends.xnnpack import sme2_prediction
+from etprof.export import module_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from etprof.errors import ExportError
+from etprof.base.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import etprof
-from etprof.html_template import hash_script, read_package_file, template_environment
-from etprof.units import format_duration
+from etprof.base.html_template import hash_script, read_package_file, template_environment
+from etprof.base.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from etprof.base.errors import ExportError
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
-from etprof.errors import ExportError
 from etprof.export import tensors
 from etprof.targets.runner import ask_host_runner
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import etprof
-from etprof.errors import ExportError
+from etprof.base.errors import ExportError
 from etprof.export import operators, partition_reasons, partitioning, tensors, upstream
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from etprof import registry
-from etprof.errors import EtprofError
+from etprof.base.errors import EtprofError
 from etprof.export import tensors
 from etprof.export.model_loading import load_methods
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from etprof import registry
+from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import open_regular
-from etprof.errors import EtprofError, ExportError, InputFileError
 from etprof.export.eager_model import checked_inputs, collect_constants, collect_methods
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from etprof.export.xnnpack_graph import XnnpackGraph, XnnpackNode
+    from etprof.backends.xnnpack.graph import XnnpackGraph, XnnpackNode
 
 NO_HANDLE = 65535
 """What ExecuTorch writes for a node that a pass has inserted."""

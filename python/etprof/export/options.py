@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from etprof.errors import UsageError
+from etprof.base.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from etprof.atomic import write_json, write_text
+from etprof.base.atomic import write_json, write_text
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.export import (
     bundle,

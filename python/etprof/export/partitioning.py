@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from etprof.errors import UsageError
+from etprof.base.errors import UsageError
 from etprof.export import upstream
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from etprof.errors import UsageError
+from etprof.base.errors import UsageError
 
 BLOCK_MULTIPLE = 32
 """XNNPACK takes 4-bit weights in rows and blocks of a multiple of this many elements."""

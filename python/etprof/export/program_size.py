@@ -11,8 +11,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.errors import ExportError
 from etprof.base.files import open_regular
-from etprof.errors import ExportError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from etprof.errors import EtprofError, ExportError
+from etprof.base.errors import EtprofError, ExportError
 from etprof.export import lowering, tensors, upstream
 from etprof.export.eager_model import checked_inputs
 from etprof.export.precision import BLOCK_MULTIPLE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from etprof.base.plain_table import PlainTable
-from etprof.units import MISSING, format_count, format_share, format_size
+from etprof.base.units import MISSING, format_count, format_share, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from etprof.errors import UsageError
+from etprof.base.errors import UsageError
 from etprof.export.options import ExportOptions
 from etprof.export.precision import Precision, parse_precision
 

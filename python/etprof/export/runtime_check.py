@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from etprof.errors import ExportError
+from etprof.base.errors import ExportError
 from etprof.export import host_runtime, lowering, tensors
 
 if TYPE_CHECKING:

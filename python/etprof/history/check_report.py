@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Group
 from rich.text import Text
 
+from etprof.base.units import MISSING, count_of, format_duration, format_size
 from etprof.history.metric_names import METRICS
 from etprof.report.tables import bordered_table
-from etprof.units import MISSING, count_of, format_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, cast
 from rich.console import Console
 from sqlalchemy import select
 
-from etprof.atomic import write_text
+from etprof.base.atomic import write_text
+from etprof.base.errors import EtprofError, OutputError
 from etprof.base.text import clean_lines
-from etprof.errors import EtprofError, OutputError
+from etprof.base.units import count_of
 from etprof.history import run_tables
 from etprof.history.check import check_history
 from etprof.history.check_report import check_document, render_markdown, render_terminal
@@ -23,7 +24,6 @@ from etprof.history.schema import Baseline, Run
 from etprof.history.selection import find_runs, newest_runs, pin_runs
 from etprof.history.selection import unpin as remove_baseline
 from etprof.history.trend import find_changes
-from etprof.units import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from sqlalchemy import URL, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, NoSuchModuleError, SQLAlchemyError
 
+from etprof.base.errors import EtprofError, UsageError
 from etprof.base.json_input import parse_json
-from etprof.errors import EtprofError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

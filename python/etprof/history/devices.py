@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from etprof.runner_result import Cpu
+    from etprof.run.runner_result import Cpu
 
 DeviceKind = Literal["local", "macos", "android", "emulator"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, AwareDatetime, Field
 
+from etprof.base.records import Count, Name, Named, Record
 from etprof.history.schema import FAILED
-from etprof.order_statistics import median_interval
-from etprof.records import Count, Name, Named, Record
+from etprof.statistics.order_statistics import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import Field, ValidationError
 from sqlalchemy import select
 
-from etprof.atomic import replacing
+from etprof.base.atomic import replacing
+from etprof.base.errors import InputFileError
 from etprof.base.files import open_regular, read_bounded
 from etprof.base.json_input import parse_json
+from etprof.base.records import Name, Record, first_problem
 from etprof.base.text import escape_unfit_json
-from etprof.errors import InputFileError
 from etprof.history.connection import DamagedValueError
 from etprof.history.documents import SCHEMA_VERSION, Digest, Moment, RunDocument
 from etprof.history.hud import run_records
 from etprof.history.parquet import PARQUET_MAGIC, read_parquet, write_parquet
 from etprof.history.rows import iterate_runs
 from etprof.history.schema import Baseline, Run
-from etprof.records import Name, Record, first_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

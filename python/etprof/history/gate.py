@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from etprof.history.metric_names import METRICS
-from etprof.history.two_samples import shift_interval, t_quantile
+from etprof.statistics.two_samples import shift_interval, t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
+from etprof.base.records import first_problem
 from etprof.history.connection import DamagedValueError
 from etprof.history.hud_schema import HudRecord
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED
-from etprof.records import first_problem
 from etprof.report.hud_records import HudSubject, hud_metrics, hud_record
-from etprof.run_directory import ExperimentMetrics
+from etprof.run.directory import ExperimentMetrics
 
 if TYPE_CHECKING:
     from etprof.history.documents import RunDocument

@@ -10,13 +10,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from etprof.analysis.generation import block_values
-from etprof.analysis.operators import class_totals_ns
-from etprof.analysis.provenance import load_manifest_document, load_provenance
 from etprof.analysis.run_analysis import analyze_source
-from etprof.analysis.statistics import trimmed_mean
+from etprof.analysis.split.operators import class_totals_ns
+from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.json_input import read_json
+from etprof.base.records import first_problem
 from etprof.base.text import RAW_NAMES, clean, raw_names
-from etprof.errors import EtprofError, InputFileError
 from etprof.history.devices import identify_device
 from etprof.history.documents import (
     Artefact,
@@ -28,22 +27,23 @@ from etprof.history.documents import (
 )
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK
-from etprof.records import first_problem
-from etprof.run_directory import METRICS as METRICS_FILE
-from etprof.run_directory import (
+from etprof.run.directory import METRICS as METRICS_FILE
+from etprof.run.directory import (
     ManifestExperiment,
     find_etdumps,
     load_manifest,
     load_metrics,
     safe_name,
 )
+from etprof.run.provenance import load_manifest_document, load_provenance
+from etprof.statistics.summary import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from etprof.analysis.provenance import Provenance
-    from etprof.run_directory import BlockMetrics, ExperimentMetrics, Manifest, Metrics
+    from etprof.run.directory import BlockMetrics, ExperimentMetrics, Manifest, Metrics
+    from etprof.run.provenance import Provenance
 
 _TRIM: Final = 0.1
 """Cut from each end for the trimmed mean: what is left is the middle 80 %."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.atomic import replacing
+from etprof.base.atomic import replacing
+from etprof.base.errors import InputFileError, UsageError
 from etprof.base.json_input import parse_json
-from etprof.errors import InputFileError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

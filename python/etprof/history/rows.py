@@ -12,11 +12,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import selectinload
 
 from etprof.base.json_input import MOST_JSON_BYTES, parse_json
+from etprof.base.records import first_problem
 from etprof.history.connection import DamagedValueError
 from etprof.history.documents import MetricDocument, RunDocument
 from etprof.history.schema import CategoryTime, Metric, RawSamples, Run
 from etprof.history.values import decompress, pack_samples, unpack_samples
-from etprof.records import first_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
+from etprof.base.units import MISSING, format_size
 from etprof.history.check import subject_of
 from etprof.history.check_report import format_change, format_value, metric_label
 from etprof.history.metric_names import HEADLINE
 from etprof.history.schema import FAILED
 from etprof.report.tables import bordered_table
-from etprof.units import MISSING, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Select, delete, func, select
 
+from etprof.base.errors import UsageError
 from etprof.base.text import clean
-from etprof.errors import UsageError
 from etprof.history.schema import OK, Baseline, Run
 
 if TYPE_CHECKING:

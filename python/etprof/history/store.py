@@ -15,8 +15,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
+from etprof.base.errors import InputFileError
 from etprof.base.files import check_regular
-from etprof.errors import InputFileError
 from etprof.history.connection import (
     WRITES,
     StoreError,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from etprof.history.change_points import find_change_points
 from etprof.history.schema import OK, Metric, Run
 from etprof.history.selection import Filters, newest_of_each_series
+from etprof.statistics.change_points import find_change_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.errors import UsageError
-from etprof.generation import plan_generation
+from etprof.base.errors import UsageError
 from etprof.measuring.plan import Experiment, Settings
-from etprof.program_files import Program, describe_program, find_decode_method
+from etprof.run.generation import plan_generation
+from etprof.run.program import Program, describe_program, find_decode_method
 from etprof.targets.android.target import REMOTE_ROOT, AndroidTarget
-from etprof.targets.emulator import EmulatorTarget
+from etprof.targets.emulator.target import EmulatorTarget
 from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.config import Config, ExperimentConfig, TargetConfig
-    from etprof.generation import Generation
+    from etprof.run.generation import Generation
     from etprof.targets import Target
 
 

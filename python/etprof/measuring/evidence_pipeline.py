@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from etprof.analysis.evidence import read_evidence
-from etprof.analysis.kernel_trace import read_kernel_trace
-from etprof.analysis.kernels import evidence_document, gather_evidence
-from etprof.atomic import write_json
-from etprof.run_directory import experiment_files
+from etprof.analysis.split.evidence import read_evidence
+from etprof.analysis.split.kernels import evidence_document, gather_evidence
+from etprof.base.atomic import write_json
+from etprof.run.directory import experiment_files
+from etprof.run.kernel_trace import read_kernel_trace
 from etprof.targets.request import RunnerRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from etprof.analysis.evidence import ModeEvidence
-    from etprof.analysis.kernels import KernelEvidence
-    from etprof.program_files import Program
-    from etprof.run_directory import ExperimentFiles
-    from etprof.runner_result import RunnerResult
+    from etprof.analysis.split.evidence import ModeEvidence
+    from etprof.analysis.split.kernels import KernelEvidence
+    from etprof.run.directory import ExperimentFiles
+    from etprof.run.program import Program
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
 EVIDENCE = "kernel_evidence.json"

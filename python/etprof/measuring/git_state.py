@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.errors import TargetError
-from etprof.process import run_command
+from etprof.base.errors import TargetError
+from etprof.base.process import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import etprof
-from etprof.atomic import write_bytes, write_json, write_text
+from etprof.base.atomic import write_bytes, write_json, write_text
 from etprof.base.files import hash_file, read_input
 from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
-from etprof.program_files import find_descriptions, load_export_manifest
-from etprof.run_directory import MANIFEST, LaunchRecord, experiment_files, is_measured
+from etprof.run.directory import MANIFEST, LaunchRecord, experiment_files, is_measured
+from etprof.run.program import find_descriptions, load_export_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.measuring.plan import Experiment, Settings
-    from etprof.program_files import Program
-    from etprof.runner_result import RunnerResult
+    from etprof.run.program import Program
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
 SCHEMA_VERSION = 1

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from etprof.errors import EtprofError, TargetError
+from etprof.base.errors import EtprofError, TargetError
 from etprof.measuring.conditions import wait_for_start
-from etprof.run_directory import ExperimentFiles, LaunchRecord, experiment_files
+from etprof.run.directory import ExperimentFiles, LaunchRecord, experiment_files
 from etprof.targets.request import RunnerRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.generation import Generation
     from etprof.measuring.plan import Experiment, Launch, Settings
-    from etprof.program_files import Program
-    from etprof.runner_result import RunnerResult
+    from etprof.run.generation import Generation
+    from etprof.run.program import Program
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
 

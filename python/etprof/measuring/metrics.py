@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from etprof.run_directory import (
+from etprof.run.directory import (
     BlockMetrics,
     ExperimentMetrics,
     GeneratedTokens,
     GenerationMetrics,
     Metrics,
 )
-from etprof.tokenizer import decode_tokens
+from etprof.run.tokenizer import decode_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from etprof.generation import Generation
     from etprof.measuring.launching import Launcher
     from etprof.measuring.plan import Experiment
-    from etprof.runner_result import GenerationResult, RunnerResult
+    from etprof.run.generation import Generation
+    from etprof.run.runner_result import GenerationResult, RunnerResult
 
 _NS_PER_S: Final = 1e9
 

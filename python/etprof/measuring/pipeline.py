@@ -6,23 +6,23 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from etprof.errors import TargetError
+from etprof.base.errors import TargetError
 from etprof.measuring.journal import Journal
 from etprof.measuring.launching import Launcher
 from etprof.measuring.metrics import gather_metrics
 from etprof.measuring.plan import Launch, plan_passes, plan_timing
 from etprof.measuring.stopping import is_precise_enough
-from etprof.run_directory import remove_empty_folders, reserved, save_metrics
+from etprof.run.directory import remove_empty_folders, reserved, save_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from etprof.errors import EtprofError
+    from etprof.base.errors import EtprofError
     from etprof.measuring.plan import Experiment, Settings
-    from etprof.program_files import Program
-    from etprof.run_directory import LaunchRecord
-    from etprof.runner_result import RunnerResult
+    from etprof.run.directory import LaunchRecord
+    from etprof.run.program import Program
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
 _FAILURES_IN_A_ROW: Final = 2

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from etprof.generation import Generation
+    from etprof.run.generation import Generation
 
 Purpose = Literal["timing", "etdump", "kernel_trace"]
 

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import to_jsonable_python
 
+from etprof.base.errors import EtprofError, UsageError
 from etprof.base.files import hash_file
-from etprof.errors import EtprofError, UsageError
 from etprof.measuring.launching import result_file
 from etprof.measuring.pipeline import Earlier
 from etprof.measuring.plan import Launch, plan_passes, plan_timing
-from etprof.run_directory import experiment_files, load_manifest
-from etprof.runner_result import read_result
+from etprof.run.directory import experiment_files, load_manifest
+from etprof.run.runner_result import read_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from etprof.measuring.plan import Experiment, Settings
-    from etprof.program_files import Program
-    from etprof.run_directory import LaunchRecord, Manifest
-    from etprof.runner_result import RunnerResult
+    from etprof.run.directory import LaunchRecord, Manifest
+    from etprof.run.program import Program
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{6,}|.+\.tmp\d+")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.errors import BuildError
 from etprof.base.text import clean
-from etprof.errors import BuildError
 from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:

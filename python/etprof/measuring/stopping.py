@@ -5,12 +5,12 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from etprof.order_statistics import median_interval
+from etprof.statistics.order_statistics import median_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.runner_result import RunnerResult
+    from etprof.run.runner_result import RunnerResult
 
 
 def is_precise_enough(experiments: Sequence[Sequence[RunnerResult]], half_width: float) -> bool:

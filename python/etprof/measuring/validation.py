@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
 from etprof.base.text import clean
-from etprof.errors import EtprofError, InputFileError
-from etprof.etdump import load_etdump
-from etprof.etdump_plausibility import describe_position, examine_events
+from etprof.base.units import count_of
+from etprof.etdump.plausibility import describe_position, examine_events
+from etprof.etdump.reader import load_etdump
 from etprof.measuring.resume import find_temporary_files
-from etprof.run_directory import (
+from etprof.run.directory import (
     ANALYSIS_SUMMARY,
     MANIFEST,
     METRICS,
@@ -25,13 +26,12 @@ from etprof.run_directory import (
     load_manifest,
     load_metrics,
 )
-from etprof.units import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from etprof.etdump import ETDump
-    from etprof.run_directory import Manifest, Metrics
+    from etprof.etdump.reader import ETDump
+    from etprof.run.directory import Manifest, Metrics
 
 Level = Literal["ok", "note", "incomplete", "damaged"]
 _LEVELS: tuple[Level, ...] = ("ok", "note", "incomplete", "damaged")

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from etprof.analysis.operators import OperatorRow, class_totals_ns
-from etprof.analysis.vocabulary import CATEGORIES, DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD
-from etprof.units import format_delta, format_duration, format_share
+from etprof.analysis.split.operators import OperatorRow, class_totals_ns
+from etprof.backends.xnnpack.vocabulary import CATEGORIES, DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD
+from etprof.base.units import format_delta, format_duration, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from etprof.analysis.comparison import Comparison
-    from etprof.analysis.operators import OperatorSplit, OverheadRow
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.analysis.vocabulary import OperatorClass
-    from etprof.run_directory import BlockMetrics
+    from etprof.analysis.split.operators import OperatorSplit, OverheadRow
+    from etprof.backends.xnnpack.vocabulary import OperatorClass
+    from etprof.run.directory import BlockMetrics
 
 View = dict[str, Any]
 OVERHEAD: Final = "Overhead"

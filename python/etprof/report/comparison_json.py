@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from etprof.base.text import with_raw_names
 
 if TYPE_CHECKING:
-    from etprof.analysis.amdahl import AmdahlPanel
-    from etprof.analysis.cold_start import LedgerEntry
-    from etprof.analysis.comparability import Side
-    from etprof.analysis.comparison import Change, Comparison, OperatorChange
-    from etprof.analysis.effect import Effect
-    from etprof.analysis.waterfall import Waterfall
+    from etprof.analysis.compare.amdahl import AmdahlPanel
+    from etprof.analysis.compare.comparability import Side
+    from etprof.analysis.compare.comparison import Change, Comparison, OperatorChange
+    from etprof.analysis.compare.waterfall import Waterfall
+    from etprof.analysis.split.cold_start import LedgerEntry
+    from etprof.statistics.effect import Effect
 
 SCHEMA_VERSION = 1
 

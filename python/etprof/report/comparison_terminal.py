@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from etprof.report.tables import bordered_table
-from etprof.report.verdicts import badge_of, describe_comparison, format_speed_up
-from etprof.units import (
+from etprof.base.units import (
     MISSING,
     format_delta,
     format_duration,
@@ -17,12 +15,14 @@ from etprof.units import (
     format_share,
     format_value,
 )
+from etprof.report.tables import bordered_table
+from etprof.report.verdicts import badge_of, describe_comparison, format_speed_up
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from etprof.analysis.cold_start import LedgerEntry
-    from etprof.analysis.comparison import Change, Comparison
+    from etprof.analysis.compare.comparison import Change, Comparison
+    from etprof.analysis.split.cold_start import LedgerEntry
     from etprof.base.plain_table import PlainTable
 
 _STYLES = {"faster": "bold green", "slower": "bold red"}

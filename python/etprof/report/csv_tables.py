@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from etprof.analysis.categories import delegate_label
-from etprof.atomic import replacing, write_text
+from etprof.backends.categories import delegate_label
+from etprof.base.atomic import replacing, write_text
 from etprof.report.records import operator_fields
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from etprof.analysis.operators import OperatorSplit
-    from etprof.etdump import ETDump
-    from etprof.etdump_columns import ProfileColumns
-    from etprof.etdump_plausibility import Events
+    from etprof.analysis.split.operators import OperatorSplit
+    from etprof.etdump.columns import ProfileColumns
+    from etprof.etdump.plausibility import Events
+    from etprof.etdump.reader import ETDump
     from etprof.report.records import Table, Value
 
 TIMELINE_COLUMNS = (

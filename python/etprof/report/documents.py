@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.atomic import write_bytes, write_json, write_text
+from etprof.base.atomic import write_bytes, write_json, write_text
 from etprof.report.csv_tables import format_csv
 from etprof.report.html import render_html
 from etprof.report.markdown import render_markdown
 from etprof.report.parquet import encode_parquet, require_pyarrow
 from etprof.report.records import report_tables
 from etprof.report.summary_json import assessment_document
-from etprof.run_directory import safe_name
+from etprof.run.directory import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

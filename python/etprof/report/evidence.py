@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from etprof.analysis.evidence import count_reasons
+from etprof.analysis.split.evidence import count_reasons
 from etprof.base.plain_table import PlainTable
-from etprof.units import MISSING, format_count
+from etprof.base.units import MISSING, format_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from etprof.analysis.evidence import AlignedOperator, ModeEvidence, OperatorEvidence
-    from etprof.analysis.kernels import KernelEvidence, OutputParity
+    from etprof.analysis.split.evidence import AlignedOperator, ModeEvidence, OperatorEvidence
+    from etprof.analysis.split.kernels import KernelEvidence, OutputParity
 
 _SHOWN_NAMES = 4
 GRADES = "Grades: A executed (calls counted), B named (type in the ETDump), C selected (log)"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etprof.analysis.assessment import assess_run
-from etprof.atomic import write_json
+from etprof.base.atomic import write_json
 from etprof.report.csv_tables import write_operator_csv, write_timeline_csv
 from etprof.report.documents import write_documents
 from etprof.report.summary_json import assessment_document
-from etprof.run_directory import ANALYSIS_SUMMARY, safe_name
+from etprof.run.directory import ANALYSIS_SUMMARY, safe_name
 
 if TYPE_CHECKING:
     from pathlib import Path

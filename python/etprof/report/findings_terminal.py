@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from etprof.units import format_duration
+from etprof.base.units import format_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

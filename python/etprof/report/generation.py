@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.text import Text
 
 from etprof.base.text import clean
+from etprof.base.units import MISSING, count_of, format_duration, format_value
 from etprof.report.tables import bordered_table
-from etprof.units import MISSING, count_of, format_duration, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from etprof.analysis.generation import GenerationSpeed
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.analysis.statistics import BlockedMedian
-    from etprof.run_directory import GeneratedTokens
+    from etprof.run.directory import GeneratedTokens
+    from etprof.statistics.summary import BlockedMedian
 
 _SHOWN_TOKENS: Final = 24
 _LONGEST_TEXT: Final = 100_000

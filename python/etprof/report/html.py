@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import etprof
-from etprof.html_template import hash_script, read_package_file, template_environment
+from etprof.base.html_template import hash_script, read_package_file, template_environment
 from etprof.report.page import run_view
 
 if TYPE_CHECKING:

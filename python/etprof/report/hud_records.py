@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.provenance import Provenance, load_provenance
-from etprof.analysis.statistics import trimmed_mean
+from etprof.run.provenance import Provenance, load_provenance
+from etprof.statistics.summary import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
-    from etprof.run_directory import ExperimentMetrics
+    from etprof.run.directory import ExperimentMetrics
 
 _NS_PER_MS: Final = 1e6
 _BYTES_PER_MB: Final = 1e6

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from etprof.report.charts import colour_of, group_of
-from etprof.units import (
+from etprof.base.units import (
     MISSING,
     format_count,
     format_delta,
@@ -13,13 +12,14 @@ from etprof.units import (
     format_ratio,
     format_share,
 )
+from etprof.report.charts import colour_of, group_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from etprof.analysis.alignment import AlignedOperator
     from etprof.analysis.assessment import Assessment
-    from etprof.analysis.comparison import Change, Comparison
+    from etprof.analysis.compare.alignment import AlignedOperator
+    from etprof.analysis.compare.comparison import Change, Comparison
     from etprof.analysis.insight import OperatorDetail
 
 View = dict[str, Any]

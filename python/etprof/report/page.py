@@ -6,6 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.analysis.findings.rules import describe_rule
 from etprof.base.text import clean
+from etprof.base.units import (
+    MISSING,
+    format_duration,
+    format_interval,
+    format_ratio,
+    format_share,
+    format_size,
+    format_value,
+)
 from etprof.report.charts import category_stacks, latency_chart, timelines, waterfall_bars
 from etprof.report.generation import generation_views
 from etprof.report.operator_table import operator_table
@@ -23,23 +32,14 @@ from etprof.report.page_parts import (
 from etprof.report.platforms import platform_warning
 from etprof.report.tracer_table import tracer_view
 from etprof.report.verdicts import badge_of, describe_comparison, describe_plainly
-from etprof.units import (
-    MISSING,
-    format_duration,
-    format_interval,
-    format_ratio,
-    format_share,
-    format_size,
-    format_value,
-)
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
-    from etprof.analysis.cold_start import LedgerEntry
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.analysis.split.cold_start import LedgerEntry
 
 View = dict[str, Any]
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")

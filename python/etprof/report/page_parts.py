@@ -6,12 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from etprof.analysis.outlook import predict_sme2
-from etprof.analysis.provenance import load_manifest_document
-from etprof.analysis.rollup import roll_up
-from etprof.analysis.thread_map import build_thread_map
+from etprof.analysis.split.rollup import roll_up
+from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean
-from etprof.report.verdicts import badge_of, format_speed_up
-from etprof.units import (
+from etprof.base.units import (
     MISSING,
     count_of,
     format_duration,
@@ -19,14 +17,16 @@ from etprof.units import (
     format_share,
     format_value,
 )
+from etprof.report.verdicts import badge_of, format_speed_up
+from etprof.run.provenance import load_manifest_document
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.findings.why_not import WhyNotGroup
-    from etprof.analysis.rollup import Key
-    from etprof.analysis.thread_map import Cell
+    from etprof.analysis.split.rollup import Key
+    from etprof.analysis.split.thread_map import Cell
 
 View = dict[str, Any]
 _ROLLUP_ROWS = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from etprof.errors import UsageError
+from etprof.base.errors import UsageError
 
 if TYPE_CHECKING:
     from etprof.report.records import Table

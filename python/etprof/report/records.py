@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.operators import class_totals_ns
-from etprof.analysis.rollup import roll_up
+from etprof.analysis.split.operators import class_totals_ns
+from etprof.analysis.split.rollup import roll_up
 from etprof.report.verdicts import badge_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from etprof.analysis.assessment import Assessment
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import OperatorDetail
-    from etprof.analysis.operators import OperatorRow
-    from etprof.analysis.rollup import Key
-    from etprof.run_directory import BlockMetrics
+    from etprof.analysis.split.operators import OperatorRow
+    from etprof.analysis.split.rollup import Key
+    from etprof.run.directory import BlockMetrics
 
 Value = str | int | float | bool | None
 Table = list[dict[str, Value]]

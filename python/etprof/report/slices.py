@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from etprof.analysis.categories import (
+from etprof.analysis.split.executions import STEADY_BLOCK
+from etprof.backends.categories import (
     delegate_label,
     is_kernel_name,
     parse_delegated_name,
     parse_kernel_name,
 )
-from etprof.analysis.executions import STEADY_BLOCK
-from etprof.etdump_plausibility import CONTAINERS, LOAD_EVENTS, ticks_from
+from etprof.etdump.plausibility import CONTAINERS, LOAD_EVENTS, ticks_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.etdump import ETDump
-    from etprof.etdump_plausibility import Events
+    from etprof.etdump.plausibility import Events
+    from etprof.etdump.reader import ETDump
 
 _EXECUTE = CONTAINERS[0]
 _SHOWN_EXECUTIONS = 20

@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.operators import category_totals_ns, class_totals_ns
-from etprof.analysis.thread_map import build_thread_map
+from etprof.analysis.split.operators import category_totals_ns, class_totals_ns
+from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean, with_raw_names
 from etprof.report.comparison_json import comparison_document
 from etprof.report.generation import generation_document
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.analysis.insight import ExperimentInsight
-    from etprof.analysis.operators import OperatorSplit
     from etprof.analysis.run_analysis import ExperimentAnalysis, Latency, RunAnalysis
-    from etprof.analysis.statistics import BlockedMedian
+    from etprof.analysis.split.operators import OperatorSplit
+    from etprof.statistics.summary import BlockedMedian
 
 SCHEMA_VERSION = 1
 _NS_PER_MS = 1e6

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Group
 from rich.text import Text
 
-from etprof.analysis.operators import OperatorRow, class_totals_ns
-from etprof.report.generation import render_generation
-from etprof.report.tables import bordered_table
-from etprof.units import (
+from etprof.analysis.split.operators import OperatorRow, class_totals_ns
+from etprof.base.units import (
     MISSING,
     count_of,
     format_count,
@@ -19,14 +17,16 @@ from etprof.units import (
     format_share,
     format_size,
 )
+from etprof.report.generation import render_generation
+from etprof.report.tables import bordered_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from etprof.analysis.operators import OperatorSplit, OverheadRow
     from etprof.analysis.run_analysis import ExperimentAnalysis, Latency, RunAnalysis
-    from etprof.analysis.statistics import BlockedMedian
+    from etprof.analysis.split.operators import OperatorSplit, OverheadRow
     from etprof.base.plain_table import PlainTable
+    from etprof.statistics.summary import BlockedMedian
 
 TOP_OPERATORS: Final = 12
 _BAR_WIDTH: Final = 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etprof.base.plain_table import PlainTable
-from etprof.units import format_duration, format_ratio
+from etprof.base.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from etprof.analysis.thread_map import ThreadMap
+    from etprof.analysis.split.thread_map import ThreadMap
 
 
 def render_thread_map(thread_map: ThreadMap) -> PlainTable:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
-    from etprof.run_directory import BlockMetrics, LaunchRecord
+    from etprof.run.directory import BlockMetrics, LaunchRecord
 
     Reading = Callable[[Mapping[str, object]], float | None]
 

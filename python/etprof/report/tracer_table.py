@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from etprof.base.units import format_duration, format_ratio
 from etprof.report.tables import bordered_table
 from etprof.report.verdicts import format_speed_up
-from etprof.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.analysis.tracer_cost import TracerCost
+    from etprof.analysis.split.tracer_cost import TracerCost
     from etprof.base.plain_table import PlainTable
 
 COLUMNS: Final = ("Experiment", "Cost of", "Without", "With", "With ÷ without")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from etprof.units import count_of, format_duration, format_ratio, format_share
+from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
-    from etprof.analysis.comparison import Comparison
-    from etprof.analysis.effect import Effect, Verdict
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.statistics.effect import Effect, Verdict
 
 _MODES = {"sme2": "With SME2", "sme1": "With SME (not SME2)", "off": "With SME off"}
 _MEANINGS: dict[Verdict, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from etprof.runner_result import RunnerResult
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
     from etprof.targets.state import TargetState

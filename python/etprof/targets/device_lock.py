@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.errors import OutputError, TargetError
+from etprof.base.process import sharing
 from etprof.base.text import clean
-from etprof.errors import OutputError, TargetError
-from etprof.process import sharing
 from etprof.targets.leftovers import find_group, kill_group, mark_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.process import run_command
 from etprof.base.text import clean
-from etprof.process import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

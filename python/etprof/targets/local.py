@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from etprof.base.errors import TargetError, UsageError
 from etprof.base.json_input import parse_json
-from etprof.errors import TargetError, UsageError
-from etprof.process import run_command
-from etprof.runner_result import read_result
+from etprof.base.process import run_command
+from etprof.run.runner_result import read_result
 from etprof.targets.device_lock import this_host
 from etprof.targets.request import runner_arguments, taskset_words
 from etprof.targets.runner import (
@@ -24,7 +24,7 @@ from etprof.targets.runner import (
 from etprof.targets.state import read_local_state
 
 if TYPE_CHECKING:
-    from etprof.runner_result import RunnerResult
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
     from etprof.targets.state import TargetState

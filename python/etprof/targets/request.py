@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.generation import Generation
+    from etprof.run.generation import Generation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.errors import (
+from etprof.base.errors import (
     BuildError,
     EtprofError,
     InputFileError,
@@ -17,12 +17,12 @@ from etprof.errors import (
     TargetError,
     UsageError,
 )
-from etprof.process import run_command
+from etprof.base.process import run_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.process import Completed
+    from etprof.base.process import Completed
 
 _ERRORS: dict[int, type[EtprofError]] = {
     2: UsageError,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.process import ProgramNotFoundError, ProgramTimeoutError, run_command
 from etprof.base.text import clean
-from etprof.process import ProgramNotFoundError, ProgramTimeoutError, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from etprof.emulator.installation import locate
-from etprof.errors import BuildError, InputFileError
-from etprof.process import run_command
+from etprof.base.errors import BuildError, InputFileError
+from etprof.base.process import run_command
 from etprof.targets.android.target import AndroidTarget
+from etprof.targets.emulator.installation import locate
 from etprof.targets.request import RunnerRequest
 from tests.android_device.device import LoopbackDevice
 from tests.android_device.network import Network, explain_absence

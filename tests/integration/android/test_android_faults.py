@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.errors import OutputError, TargetError
 from etprof.base.interruption import interruptible
-from etprof.errors import OutputError, TargetError
-from etprof.process import ProgramTimeoutError
+from etprof.base.process import ProgramTimeoutError
 from etprof.targets.android.adb import DeviceFullError
 from etprof.targets.android.target import AndroidTarget
 from etprof.targets.leftovers import list_processes

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.errors import InputFileError, TargetError, UsageError
-from etprof.etdump import load_etdump
+from etprof.base.errors import InputFileError, TargetError, UsageError
+from etprof.etdump.reader import load_etdump
 from etprof.targets.android.target import AndroidTarget
 from tests.android_device.device import adb
 from tests.integration.android.conftest import make_target

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.process import Completed, run_command
+from etprof.base.process import Completed, run_command
 from tests.android_device.network import wait_until
 from tests.integration.android.test_android_faults import running_on
 

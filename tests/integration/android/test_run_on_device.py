@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.process import Completed, run_command
+from etprof.base.process import Completed, run_command
 
 if TYPE_CHECKING:
     from tests.android_device.device import LoopbackDevice

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import make_url
 
+from etprof.base.errors import EtprofError
 from etprof.cli import main
-from etprof.errors import EtprofError
 from etprof.history import store as store_module
 from etprof.history.connection import display_name, parse_target
 from etprof.history.store import open_store

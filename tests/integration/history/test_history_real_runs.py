@@ -17,7 +17,7 @@ from etprof.history.selection import find_runs, pin_runs
 from etprof.history.store import Store, open_store
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.program_files import Program, describe_program
+from etprof.run.program import Program, describe_program
 from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from etprof.analysis.findings.finding import (
     describe_reasons,
     sum_ns,
 )
-from etprof.units import count_of, format_duration, format_ratio, format_share
+from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail

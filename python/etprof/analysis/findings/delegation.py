@@ -12,7 +12,7 @@ from etprof.analysis.findings.finding import (
     overhead_evidence,
     sum_ns,
 )
-from etprof.units import count_of, format_duration, format_share
+from etprof.base.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail

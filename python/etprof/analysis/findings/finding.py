@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from etprof.units import count_of, format_duration, format_share
+from etprof.base.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.findings.thresholds import Thresholds
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail, RunInsight
-    from etprof.analysis.operators import OperatorRow, OverheadRow
-    from etprof.analysis.provenance import Provenance
+    from etprof.analysis.split.operators import OperatorRow, OverheadRow
+    from etprof.run.provenance import Provenance
 
 Severity = Literal["high", "medium", "note", "good"]
 SHOWN_ROWS = 6

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etprof.analysis.findings.finding import SHOWN_ROWS, EvidenceRow, Finding, Subject, sum_ns
-from etprof.analysis.transposes import find_inverse_pairs
-from etprof.units import count_of, format_duration
+from etprof.analysis.split.transposes import find_inverse_pairs
+from etprof.base.units import count_of, format_duration
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
-    from etprof.analysis.transposes import InversePair, Place
+    from etprof.analysis.split.transposes import InversePair, Place
 
 
 def find_inverse_transposes(subject: Subject) -> Finding | None:

@@ -6,11 +6,11 @@ import statistics
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
-from etprof.units import count_of, format_duration, format_ratio, format_share
+from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
-    from etprof.analysis.comparison import Comparison
-    from etprof.run_directory import BlockMetrics
+    from etprof.analysis.compare.comparison import Comparison
+    from etprof.run.directory import BlockMetrics
 
 _LEAST_BLOCKS: Final = 4
 _RELEASE_TYPES: Final = frozenset({"Release", "RelWithDebInfo", "MinSizeRel"})

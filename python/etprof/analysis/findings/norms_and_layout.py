@@ -10,8 +10,8 @@ from etprof.analysis.findings.finding import (
     describe_reasons,
     sum_ns,
 )
-from etprof.analysis.transposes import find_inverse_pairs
-from etprof.units import count_of, format_duration
+from etprof.analysis.split.transposes import find_inverse_pairs
+from etprof.base.units import count_of, format_duration
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
 from etprof.analysis.output_check import check_references, read_split_result
-from etprof.errors import InputFileError
-from etprof.units import count_of
+from etprof.base.errors import InputFileError
+from etprof.base.units import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.output_check import OutputCheck
-    from etprof.runner_result import Tensor
+    from etprof.run.runner_result import Tensor
 
 
 def find_wrong_outputs(subject: Subject) -> Finding | None:

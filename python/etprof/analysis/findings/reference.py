@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etprof.analysis.findings.finding import Finding, Subject, sum_ns
-from etprof.analysis.vocabulary import CATEGORIES
-from etprof.units import format_share
+from etprof.backends.xnnpack.vocabulary import CATEGORIES
+from etprof.base.units import format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import ExperimentInsight

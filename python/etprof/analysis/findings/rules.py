@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from etprof.analysis.comparison import compare_sides
+from etprof.analysis.compare.comparison import compare_sides
+from etprof.analysis.compare.pairs import compare_within, sides_of
 from etprof.analysis.findings import (
     convolutions,
     delegation,
@@ -24,14 +25,13 @@ from etprof.analysis.findings.reference import (
 from etprof.analysis.findings.thresholds import Thresholds
 from etprof.analysis.findings.why_not import WhyNotGroup, explain_missing_sme2
 from etprof.analysis.output_check import read_split_result
-from etprof.analysis.pairs import compare_within, sides_of
-from etprof.analysis.provenance import load_provenance
-from etprof.errors import InputFileError
+from etprof.base.errors import InputFileError
+from etprof.run.provenance import load_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from etprof.analysis.comparison import Comparison
+    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, RunInsight
 
 _Need = Literal[

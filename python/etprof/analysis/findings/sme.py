@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.amdahl import takes_packed_route
+from etprof.analysis.compare.amdahl import takes_packed_route
 from etprof.analysis.findings.finding import (
     SHOWN_ROWS,
     EvidenceRow,
     Finding,
     Subject,
 )
-from etprof.units import format_duration, format_ratio, format_share
+from etprof.base.units import format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
-    from etprof.analysis.comparison import Change, Comparison
+    from etprof.analysis.compare.comparison import Change, Comparison
 
 _COMPUTE: Final = ("Convolution", "GEMM")
 

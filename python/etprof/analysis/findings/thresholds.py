@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from etprof.base.errors import UsageError
 from etprof.base.json_input import read_json
-from etprof.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.units import MISSING, format_delta, format_duration
 from etprof.dashboard.addresses import make_address
 from etprof.dashboard.judging import Judge
 from etprof.dashboard.parts import (
@@ -18,7 +19,6 @@ from etprof.dashboard.parts import (
 from etprof.dashboard.queries import load_all_values, load_categories
 from etprof.dashboard.views.run import find_run
 from etprof.dashboard.visit import metric_key
-from etprof.units import MISSING, format_delta, format_duration
 
 if TYPE_CHECKING:
     from etprof.dashboard.visit import Visit

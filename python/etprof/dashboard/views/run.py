@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.units import format_size, format_value
 from etprof.dashboard.addresses import make_address
 from etprof.dashboard.judging import Judge
 from etprof.dashboard.parts import (
@@ -27,7 +28,6 @@ from etprof.dashboard.run_report import read_report
 from etprof.dashboard.visit import NoSuchPageError, metric_key
 from etprof.history.metric_names import HEADLINE
 from etprof.history.schema import FAILED
-from etprof.units import format_size, format_value
 
 if TYPE_CHECKING:
     from etprof.dashboard.visit import Visit

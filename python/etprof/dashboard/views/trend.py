@@ -22,8 +22,8 @@ from etprof.dashboard.parts import (
 from etprof.dashboard.queries import load_runs, load_trend, load_values
 from etprof.dashboard.references import compare_address
 from etprof.dashboard.visit import NoSuchPageError
-from etprof.history.change_points import find_change_points
 from etprof.history.metric_names import METRICS
+from etprof.statistics.change_points import find_change_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

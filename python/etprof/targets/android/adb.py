@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from etprof.errors import OutputError, TargetError
-from etprof.process import ProgramNotFoundError, ProgramTimeoutError, run_command
+from etprof.base.errors import OutputError, TargetError
+from etprof.base.process import ProgramNotFoundError, ProgramTimeoutError, run_command
 
 if TYPE_CHECKING:
-    from etprof.process import Completed
+    from etprof.base.process import Completed
 
 COMMAND_TIMEOUT_S: Final = 60.0
 _LEAST_BYTES_PER_S: Final = 500_000

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from etprof.base.errors import TargetError, UsageError
 from etprof.base.text import clean
-from etprof.errors import TargetError, UsageError
 from etprof.targets.android.adb import Adb, last_line, run_adb
 from etprof.targets.device_lock import MeasuredDevice
 

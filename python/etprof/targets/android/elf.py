@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.errors import InputFileError
 from etprof.base.files import read_input
-from etprof.errors import InputFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

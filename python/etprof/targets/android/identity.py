@@ -6,8 +6,8 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.errors import TargetError
 from etprof.base.text import clean
-from etprof.errors import TargetError
 from etprof.targets.android.profiles import profile_in_force, read_settings
 from etprof.targets.state import (
     STATE_FILES,

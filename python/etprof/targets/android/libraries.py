@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from etprof.errors import BuildError
+from etprof.base.errors import BuildError
 from etprof.targets.android.elf import AARCH64, MACHINES, read_elf
 
 if TYPE_CHECKING:

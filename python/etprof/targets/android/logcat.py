@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.process import ProgramTimeoutError
 from etprof.base.text import clean
-from etprof.process import ProgramTimeoutError
 from etprof.targets.android.adb import DeviceLostError
 
 if TYPE_CHECKING:

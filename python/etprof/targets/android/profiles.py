@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import quote
 
-from etprof.atomic import write_json
+from etprof.base.atomic import write_json
+from etprof.base.errors import OutputError, TargetError, UsageError
+from etprof.base.records import Record, read_record
 from etprof.base.text import clean
-from etprof.errors import OutputError, TargetError, UsageError
-from etprof.records import Record, read_record
 from etprof.targets.android.devices import own_serial
 
 if TYPE_CHECKING:

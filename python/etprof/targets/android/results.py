@@ -6,8 +6,8 @@ import secrets
 import shutil
 from typing import TYPE_CHECKING
 
+from etprof.base.errors import OutputError, TargetError
 from etprof.base.files import hash_file
-from etprof.errors import OutputError, TargetError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,9 +13,9 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.errors import TargetError
+from etprof.base.process import ProgramTimeoutError, stoppable
 from etprof.base.text import clean
-from etprof.errors import TargetError
-from etprof.process import ProgramTimeoutError, stoppable
 from etprof.targets.android.adb import DeviceLostError
 from etprof.targets.leftovers import mark_of
 

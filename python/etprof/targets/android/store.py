@@ -7,8 +7,8 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.errors import InputFileError, TargetError
 from etprof.base.files import hash_file
-from etprof.errors import InputFileError, TargetError
 from etprof.targets.android.adb import DeviceFullError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from etprof.atomic import write_text
+from etprof.base.atomic import write_text
+from etprof.base.errors import BuildError, EtprofError, TargetError, UsageError
 from etprof.base.json_input import parse_json
-from etprof.errors import BuildError, EtprofError, TargetError, UsageError
-from etprof.process import Completed, ProgramTimeoutError
-from etprof.runner_result import read_result
+from etprof.base.process import Completed, ProgramTimeoutError
+from etprof.run.runner_result import read_result
 from etprof.targets.android.adb import DeviceLostError
 from etprof.targets.android.devices import (
     READY,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from etprof.runner_result import RunnerResult
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets.android.adb import Adb
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest

@@ -1,0 +1,1 @@
+"""What one experiment has that another has not."""

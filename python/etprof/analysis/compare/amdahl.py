@@ -1,0 +1,91 @@
+"""How far acceleration can go, and what the next bottleneck is worth (Amdahl's law)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from etprof.analysis.split.operators import class_totals_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.analysis.compare.alignment import AlignedOperator
+    from etprof.analysis.split.operators import OperatorRow, OperatorSplit
+    from etprof.backends.xnnpack.vocabulary import OperatorClass
+
+PACKED_TYPES: Final = frozenset({"PF32", "PF16", "PQS8", "QP8"})
+PACKED_MICROKERNELS: Final = frozenset({"GEMM", "IGEMM"})
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """A class of operators of the candidate, and the total speed-up if it cost nothing."""
+
+    operator_class: OperatorClass
+    mean_ns: float
+    share: float
+    speed_up_if_removed: float
+
+
+@dataclass(frozen=True)
+class AmdahlPanel:
+    """The accelerated part of the baseline, and the ceiling that the rest sets."""
+
+    accelerated_operators: int
+    accelerated_share: float
+    """Fraction of the baseline's time in operators that the candidate runs on packed types."""
+    accelerated_speed_up: float | None
+    """Of these operators together; None when the candidate's have no time."""
+    achieved: float
+    """Speed-up of the traced totals, baseline ÷ candidate."""
+    ceiling: float | None
+    """Speed-up if the accelerated part took no time, 1 ÷ (1 - share); None when it is all."""
+    bottlenecks: tuple[Bottleneck, ...]
+    """Classes of the candidate, largest first."""
+
+
+def takes_packed_route(row: OperatorRow) -> bool:
+    """Whether the operator's name has a packed type and a microkernel that uses it.
+
+    A depthwise convolution keeps the packed type in its name but runs a NEON kernel. `QP8` proves
+    KleidiAI only; whether that is SME is for the mode in force to say.
+    """
+    return bool(PACKED_TYPES & set(row.data_types)) and row.microkernel_type in PACKED_MICROKERNELS
+
+
+def build_amdahl_panel(
+    baseline: OperatorSplit, candidate: OperatorSplit, aligned: Sequence[AlignedOperator]
+) -> AmdahlPanel:
+    """Builds the panel; operators count as accelerated when only the candidate's are packed."""
+    accelerated = [
+        (pair.baseline, pair.candidate)
+        for pair in aligned
+        if pair.baseline
+        and pair.candidate
+        and takes_packed_route(pair.candidate)
+        and not takes_packed_route(pair.baseline)
+    ]
+    before = sum(row.mean_ns for row, _ in accelerated)
+    after = sum(row.mean_ns for _, row in accelerated)
+    whole_before = baseline.execute_total_ns / baseline.executions
+    whole_after = candidate.execute_total_ns / candidate.executions
+    share = before / whole_before if whole_before else 0.0
+    return AmdahlPanel(
+        accelerated_operators=len(accelerated),
+        accelerated_share=share,
+        accelerated_speed_up=before / after if after else None,
+        achieved=whole_before / whole_after if whole_after else 1.0,
+        ceiling=1 / (1 - share) if share < 1 else None,
+        bottlenecks=find_bottlenecks(candidate),
+    )
+
+
+def find_bottlenecks(split: OperatorSplit, count: int = 6) -> tuple[Bottleneck, ...]:
+    """Returns the `count` largest classes and what removing each would give."""
+    whole = split.execute_total_ns
+    return tuple(
+        Bottleneck(entry, total / split.executions, total / whole, whole / (whole - total))
+        for entry, total in list(class_totals_ns(split).items())[:count]
+        if 0 < total < whole
+    )

@@ -1,0 +1,157 @@
+"""Chooses which experiments to compare: off is the baseline, else fewer threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from etprof.analysis.compare.comparability import Side
+from etprof.analysis.compare.comparison import Comparison, compare_sides
+from etprof.base.errors import InputFileError, UsageError
+from etprof.base.records import Name, Record, first_problem
+from etprof.run.directory import MANIFEST
+from etprof.run.provenance import load_provenance
+from etprof.statistics.effect import DEFAULT_MARGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+
+
+def sides_of(run: RunAnalysis) -> tuple[Side, ...]:
+    """Returns every experiment of a run as a side."""
+    provenance = load_provenance(run.source) if run.source.is_dir() else None
+    return tuple(Side(run, experiment, provenance) for experiment in run.experiments)
+
+
+def compare_within(run: RunAnalysis) -> tuple[Comparison, ...]:
+    """Compares the pairs that the run's config names, or else all that answer a question."""
+    sides = sides_of(run)
+    wanted = _configured_analysis(run)
+    pairs = tuple(_configured_pairs(sides, wanted)) or tuple(_pairs(sides))
+    return tuple(compare_sides(one, other, margin=wanted.margin) for one, other in pairs)
+
+
+class _WantedSide(Record):
+    """One side of a pair as the config names it."""
+
+    experiment: Name
+    threads: int | None = None
+
+
+class _WantedPair(Record):
+    """A pair as the config names it; a bare name stands for a side."""
+
+    baseline: _WantedSide | Name
+    candidate: _WantedSide | Name
+
+
+class _WantedAnalysis(Record):
+    """The config's section `analysis`, as kept in the manifest."""
+
+    compare_pairs: tuple[_WantedPair, ...] = ()
+    margin: float = DEFAULT_MARGIN
+
+
+def _configured_analysis(run: RunAnalysis) -> _WantedAnalysis:
+    """Reads what the config wanted to be compared; the config was checked when it was run."""
+    config = run.manifest.config if run.manifest else None
+    content = (config or {}).get("content")
+    section = content.get("analysis", {}) if isinstance(content, dict) else {}
+    try:
+        return _WantedAnalysis.model_validate(section)
+    except ValidationError as error:
+        msg = (
+            f"{run.source / MANIFEST} is damaged: config.content.analysis.{first_problem(error)}; "
+            "measure again"
+        )
+        raise InputFileError(msg) from None
+
+
+def _configured_pairs(
+    sides: tuple[Side, ...], wanted: _WantedAnalysis
+) -> Iterator[tuple[Side, Side]]:
+    """Yields the wanted pairs that were measured; without thread count, at every common one."""
+    for pair in wanted.compare_pairs:
+        for one in (side for side in sides if _is_wanted(side, pair.baseline)):
+            for other in (side for side in sides if _is_wanted(side, pair.candidate)):
+                named = not isinstance(pair.candidate, str) and pair.candidate.threads is not None
+                alike = one.experiment.threads == other.experiment.threads
+                several = sum(_is_wanted(side, pair.candidate) for side in sides) > 1
+                if named or alike or not several:
+                    yield one, other
+
+
+def _is_wanted(side: Side, wanted: _WantedSide | str) -> bool:
+    """Whether the side is the named experiment, at the wanted thread count if one is given."""
+    name = wanted if isinstance(wanted, str) else wanted.experiment
+    threads = None if isinstance(wanted, str) else wanted.threads
+    experiment = side.experiment
+    called = experiment.name in {name, f"{name}_t{experiment.threads}"}
+    return called and threads in {None, experiment.threads}
+
+
+def _pairs(sides: tuple[Side, ...]) -> Iterator[tuple[Side, Side]]:
+    """Yields off against each SME mode at equal threads, then fewest against more threads."""
+    for one in sides:
+        for other in sides:
+            before, after = one.experiment, other.experiment
+            if before.threads == after.threads and before.sme == "off" and after.sme != "off":
+                yield one, other
+    for one in sides:
+        alike = [other for other in sides if other.experiment.sme == one.experiment.sme]
+        if one is min(alike, key=lambda side: side.experiment.threads or 0):
+            yield from (
+                (one, other)
+                for other in alike
+                if (other.experiment.threads or 0) > (one.experiment.threads or 0)
+            )
+
+
+def match_runs(
+    baseline: RunAnalysis,
+    candidate: RunAnalysis,
+    names: tuple[str | None, str | None] = (None, None),
+) -> tuple[tuple[Side, Side], ...]:
+    """Pairs the experiments of two runs: those named, or those of equal mode and threads.
+
+    Raises UsageError, with the names there are, when nothing can be paired.
+    """
+    before, after = _named(baseline, names[0]), _named(candidate, names[1])
+    if len(before) == len(after) == 1:
+        return ((before[0], after[0]),)
+    found = [
+        (one, other)
+        for one in before
+        for other in after
+        if _kind(one.experiment) == _kind(other.experiment)
+    ]
+    if not found:
+        msg = (
+            f"no experiment of {baseline.source} is like one of {candidate.source}; name two, as "
+            f"in `etprof compare {before[0].label} {after[-1].label}`; there are "
+            f"{_listed(before)} and {_listed(after)}"
+        )
+        raise UsageError(msg)
+    return tuple(found)
+
+
+def _named(run: RunAnalysis, name: str | None) -> tuple[Side, ...]:
+    sides = sides_of(run)
+    if name is None:
+        return sides
+    chosen = tuple(side for side in sides if side.experiment.name == name)
+    if not chosen:
+        msg = f"{run.source} has no experiment {name!r}; it has {_listed(sides)}"
+        raise UsageError(msg)
+    return chosen
+
+
+def _listed(sides: tuple[Side, ...]) -> str:
+    return ", ".join(side.experiment.name for side in sides)
+
+
+def _kind(experiment: ExperimentAnalysis) -> tuple[object, object]:
+    return experiment.sme, experiment.threads

@@ -1,0 +1,104 @@
+"""Takes the difference of two totals apart: from the baseline's to the candidate's, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.analysis.compare.alignment import AlignedOperator
+    from etprof.analysis.split.operators import OperatorSplit
+
+StepKind = Literal["operator", "overhead", "unattributed"]
+
+
+@dataclass(frozen=True)
+class WaterfallStep:
+    """What one operator or overhead adds to (above zero) or takes from the total; ns."""
+
+    label: str
+    kind: StepKind
+    baseline_ns: float
+    candidate_ns: float
+
+    @property
+    def delta_ns(self) -> float:
+        """Candidate minus baseline: below zero is time saved."""
+        return self.candidate_ns - self.baseline_ns
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """Mean `Method::execute` of both sides and every step between; in ns per inference.
+
+    Means, for only they add up: the steps' deltas are exactly the difference of the totals.
+    """
+
+    baseline_ns: float
+    candidate_ns: float
+    steps: tuple[WaterfallStep, ...]
+    """Operators in program order, overheads, and the unattributed rest last."""
+
+    @property
+    def residual_ns(self) -> float:
+        """What the steps miss of the difference; rounding of floating point at most."""
+        return self.candidate_ns - self.baseline_ns - sum(step.delta_ns for step in self.steps)
+
+    def largest(self, count: int) -> tuple[WaterfallStep, ...]:
+        """The `count` largest steps in the order of their size, then the others as one."""
+        ordered = sorted(self.steps, key=lambda step: -abs(step.delta_ns))
+        shown = [step for step in ordered[:count] if step.delta_ns]
+        rest = ordered[len(shown) :]
+        return (*shown, _merge(rest)) if rest else tuple(shown)
+
+
+def build_waterfall(
+    baseline: OperatorSplit, candidate: OperatorSplit, aligned: Sequence[AlignedOperator]
+) -> Waterfall:
+    """Builds the waterfall of two splits whose operators are `aligned`."""
+    steps = [
+        WaterfallStep(
+            pair.row.label,
+            "operator",
+            pair.baseline.mean_ns if pair.baseline else 0.0,
+            pair.candidate.mean_ns if pair.candidate else 0.0,
+        )
+        for pair in aligned
+    ]
+    steps += _overhead_steps(baseline, candidate)
+    totals = _mean_execute(baseline), _mean_execute(candidate)
+    rest = [
+        total - sum(values)
+        for total, values in zip(
+            totals,
+            ([s.baseline_ns for s in steps], [s.candidate_ns for s in steps]),
+            strict=True,
+        )
+    ]
+    steps.append(WaterfallStep("Unattributed", "unattributed", rest[0], rest[1]))
+    return Waterfall(totals[0], totals[1], tuple(steps))
+
+
+def _mean_execute(split: OperatorSplit) -> float:
+    return split.execute_total_ns / split.executions
+
+
+def _overhead_steps(baseline: OperatorSplit, candidate: OperatorSplit) -> list[WaterfallStep]:
+    """Overheads have the same names on both sides."""
+    before = {row.label: row.mean_ns for row in baseline.overheads}
+    after = {row.label: row.mean_ns for row in candidate.overheads}
+    return [
+        WaterfallStep(label, "overhead", before.get(label, 0.0), after.get(label, 0.0))
+        for label in dict.fromkeys([*before, *after])
+    ]
+
+
+def _merge(steps: Sequence[WaterfallStep]) -> WaterfallStep:
+    return WaterfallStep(
+        f"{len(steps)} others",
+        "operator",
+        sum(step.baseline_ns for step in steps),
+        sum(step.candidate_ns for step in steps),
+    )

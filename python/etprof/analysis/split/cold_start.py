@@ -1,0 +1,102 @@
+"""The ledger from process start to steady state: load, first inference, steady, memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from etprof.analysis.generation import block_values
+from etprof.statistics.effect import Effect, estimate_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from etprof.run.directory import BlockMetrics, ExperimentMetrics
+
+Unit = Literal["ns", "bytes", "1/s"]
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One quantity on both sides: medians over blocks, and their effect for times and rates."""
+
+    label: str
+    unit: Unit
+    baseline: float | None
+    candidate: float | None
+    effect: Effect | None
+
+
+_ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] = (
+    ("Load program", "ns", lambda block: block.load.program_ns),
+    ("Load method (with weight packing)", "ns", lambda block: block.load.method_ns),
+    ("First inference", "ns", lambda block: block.first_inference_ns),
+    ("Steady inference", "ns", lambda block: float(np.median(block.latency_ns))),
+    (
+        "First inference beyond steady", "ns",
+        lambda block: block.first_inference_ns - float(np.median(block.latency_ns)),
+    ),
+    ("Memory after load", "bytes", lambda block: block.memory.rss_after_load_bytes),
+    ("Peak memory", "bytes", lambda block: block.memory.peak_rss_bytes),
+    ("Proportional memory (PSS)", "bytes", lambda block: block.memory.pss_bytes),
+)  # fmt: skip
+
+_GENERATION: tuple[tuple[str, Unit, str], ...] = (
+    ("Time to first token", "ns", "time_to_first_token_ns"),
+    ("Prefill, tokens", "1/s", "prefill_tokens_per_second"),
+    ("Decode, tokens", "1/s", "decode_tokens_per_second"),
+    ("Latency of a token", "ns", "token_latency_ns"),
+)
+
+
+def build_ledger(
+    baseline: ExperimentMetrics, candidate: ExperimentMetrics, *, margin: float
+) -> tuple[LedgerEntry, ...]:
+    """Compares every cost block by block, and the speed of generation where both have it."""
+    costs = [
+        _entry(label, unit, baseline, candidate, value, margin) for label, unit, value in _ENTRIES
+    ]
+    speeds = [
+        _entry(label, unit, baseline, candidate, _reader(name), margin)
+        for label, unit, name in _GENERATION
+    ]
+    return (*costs, *(entry for entry in speeds if None not in {entry.baseline, entry.candidate}))
+
+
+def _reader(name: str) -> Callable[[BlockMetrics], float | None]:
+    """Returns what reads a metric of generation from a block."""
+    return lambda block: block_values(block).get(name)
+
+
+def pair_blocks(
+    baseline: ExperimentMetrics, candidate: ExperimentMetrics
+) -> list[tuple[BlockMetrics, BlockMetrics]]:
+    """Pairs the blocks of the same number: neighbours in time when measured in one run."""
+    others = {block.block: block for block in candidate.blocks}
+    return [(block, others[block.block]) for block in baseline.blocks if block.block in others]
+
+
+def _entry(  # noqa: PLR0913, PLR0917 - one line of a table
+    label: str,
+    unit: Unit,
+    baseline: ExperimentMetrics,
+    candidate: ExperimentMetrics,
+    value: Callable[[BlockMetrics], float | None],
+    margin: float,
+) -> LedgerEntry:
+    sides = [
+        [v for v in map(value, metrics.blocks) if v is not None]
+        for metrics in (baseline, candidate)
+    ]
+    pairs = [(value(one), value(other)) for one, other in pair_blocks(baseline, candidate)]
+    positive = [(one, other) for one, other in pairs if one and other and min(one, other) > 0]
+    effect = None
+    if unit != "bytes" and positive and len(positive) == len(pairs):
+        sides_of_pairs = [one for one, _ in positive], [other for _, other in positive]
+        # Of times the smaller is faster, of rates the larger.
+        slow, fast = sides_of_pairs if unit == "ns" else reversed(sides_of_pairs)
+        effect = estimate_effect(slow, fast, margin=margin)
+    before, after = (float(np.median(side)) if side else None for side in sides)
+    return LedgerEntry(label, unit, before, after, effect)

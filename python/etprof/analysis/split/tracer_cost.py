@@ -1,0 +1,112 @@
+"""What the event tracer itself costs: recording events, and having it compiled in at all.
+
+Timing launches record no events, the operator split does. A runner that is built without the event
+tracer (`*-bare`) is timed only; beside a traced build of the same mode and threads it shows what is
+left when nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from etprof.analysis.split.cold_start import pair_blocks
+from etprof.base.errors import EtprofError
+from etprof.run.runner_result import read_result
+from etprof.statistics.effect import Effect, estimate_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.run.directory import BlockMetrics, ExperimentMetrics
+
+Kind = Literal["recording events", "tracer compiled in"]
+
+
+@dataclass(frozen=True)
+class TracerCost:
+    """One cost of the event tracer; medians of an inference in ns."""
+
+    experiment: str
+    kind: Kind
+    without_ns: float
+    with_ns: float
+    effect: Effect | None
+    """Traced build over bare build, pair by pair of blocks; the split is one launch: None."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long an inference takes with it."""
+        return self.with_ns / self.without_ns
+
+
+def find_tracer_costs(run: RunAnalysis) -> tuple[TracerCost, ...]:
+    """Returns what the run shows of the tracer's cost; nothing where times mean nothing."""
+    if not run.times_are_meaningful:
+        return ()
+    recording = [cost for entry in run.experiments if (cost := _recording_cost(entry))]
+    return (*recording, *_compiled_costs(run))
+
+
+def _recording_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
+    """ETDump pass against timing launches; a generation is no single execution."""
+    metrics, latency = experiment.metrics, experiment.latency
+    if latency is None or metrics is None or metrics.generated is not None:
+        return None
+    without, recorded = latency.steady.median, experiment.split.execute_median_ns
+    if without <= 0 or recorded <= 0:
+        return None
+    return TracerCost(experiment.name, "recording events", without, recorded, None)
+
+
+def _compiled_costs(run: RunAnalysis) -> Iterator[TracerCost]:
+    """Pairs each bare experiment with the traced one of equal mode and threads."""
+    for name, bare in _bare_experiments(run).items():
+        for traced in run.experiments:
+            metrics = traced.metrics
+            if metrics is None or (metrics.sme, metrics.threads) != (bare.sme, bare.threads):
+                continue
+            pairs = [
+                (_median(one), _median(other))
+                for one, other in pair_blocks(metrics, bare)
+                if _median(one) > 0 and _median(other) > 0
+            ]
+            if pairs:
+                with_ns, without_ns = zip(*pairs, strict=True)
+                yield TracerCost(
+                    f"{traced.name} beside {name}",
+                    "tracer compiled in",
+                    statistics.median(without_ns),
+                    statistics.median(with_ns),
+                    estimate_effect(with_ns, without_ns),
+                )
+
+
+def _median(block: BlockMetrics) -> float:
+    return statistics.median(block.latency_ns)
+
+
+def _bare_experiments(run: RunAnalysis) -> Mapping[str, ExperimentMetrics]:
+    """Experiments that were timed and not split because their runner has no event tracer."""
+    analysed = {experiment.name for experiment in run.experiments}
+    return {
+        name: metrics
+        for name, metrics in run.timed.items()
+        if name not in analysed and metrics.blocks and _is_bare(run.source, metrics)
+    }
+
+
+def _is_bare(source: Path, metrics: ExperimentMetrics) -> bool:
+    """Asks the result of its first timing launch, beside where its ETDump would be."""
+    if metrics.etdump is None:
+        return False
+    etdump = source / metrics.etdump
+    result = etdump.with_name(f"{etdump.stem}_b{metrics.blocks[0].block:02d}_result.json")
+    try:
+        return read_result(result).runner.build.get("event_tracer") is False
+    except EtprofError:
+        # Without its result nobody can say how the runner was built.
+        return False

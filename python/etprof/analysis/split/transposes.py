@@ -1,0 +1,122 @@
+"""Finds transposes that undo each other: by permutations and data flow, not by guessing.
+
+Two transposes are a pair when the second reads what the first wrote, through nothing but operators
+that treat every element alike, and its permutation is the inverse of the first one's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from etprof.analysis.split.attribution import canonical_kind
+from etprof.backends.categories import parse_kernel_name
+from etprof.backends.xnnpack.vocabulary import XNNPACK_CLASSES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from etprof.run.delegation import Delegate, GraphOperator, MethodReport
+
+Place = tuple[int | None, int | None]
+"""Instruction of the program, and the place among the delegate's nodes; None outside delegates."""
+
+_NEUTRAL_KINDS: Final = frozenset(
+    canonical_kind(name)
+    for name, entry in XNNPACK_CLASSES.items()
+    if entry.category == "Elementwise"
+)
+_PLAIN_COPIES: Final = frozenset(
+    {"alias_copy", "clone", "_clone_dim_order", "_to_copy", "_to_dim_order_copy"}
+)
+
+
+@dataclass(frozen=True)
+class InversePair:
+    """Two transposes of which the second undoes the first."""
+
+    first: Place
+    second: Place
+    permutation: tuple[int, ...]
+    """Of the first; that of the second is its inverse."""
+    between: int
+    """Elementwise operators between them."""
+    is_shared: bool
+    """Whether others read the first one's result too, so that only the second can go."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operator with what it reads and writes."""
+
+    place: Place
+    inputs: tuple[object, ...]
+    output: object
+    permutation: tuple[int, ...] | None
+    is_neutral: bool
+    """Whether it treats every element alike, whatever the layout."""
+
+
+def find_inverse_pairs(report: MethodReport) -> tuple[InversePair, ...]:
+    """Returns the proven pairs, each transpose in one of them at most."""
+    flows = [_delegate_steps(delegate) for delegate in report.delegates]
+    flows.append([_kernel_step(entry) for entry in report.operators if entry.delegate is None])
+    return tuple(pair for steps in flows for pair in _pairs(steps))
+
+
+def _delegate_steps(delegate: Delegate) -> list[_Step]:
+    return [
+        _Step(
+            (delegate.instruction, index),
+            node.inputs,
+            node.output,
+            node.permutation,
+            canonical_kind(node.kind) in _NEUTRAL_KINDS,
+        )
+        for index, node in enumerate(delegate.nodes)
+    ]
+
+
+def _kernel_step(entry: GraphOperator) -> _Step:
+    name = parse_kernel_name(entry.operator)
+    neutral = name.operator_class.category == "Elementwise" or name.base in _PLAIN_COPIES
+    return _Step((entry.instruction, None), entry.inputs, entry.name, entry.permutation, neutral)
+
+
+def _pairs(steps: Sequence[_Step]) -> Iterator[InversePair]:
+    """Goes back from every transpose to where its input was transposed before."""
+    writers = {step.output: step for step in steps if step.output is not None}
+    readers = Counter(value for step in steps for value in step.inputs)
+    used: set[Place] = set()
+    for second in steps:
+        trail = list(_trail(second, writers)) if second.permutation else []
+        if not trail or second.permutation is None:
+            continue
+        first = trail[-1]
+        if first.permutation is None or {first.place, second.place} & used:
+            continue
+        if _undoes(second.permutation, first.permutation):
+            used |= {first.place, second.place}
+            is_shared = any(readers[step.output] > 1 for step in trail)
+            yield InversePair(
+                first.place, second.place, first.permutation, len(trail) - 1, is_shared
+            )
+
+
+def _trail(step: _Step, writers: dict[object, _Step]) -> Iterable[_Step]:
+    """Yields what stands before `step`, up to the first operator that is not neutral."""
+    for _ in writers:  # as far as a graph without circles can go
+        if len(step.inputs) != 1 or step.inputs[0] not in writers:
+            return
+        step = writers[step.inputs[0]]
+        yield step
+        if not step.is_neutral:
+            return
+
+
+def _undoes(second: Sequence[int], first: Sequence[int]) -> bool:
+    """Whether every dimension is back in its place."""
+    return len(first) == len(second) and all(
+        first[moved] == place for place, moved in enumerate(second)
+    )

@@ -1,0 +1,1 @@
+"""What a delegate means: names, classes, microkernels, SME."""

@@ -1,0 +1,1 @@
+"""What XNNPACK's operators, packed types and microkernels mean."""

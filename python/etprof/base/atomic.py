@@ -1,0 +1,73 @@
+"""Writes files so that a reader sees the old content or the new, never a part."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from etprof.base.errors import OutputError
+from etprof.base.text import escape_unfit_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import IO
+
+from contextlib import contextmanager, suppress
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Opens a temporary file beside `path`; renames it to `path` when the block succeeds.
+
+    `mode` holds its permissions, which the umask restricts. Raises OutputError, and leaves nothing behind, when the folder or the disk refuses.
+    """
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+        # Not mkstemp: its files are private, and the umask cannot be read without changing it
+        # for other threads. O_EXCL refuses whatever someone else may have put there.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, mode), "wb") as stream:
+            yield stream
+        temporary.replace(path)
+    except OSError as error:
+        raise OutputError(_describe_refusal(path, error)) from error
+    finally:
+        if temporary is not None:
+            # A file system that cannot be written cannot be tidied either.
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _describe_refusal(path: Path, error: OSError) -> str:
+    """Says what stands in the way: a file where a folder should be, or what the system says."""
+    blocking = next((each for each in path.parents if each.exists() and not each.is_dir()), None)
+    if blocking is not None:
+        return f"cannot write {path}: {blocking} is a file; choose another folder"
+    reason = error.strerror or error
+    return f"cannot write {path}: {reason}; free space or choose another folder"
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes `data` to `path` at once."""
+    with replacing(path) as stream:
+        stream.write(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` to `path` at once, as UTF-8."""
+    write_bytes(path, text.encode("utf-8", "surrogateescape"))
+
+
+def write_json(path: Path, document: object) -> None:
+    """Writes `document` to `path` at once; NaN and infinity are a defect, so they raise.
+
+    JSON is UTF-8; of a file name that is not, each strange byte becomes a question mark.
+    """
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    told = text.encode("utf-8", "replace").decode()
+    write_bytes(path, f"{escape_unfit_json(told)}\n".encode())

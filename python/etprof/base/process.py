@@ -1,0 +1,264 @@
+"""The one place that starts other programs, and that ends them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from etprof.base.errors import TargetError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+_GUARD: Final = Path(__file__).parent / "guard.py"
+_LONGEST_END_S: Final = 3.0
+"""More than a guard takes; one that was stopped by a signal takes for ever."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A program that ended by itself: how, and what it printed."""
+
+    command: tuple[str, ...]
+    exit_code: int
+    """As the shell shows it for a signal: negative signal number."""
+    stdout: str
+    stderr: str
+
+    @property
+    def shell_text(self) -> str:
+        """The command as it would be typed."""
+        return shlex.join(self.command)
+
+
+class ProgramNotFoundError(TargetError):
+    """The program is not on this machine."""
+
+
+class ProgramTimeoutError(TargetError):
+    """The program did not end in its time and was killed."""
+
+
+class CommandStopped(BaseException):
+    """Another thread has ended this thread's command; no failure, and nothing to recover from."""
+
+
+class CommandStop:
+    """Ends the commands of threads that work under it (`stoppable`), from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[_Pipe] = set()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether `set` was called."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Ends what runs; whoever waits for it, or starts another, gets CommandStopped."""
+        with self._lock:
+            self._is_set = True
+            for lifeline in self._running:
+                lifeline.close(lifeline.writer)
+
+    def enter(self, lifeline: _Pipe) -> None:
+        """Takes a command on; raises CommandStopped when there shall be no more."""
+        with self._lock:
+            if self._is_set:
+                raise CommandStopped
+            self._running.add(lifeline)
+
+    def leave(self, lifeline: _Pipe) -> None:
+        """Forgets a command that has ended; raises CommandStopped when `set` has ended it."""
+        with self._lock:
+            self._running.discard(lifeline)
+            if self._is_set:
+                raise CommandStopped
+
+
+@dataclass(frozen=True)
+class _Share:
+    """A descriptor that commands hold too."""
+
+    descriptor: int
+    tell_group: Callable[[int], None]
+
+
+_STOP: ContextVar[CommandStop | None] = ContextVar("stop", default=None)
+_SHARES: ContextVar[tuple[_Share, ...]] = ContextVar("shares", default=())
+
+
+@contextmanager
+def stoppable(stop: CommandStop | None) -> Iterator[None]:
+    """Lets `stop` end the commands of this thread in the block; None: nothing does, to tidy up."""
+    token = _STOP.set(stop)
+    try:
+        yield
+    finally:
+        _STOP.reset(token)
+
+
+@contextmanager
+def sharing(descriptor: int, tell_group: Callable[[int], None]) -> Iterator[None]:
+    """Keeps `descriptor` open as long as a command lives that this thread starts in the block.
+
+    So a lock on it outlives this process until the command has ended. `tell_group` is told the
+    process group of each command.
+    """
+    token = _SHARES.set((*_SHARES.get(), _Share(descriptor, tell_group)))
+    try:
+        yield
+    finally:
+        _SHARES.reset(token)
+
+
+class _Pipe:
+    """A pipe whose ends are closed once, from whatever thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.reader, self.writer = os.pipe()
+        self._open = {self.reader, self.writer}
+
+    def close(self, *ends: int) -> None:
+        """Closes these ends, or both, as far as they are open."""
+        with self._lock:
+            for end in self._open & set(ends or (self.reader, self.writer)):
+                self._open.remove(end)
+                os.close(end)
+
+
+def run_command(  # noqa: PLR0913 - keyword-only: what, where, how long
+    command: Sequence[str | Path],
+    *,
+    timeout_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    keeps_device: bool = False,
+    sees_our_end: bool = False,
+) -> Completed:
+    """Runs `command` to its end and returns what it printed, whatever its exit code.
+
+    `environment` is added to this process's own. However this process ends, the command and all
+    that it has started end within 2 s (what made itself a daemon apart), and so they do after
+    `timeout_s` seconds. With `keeps_device` the command itself holds the lock of the device that
+    this thread has, and not only what guards it. With `sees_our_end` its standard input stays
+    open until this process ends; without, it is empty.
+
+    Raises ProgramNotFoundError when the program does not exist, ProgramTimeoutError after
+    `timeout_s`, OSError when the system cannot start it.
+    """
+    words = tuple(str(word) for word in command)
+    found = shutil.which(words[0])
+    if found is None:
+        msg = f"cannot run {words[0]!r}: no such program here; install it or give its full path"
+        raise ProgramNotFoundError(msg)
+    # A path with a folder in it means a place seen from `folder`.
+    program = words[0] if os.sep in words[0] else found
+    call = _Call(
+        words=(program, *words),
+        environment={**os.environ, **(environment or {})},
+        folder=folder,
+        keeps_device=keeps_device,
+        sees_our_end=sees_our_end,
+    )
+    with closing(_Pipe()) as lifeline, closing(_Pipe()) as status, _registered(lifeline):
+        process = call.start(lifeline, status)
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired as error:
+            msg = f"{words[0]} did not end within {timeout_s:g} s and was stopped: {shlex.join(words)}"
+            raise ProgramTimeoutError(msg) from error
+        finally:
+            lifeline.close()
+            _await_end(process)
+        return Completed(words, _read_exit_code(status, process, words[0]), stdout, stderr)
+
+
+@contextmanager
+def _registered(lifeline: _Pipe) -> Iterator[None]:
+    """Lets another thread end this thread's command."""
+    stop = _STOP.get()
+    if stop is None:
+        yield
+        return
+    stop.enter(lifeline)
+    try:
+        yield
+    finally:
+        stop.leave(lifeline)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Call:
+    """A command for the guard."""
+
+    words: tuple[str, ...]
+    """The program's path, then its words, the first of which is the name it is called by."""
+    environment: Mapping[str, str]
+    folder: Path | None
+    keeps_device: bool
+    sees_our_end: bool
+
+    def start(self, lifeline: _Pipe, status: _Pipe) -> subprocess.Popen[str]:
+        """Starts the guard with its ends of the two pipes."""
+        shares = _SHARES.get()
+        held = [share.descriptor for share in shares]
+        guard = [
+            *(sys.executable, "-I", "-S", _GUARD),
+            *(str(lifeline.reader), str(status.writer)),
+            "lifeline" if self.sees_our_end else "none",
+            "" if self.keeps_device else ",".join(map(str, held)),
+        ]
+        process = subprocess.Popen(
+            [*guard, *self.words],
+            cwd=self.folder,
+            encoding="utf-8",
+            env=self.environment,
+            errors="replace",
+            pass_fds=(lifeline.reader, status.writer, *held),
+            # No terminal: its signals come to etprof alone, and nobody is asked for a password.
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        lifeline.close(lifeline.reader)
+        status.close(status.writer)
+        for share in shares:
+            share.tell_group(process.pid)
+        return process
+
+
+def _await_end(process: subprocess.Popen[str]) -> None:
+    """Waits for a guard that has been told to end, or has ended; returns when all is over."""
+    try:
+        process.wait(_LONGEST_END_S)
+    except subprocess.TimeoutExpired:
+        # Not waited for yet, so the number is still its own.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    finally:
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def _read_exit_code(status: _Pipe, process: subprocess.Popen[str], name: str) -> int:
+    """Returns the command's exit code; the guard's own signal when somebody has killed that."""
+    text = os.read(status.reader, 16).decode()
+    if text.startswith("!"):
+        number = int(text[1:])
+        raise OSError(number, os.strerror(number), name)
+    return int(text) if text else process.returncode

@@ -1,1 +1,0 @@
-"""Finds, fetches and builds what runs Arm programs with SME2 on any machine."""

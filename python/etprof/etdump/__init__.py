@@ -1,0 +1,1 @@
+"""The ETDump reader: bytes in, columns out, and whether its events can be so."""

@@ -1,0 +1,347 @@
+"""The run directory: the border between measuring and reading. Names, layout, load, save."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from etprof.base.atomic import write_json
+from etprof.base.errors import InputFileError, OutputError
+from etprof.base.records import CleanData, Count, Document, Name, Named, Rate, Record, read_record
+from etprof.run.runner_result import Cpu, Load, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MANIFEST = "manifest.json"
+METRICS = "metrics.json"
+ANALYSIS_SUMMARY = "analysis_summary.json"
+DELEGATION_REPORT = "delegation.json"
+EXPORT_MANIFEST = "export.json"
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
+ETDUMP_SUFFIXES = (".etdump", ".etdp")
+_MEASURED = re.compile(
+    rf"({re.escape(METRICS)}|{re.escape(DELEGATION_REPORT)}|{re.escape(EXPORT_MANIFEST)}"
+    r"|[^/]+/[^/]+(\.etdump|\.log|_result\.json|_kernels\.json|_logcat\.txt)"
+    r"|[^/]+/[^/]+_outputs/[^/]+)"
+)
+_OWN_FILE = re.compile(
+    r"(manifest|metrics|analysis_summary|delegation|export|calibration|kernel_evidence)\.json"
+    r"|report(_.*)?\.[a-z-]+|.*\.(etdump|etdp)|.*_(timeline|ops_stats)\.csv|\..+\.[a-z0-9_]{6,}"
+)
+"""What etprof writes into a run directory itself; the last are its writers' temporary files."""
+_OF_A_LAUNCH = re.compile(r"_t\d+(_|\.)")
+
+
+class GenerationMetrics(Record):
+    """Speeds of the generations in one process launch; one value each, but for token latencies."""
+
+    time_to_first_token_ns: Annotated[list[Count], Field(min_length=1)]
+    prefill_tokens_per_second: Annotated[list[Rate], Field(min_length=1)]
+    """Tokens of the prompt ÷ time until the prompt was read."""
+    decode_tokens_per_second: list[Rate]
+    """New tokens after the first ÷ time from the first to the last; none for one new token."""
+    token_latency_ns: list[Count]
+    """From each new token to the next, all generations one after another."""
+
+    @model_validator(mode="after")
+    def _rates_and_latencies_belong_together(self) -> Self:
+        if bool(self.decode_tokens_per_second) != bool(self.token_latency_ns):
+            msg = "decode_tokens_per_second and token_latency_ns: one is empty, the other is not"
+            raise ValueError(msg)
+        return self
+
+
+class GeneratedTokens(Record):
+    """What an experiment generated."""
+
+    prompt_tokens: list[Count]
+    tokens: list[Count]
+    prefill_method: Name
+    decode_method: Name
+    prefilled_tokens: Count
+    prompt: str | None = None
+    text: str | None = None
+    """The new tokens as text, where a tokenizer was given."""
+    differing_blocks: list[Count] = Field(default_factory=list)
+    """Launches that generated other tokens, although the experiment is the same."""
+
+
+class BlockMetrics(Record):
+    """What one process launch measured; times in ns."""
+
+    block: Count
+    load: Load
+    first_inference_ns: Count
+    warmup_latency_ns: list[Count]
+    latency_ns: Annotated[list[Count], Field(min_length=1)]
+    """One inference each, or where tokens were generated, one whole generation each."""
+    memory: Memory
+    generation: GenerationMetrics | None = None
+
+
+class ExperimentMetrics(Record):
+    """All blocks of one experiment."""
+
+    sme: Name
+    threads: Count
+    etdump: Name | None = None
+    """The operator split's ETDump, relative to the run directory."""
+    generated: GeneratedTokens | None = None
+    blocks: list[BlockMetrics]
+
+
+class Metrics(Record):
+    """metrics.json: raw latencies, load times and memory of every block."""
+
+    schema_version: Literal[1] = 1
+    times_are_meaningful: bool
+    experiments: Named[ExperimentMetrics]
+
+
+class LaunchRecord(Record):
+    """One process launch as it went."""
+
+    experiment: Name
+    purpose: Name
+    """timing, etdump or kernel_trace."""
+    block: Count | None = None
+    started_at: Name
+    duration_s: float
+    error: Name | None = None
+    state_before: CleanData | None = None
+    state_after: CleanData | None = None
+    waited_s: float = 0.0
+
+
+class ManifestModel(Record):
+    """The program that was measured."""
+
+    name: Name
+    label: Name | None = None
+    method: Name | None = None
+    sha256: Name | None = None
+    path: str | None = None
+    precision: Name | None = None
+    backend: Name | None = None
+
+
+class ManifestExperiment(Record):
+    """One experiment as it was planned."""
+
+    name: Name
+    sme: Name
+    threads: Count
+    group: Name = ""
+    mode: Name = "timing"
+    cpus: tuple[int, ...] = ()
+    """Cores that it was bound to; none: the system chose."""
+    runner: str | None = None
+    launcher: tuple[str, ...] = ()
+    extra_arguments: tuple[str, ...] = ()
+    iterations: Count | None = None
+    warmup: Count | None = None
+
+
+class ManifestInput(Record):
+    """An input by its content."""
+
+    sha256: Name | None = None
+
+
+class ManifestGit(Record):
+    """The working tree that was measured in."""
+
+    commit: Name
+    branch: Name | None = None
+    dirty: bool | None = None
+
+
+class Manifest(Record):
+    """manifest.json as far as reading and resuming need it; the rest is provenance."""
+
+    schema_version: Literal[1]
+    status: Name = "finished"
+    created_at: Name | None = None
+    git: ManifestGit | None = None
+    platform: Name
+    model: ManifestModel
+    cpu: Cpu | None = None
+    target: CleanData = Field(default_factory=dict)
+    settings: dict[str, object] = Field(default_factory=dict)
+    config: dict[str, object] | None = None
+    inputs: tuple[ManifestInput, ...] | None = None
+    experiments: tuple[ManifestExperiment, ...] = ()
+    launches: tuple[LaunchRecord, ...] = ()
+    notes: tuple[Name, ...] = ()
+    files: Named[Name] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ExperimentFiles:
+    """The files of one experiment; each may be missing."""
+
+    name: str
+    folder: Path
+    stem: str
+
+    def file(self, suffix: str) -> Path:
+        """Returns the path of the file with this ending, such as `.etdump`."""
+        return self.folder / f"{self.stem}{suffix}"
+
+    @property
+    def etdump(self) -> Path:
+        """The operator split's ETDump."""
+        return self.file(".etdump")
+
+
+def safe_name(text: str) -> str:
+    """Makes a file name of a name that came from outside; never empty, hidden or a path."""
+    return _UNSAFE.sub("_", text).strip(".") or "model"
+
+
+def runs_folder(model: str, platform: str, *, root: Path | None = None) -> Path:
+    """Returns out_<model>/runs/<platform> below `root` (default: the working folder)."""
+    return (root or Path()) / f"out_{safe_name(model)}" / "runs" / platform
+
+
+def experiment_files(run: Path, model: str, experiment: str, threads: int) -> ExperimentFiles:
+    """Names the files of one experiment at one thread count."""
+    name = safe_name(experiment)
+    return ExperimentFiles(name, run / name, f"{safe_name(model)}_{name}_t{threads}")
+
+
+def remove_empty_folders(run: Path) -> None:
+    """Removes the empty folders in `run`, then `run` and its parents while they are empty."""
+    if not run.is_dir():
+        return
+    inside = [path for path in run.iterdir() if path.is_dir()]
+    for folder in (*inside, run, *run.parents):
+        if folder == Path() or any(folder.iterdir()):
+            return
+        folder.rmdir()
+
+
+@contextmanager
+def reserved(run: Path) -> Iterator[None]:
+    """Keeps `run`, which is made if needed, from other processes while it is measured into.
+
+    Raises OutputError when one is measuring there. The system ends the reservation with the
+    process, however that ends; where it cannot lock folders, there is none.
+    """
+    descriptor: int | None = None
+    try:
+        # Whoever writes there later says what is wrong with the folder.
+        with suppress(OSError):
+            run.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(run, os.O_RDONLY | os.O_CLOEXEC)
+            _lock(descriptor, run)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, run: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        msg = f"another etprof is measuring into {run}; wait for it, or choose another folder"
+        raise OutputError(msg) from error
+
+
+def set_aside(run: Path) -> Path | None:
+    """Renames an earlier run directory after its time, so that two runs never mix.
+
+    Returns the new path, or None when there was nothing. Raises OutputError when the folder is
+    or holds anything else, which is never touched, or a run that is being measured.
+    """
+    if not run.exists() or (run.is_dir() and not any(run.iterdir())):
+        return None
+    with reserved(run):
+        problem = _why_not_a_run(run)
+        if problem is not None:
+            msg = f"{run} {problem}; move it away yourself, or choose another folder with --out"
+            raise OutputError(msg)
+        return _rename_after_its_time(run, run / MANIFEST)
+
+
+def _why_not_a_run(run: Path) -> str | None:
+    """Says why a folder is not a run directory of ours and nothing else; None when it is."""
+    try:
+        manifest = load_manifest(run) if run.is_dir() else None
+    except InputFileError:
+        return f"has a {MANIFEST} that is damaged, or of something else"
+    if manifest is None:
+        return "exists and is not a run directory"
+    folders = {safe_name(each.group or each.name) for each in manifest.experiments}
+    listed = {name.partition("/")[0] for name in manifest.files} | folders
+    for path in sorted(run.iterdir()):
+        if path.name in listed or (_OWN_FILE.fullmatch(path.name) and not path.is_dir()):
+            continue
+        # Of an experiment that the manifest names no longer: a resumed run may leave some out.
+        if path.is_dir() and any(_OF_A_LAUNCH.search(inside.name) for inside in path.iterdir()):
+            continue
+        return f"holds {path.name}, which is of no measurement"
+    return None
+
+
+def _rename_after_its_time(run: Path, changed: Path) -> Path:
+    moment = datetime.fromtimestamp(changed.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%SZ")
+    target = run.with_name(f"{run.name}_{moment}")
+    count = 1
+    while target.exists():
+        count += 1
+        target = run.with_name(f"{run.name}_{moment}_{count}")
+    run.rename(target)
+    return target
+
+
+def find_etdumps(run: Path) -> list[Path]:
+    """Lists the ETDumps of a run directory: in experiment folders, or directly inside."""
+    found = [
+        path
+        for suffix in ETDUMP_SUFFIXES
+        for pattern in (f"*{suffix}", f"*/*{suffix}")
+        for path in run.glob(pattern)
+    ]
+    return sorted(found)
+
+
+def is_measured(name: str) -> bool:
+    """Whether a file, by its path in the run directory, can never be made again from others.
+
+    All others are reports and tables: whoever analyses writes them anew, and so may anyone.
+    """
+    return _MEASURED.fullmatch(name) is not None
+
+
+def save_metrics(run: Path, metrics: Metrics) -> None:
+    """Writes metrics.json."""
+    write_json(run / METRICS, metrics.model_dump(mode="json"))
+
+
+def load_metrics(run: Path) -> Metrics | None:
+    """Reads metrics.json; None when it is not there, for an ETDump alone is enough."""
+    return _load(Metrics, run / METRICS)
+
+
+def load_manifest(run: Path) -> Manifest | None:
+    """Reads manifest.json; None when it is not there."""
+    return _load(Manifest, run / MANIFEST)
+
+
+def _load(kind: type[Document], path: Path) -> Document | None:
+    """Reads and checks one JSON file of the run directory."""
+    if not path.exists():
+        return None
+    return read_record(kind, path, way_out="delete it to analyse the ETDumps alone")

@@ -1,0 +1,95 @@
+"""What is generated in each iteration of a measurement, for programs that are language models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from etprof.base.errors import UsageError
+from etprof.base.files import read_input
+from etprof.run.tokenizer import encode_prompt, load_tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MOST_BYTES: Final = 64 * 2**20
+"""Of a file of token ids: more than the context of any model."""
+_MOST_DIGITS: Final = 18
+"""Of a token id: fits 64 bits."""
+REPETITIONS: Final = 3
+WARMUP_REPETITIONS: Final = 1
+"""Fewer than of plain inferences, where nobody says how many: one generation is hundreds of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation:
+    """Greedy generation after a fixed prompt; the same in every launch of a run."""
+
+    new_tokens: int
+    prompt_tokens: tuple[int, ...]
+    prefill_method: str | None = None
+    """None: the runner's choice, `prefill` or the decode method."""
+    decode_method: str | None = None
+    """None: the runner's choice, `decode` or `forward`."""
+    prompt: str | None = None
+    """The text that `prompt_tokens` were made from."""
+    tokenizer: str | None = None
+    """File that makes text of tokens."""
+
+
+def plan_generation(  # noqa: PLR0913 - keyword-only: all that a generation is made of
+    *,
+    new_tokens: int,
+    prompt_tokens: Sequence[int] | Path | None = None,
+    prompt: str | None = None,
+    tokenizer: Path | None = None,
+    prefill_method: str | None = None,
+    decode_method: str | None = None,
+) -> Generation:
+    """Returns the generation with its prompt as ids, from a file or through the tokenizer.
+
+    Raises UsageError when the prompt is missing, given twice, or cannot become ids.
+    """
+    if (prompt_tokens is None) == (prompt is None):
+        msg = "tokens are generated after one prompt: give prompt tokens, or a prompt and tokenizer"
+        raise UsageError(msg)
+    if prompt is not None and tokenizer is None:
+        msg = "a prompt of text needs the model's tokenizer; give it too, or prompt tokens instead"
+        raise UsageError(msg)
+    if prompt is not None and tokenizer is not None:
+        ids = encode_prompt(tokenizer, prompt)
+    else:
+        ids = _read_ids(prompt_tokens or ())
+    if tokenizer is not None:
+        load_tokenizer(tokenizer)
+    return Generation(
+        new_tokens=new_tokens,
+        prompt_tokens=ids,
+        prefill_method=prefill_method,
+        decode_method=decode_method,
+        prompt=prompt,
+        tokenizer=None if tokenizer is None else str(tokenizer.absolute()),
+    )
+
+
+def parse_ids(text: str) -> tuple[int, ...] | None:
+    """Reads ids separated by commas or blanks; None when `text` is something else."""
+    words = text.replace(",", " ").split()
+    # A tokenizer has at most some millions; Python refuses to read numbers of thousands of digits.
+    are_ids = all(word.isdecimal() and len(word) <= _MOST_DIGITS for word in words)
+    return tuple(map(int, words)) if words and are_ids else None
+
+
+def _read_ids(given: Sequence[int] | Path) -> tuple[int, ...]:
+    """Returns the ids, or those in the file."""
+    if not isinstance(given, Path):
+        ids: tuple[int, ...] | None = tuple(given)
+    else:
+        way_out = "give a file of token ids, separated by commas"
+        data = read_input(given, most_bytes=_MOST_BYTES, way_out=way_out, error=UsageError)
+        ids = parse_ids(data.decode("utf-8", "replace"))
+    if not ids:
+        msg = f"the prompt tokens {given} are no ids; give whole numbers, separated by commas"
+        raise UsageError(msg)
+    return ids

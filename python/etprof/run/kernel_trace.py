@@ -1,0 +1,126 @@
+"""Reads what the runner's kernel trace wrote, checked field by field: it may come from a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from etprof.base.records import Count, Name, Record, read_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STEADY_PHASE = "Execute"
+
+
+class SmeState(Record):
+    """The SME mode that was asked for, what came of it, and who saw which features."""
+
+    requested: Name
+    in_force: Literal["sme2", "sme1", "off"]
+    cpu_features: tuple[Name, ...] = ()
+    shown_features: tuple[Name, ...] = ()
+
+
+class Clock(Record):
+    """What the operator clock cost: its own time as a fraction of the executions'."""
+
+    mark_cost_ns: float
+    marks: Count
+    cost_share: float
+
+
+class Kernel(Record):
+    """One microkernel: the parts of its name, and its calls at load and in each execution."""
+
+    name: Name
+    level: Name | None = None
+    operation: Name
+    destination: Name | None = None
+    inputs: tuple[Name, ...] = ()
+    tile: Name | None = None
+    instruction: Name | None = None
+    threads: Count
+    load_calls: Count
+    execution_calls: tuple[Count, ...]
+    total_calls: Count
+
+
+class KernelCalls(Record):
+    """Calls of a microkernel that belong to no operator of an execution."""
+
+    name: Name
+    calls: Count
+
+
+class Execution(Record):
+    """One inference; `aligned` when it ran the same operators as the last one."""
+
+    phase: Name
+    start_ns: Count
+    duration_ns: Count
+    aligned: bool
+    kernels_outside_operators: tuple[KernelCalls, ...] = ()
+
+
+class OperatorKernel(Record):
+    """Calls of one microkernel by one operator, in each execution."""
+
+    name: Name
+    execution_calls: tuple[Count, ...]
+
+
+class TracedOperator(Record):
+    """One operator in each execution; times in ns, starts from the start of the execution."""
+
+    name: Name
+    delegate: Count | None
+    """Number of the delegate call it belongs to; None for ExecuTorch's own kernels."""
+    parallel_calls: Count
+    start_ns: tuple[Count | None, ...]
+    duration_ns: tuple[Count | None, ...]
+    reported_ns: tuple[Count | None, ...] = ()
+    """What XNNPACK reports and an ETDump keeps: whole µs; empty outside delegates."""
+    kernels: tuple[OperatorKernel, ...] = ()
+
+
+class KernelTrace(Record):
+    """One traced run of one program in one SME mode."""
+
+    schema_version: Literal[1]
+    method: Name
+    sme: SmeState
+    clock: Clock
+    kernels: tuple[Kernel, ...]
+    executions: tuple[Execution, ...] = Field(min_length=1)
+    all_operators_named: bool
+    operators: tuple[TracedOperator, ...]
+
+    @model_validator(mode="after")
+    def check_lengths(self) -> Self:
+        """Makes sure that every series has one value per execution."""
+        count = len(self.executions)
+        series: list[tuple[str, tuple[int | None, ...]]]
+        series = [(k.name, k.execution_calls) for k in self.kernels]
+        for operator in self.operators:
+            series += [(operator.name, operator.start_ns), (operator.name, operator.duration_ns)]
+            series += [(operator.name, k.execution_calls) for k in operator.kernels]
+        for name, values in series:
+            if len(values) != count:
+                msg = f"{name} has {len(values)} values for {count} executions"
+                raise ValueError(msg)
+        return self
+
+    def kernel_level(self, name: str) -> str | None:
+        """Returns the level of a microkernel: sme2, sme, i8mm, dotprod or neon."""
+        return next((kernel.level for kernel in self.kernels if kernel.name == name), None)
+
+    def last_execution(self) -> int:
+        """Position of the last execution; the operators are those of this one."""
+        return len(self.executions) - 1
+
+
+def read_kernel_trace(path: Path) -> KernelTrace:
+    """Reads the file; raises InputFileError that names the file and the field."""
+    return read_record(KernelTrace, path, way_out="run the model again with --kernel-trace")

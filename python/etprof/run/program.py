@@ -1,0 +1,184 @@
+"""Reads what the exporter wrote beside a program, without PyTorch: name, inputs, references."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from etprof.base.errors import InputFileError, UsageError
+from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
+from etprof.run.directory import DELEGATION_REPORT, EXPORT_MANIFEST, safe_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class TensorFile(Record):
+    """One tensor of the example inputs or reference outputs."""
+
+    index: Count
+    dtype: Name
+    shape: list[Count] | None = None
+    path: str | None = None
+    sha256: Name | None = None
+
+
+class CheckedOutput(Record):
+    """How close an output came to its reference when the export ran the program."""
+
+    index: Count
+    snr_db: float | None = None
+
+
+class ExportCheck(Record):
+    """What the export found when it ran a method."""
+
+    outputs: tuple[CheckedOutput, ...] = ()
+
+
+class MethodFiles(Record):
+    """Example inputs and reference outputs of one method."""
+
+    inputs: tuple[TensorFile, ...] = ()
+    references: tuple[TensorFile, ...] = ()
+    check: ExportCheck | None = None
+
+
+class ModelCode(Record):
+    """Which code a program was exported from."""
+
+    sha256: Name | None = None
+
+
+class FileIdentity(Record):
+    """Which file an export wrote."""
+
+    sha256: str
+
+
+class ExportManifest(Record):
+    """The export manifest as far as measuring needs it."""
+
+    model: Name
+    backend: Name
+    precision: Name
+    source: ModelCode = Field(default_factory=ModelCode)
+    versions: Named[Name] = Field(default_factory=dict)
+    options: CleanData = Field(default_factory=dict)
+    etrecord: FileIdentity | None = None
+    """None for an export by an earlier etprof."""
+    method: Name = "forward"
+    methods: Named[MethodFiles] = Field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+    """What is measured: the program, its inputs, and what its outputs should be."""
+
+    name: str
+    """Name of the model; safe as a file name."""
+    label: str
+    """Name with backend and precision; safe as a file name."""
+    model: Path
+    data: Path | None = None
+    inputs: tuple[Path, ...] = ()
+    shapes: tuple[str, ...] = ()
+    """Of the example inputs, such as `1x3x224x224`; a method with dynamic shapes takes others too."""
+    references: tuple[Path, ...] = ()
+    method: str = "forward"
+
+
+def load_export_manifest(model: Path) -> ExportManifest | None:
+    """Reads `<model>.json`; None when the program was not exported by etprof."""
+    path = model.with_name(f"{model.name}.json")
+    if not path.exists():
+        return None
+    return read_record(ExportManifest, path, way_out="export the model again")
+
+
+def find_descriptions(model: Path) -> dict[str, Path]:
+    """Returns what the export says of the program, by the names it has in a run directory.
+
+    The delegation report holds the map from the delegates' nodes to modules and source lines.
+    """
+    beside = {DELEGATION_REPORT: ".delegation.json", EXPORT_MANIFEST: ".json"}
+    found = {name: model.with_name(f"{model.name}{ending}") for name, ending in beside.items()}
+    return {name: path for name, path in found.items() if path.is_file()}
+
+
+def describe_program(
+    model: Path,
+    *,
+    inputs: tuple[Path, ...] = (),
+    data: Path | None = None,
+    method: str | None = None,
+) -> Program:
+    """Returns the program in `model` with the inputs given or, by default, its example inputs.
+
+    Raises InputFileError when a file does not exist and UsageError for an unknown method.
+    """
+    _check_file(model, "`etprof export MODEL` makes a program")
+    for path in (*inputs, *((data,) if data else ())):
+        _check_file(path, "check the path after --inputs or --data")
+    manifest = load_export_manifest(model)
+    name = safe_name(model.stem)
+    if manifest is None:
+        chosen = method or "forward"
+        return Program(name=name, label=name, model=model, inputs=inputs, data=data, method=chosen)
+    chosen = method or manifest.method
+    files = _method_files(manifest, chosen)
+    external = model.with_suffix(".ptd")
+    return Program(
+        name=safe_name(manifest.model),
+        label=name,
+        model=model,
+        data=data or (external if external.is_file() else None),
+        inputs=inputs or _paths(model, files.inputs),
+        shapes=() if inputs else _shapes(files.inputs),
+        references=() if inputs else _paths(model, files.references),
+        method=chosen,
+    )
+
+
+def _check_file(path: Path, way_out: str) -> None:
+    if not path.is_file():
+        problem = "is no file" if path.exists() else "does not exist"
+        msg = f"{path} {problem}; {way_out}"
+        raise InputFileError(msg)
+
+
+def find_decode_method(model: Path, chosen: str | None) -> str | None:
+    """Returns the method that adds one token: the chosen one, or `decode` where there is one."""
+    manifest = load_export_manifest(model)
+    if chosen is None and manifest is not None and "decode" in manifest.methods:
+        return "decode"
+    return chosen
+
+
+def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:
+    if method not in manifest.methods:
+        known = ", ".join(sorted(manifest.methods))
+        msg = f"the program has no method {method!r}; it has {known}; choose one with --method"
+        raise UsageError(msg)
+    return manifest.methods[method]
+
+
+def _shapes(tensors: tuple[TensorFile, ...]) -> tuple[str, ...]:
+    """Returns the tensors' shapes as the runner takes them; none when one is not known."""
+    shapes = [tensor.shape for tensor in tensors if tensor.path is not None]
+    known = [shape for shape in shapes if shape is not None]
+    texts = tuple("x".join(map(str, shape)) or "scalar" for shape in known)
+    return texts if len(texts) == len(shapes) else ()
+
+
+def _paths(model: Path, tensors: tuple[TensorFile, ...]) -> tuple[Path, ...]:
+    """Returns the tensors' files; a path in the manifest must stay beside the program."""
+    folder = model.parent.resolve()
+    paths = [folder / tensor.path for tensor in tensors if tensor.path is not None]
+    for path in paths:
+        if not path.resolve().is_relative_to(folder):
+            msg = f"{model}.json names {path}, outside its own folder; export the model again"
+            raise InputFileError(msg)
+    return tuple(paths)

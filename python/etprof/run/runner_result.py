@@ -1,0 +1,128 @@
+"""The runner's result file, checked field by field: it may come from a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class RunnerBuild(Record):
+    """Version of the runner and everything it was built with."""
+
+    version: Name
+    build: CleanData
+
+
+class Cpu(Record):
+    """The CPU as the runner saw it."""
+
+    architecture: Name
+    model_name: Name | None = None
+    logical_cores: Count
+    features: Named[bool]
+
+    @property
+    def has_sme2(self) -> bool:
+        """Whether the CPU executes SME2."""
+        return self.features.get("sme2", False)
+
+
+class Load(Record):
+    """Load time in two steps."""
+
+    program_ns: Count
+    method_ns: Count
+
+
+class Memory(Record):
+    """Memory in bytes."""
+
+    rss_before_load_bytes: Count | None = None
+    rss_after_load_bytes: Count | None = None
+    peak_rss_bytes: Count | None = None
+    pss_bytes: Count | None = None
+    """Resident at the end, shared pages counted in part; None where the system does not tell."""
+    planned_buffers_bytes: tuple[Count, ...] = ()
+
+
+class Threads(Record):
+    """Threads asked for and given."""
+
+    requested: Count | None = None
+    in_force: Count
+
+
+class Tensor(Record):
+    """An input or output of the method."""
+
+    index: Count
+    dtype: Name
+    shape: list[Count]
+    size_bytes: Count
+    path: str | None = None
+    source: str | None = None
+    nonfinite_count: Count = 0
+
+
+class Repetition(Record):
+    """One generation; times in ns from its start, `token_latency_ns` from token to token."""
+
+    prefill_ns: Annotated[Count, Field(gt=0)]
+    time_to_first_token_ns: Count
+    token_latency_ns: list[Count]
+    sampling_ns: Count
+    total_ns: Count
+
+
+class GenerationResult(Record):
+    """Tokens that were generated, and the timed repetitions of it."""
+
+    prompt_tokens: list[Count]
+    tokens: list[Count]
+    prefill_method: Name
+    decode_method: Name
+    prefilled_tokens: Count
+    """Tokens of the prompt that were read at once; decode steps read the others."""
+    cache_tokens: Count | None = None
+    repetitions: Annotated[list[Repetition], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _each_new_token_has_a_latency(self) -> Self:
+        for each in self.repetitions:
+            if len(each.token_latency_ns) != max(len(self.tokens) - 1, 0):
+                msg = "token_latency_ns needs a time for each token after the first"
+                raise ValueError(msg)
+            if each.token_latency_ns and not sum(each.token_latency_ns):
+                msg = "token_latency_ns: all tokens came at one moment"
+                raise ValueError(msg)
+        return self
+
+
+class RunnerResult(Record):
+    """What one launch of the runner measured; times in ns."""
+
+    schema_version: Literal[1]
+    runner: RunnerBuild
+    method: Name
+    cpu: Cpu
+    threads: Threads
+    load: Load
+    first_inference_ns: Count
+    warmup_latency_ns: list[Count]
+    latency_ns: Annotated[list[Count], Field(min_length=1)]
+    memory: Memory
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    sme: CleanData | None = None
+    generation: GenerationResult | None = None
+
+
+def read_result(path: Path) -> RunnerResult:
+    """Reads the result file; raises InputFileError that names the file and the field."""
+    return read_record(RunnerResult, path, way_out="run the model again")

@@ -1,0 +1,131 @@
+"""Puts the emulator's parts together: finds them all, or brings the missing ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etprof.base.errors import BuildError, InputFileError
+from etprof.targets.emulator import build, qemu, sdk, sysroot
+from etprof.targets.emulator.cache import SETUP, Cache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """Everything needed to run an Arm runner here."""
+
+    qemu: Path
+    sysroot: Path
+    sdk: Path
+    runner: Path
+    trace_runner: Path
+
+    def command(self, runner: Path, *, cpu: str = "max") -> list[str | Path]:
+        """Returns the words in front of the runner's flags. `cpu` is qemu's -cpu value."""
+        words: list[str | Path] = [self.qemu, "-cpu", cpu]
+        if not sysroot.is_native():
+            words += ["-L", self.sysroot]
+        return [*words, "-E", f"LD_LIBRARY_PATH={self.sdk / 'lib'}", runner]
+
+
+@dataclass(frozen=True)
+class PartState:
+    """One part of the emulator: what it is, and where; None when it is not there."""
+
+    name: str
+    path: Path | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _Step:
+    """How one part is found, and how it is brought."""
+
+    name: str
+    find: Callable[[Cache], Path | None]
+    bring: Callable[[Cache, Path], str]
+    is_current: Callable[[Cache], bool] = lambda _: True
+    """Whether what is there needs not be brought again; asked by the setup only."""
+
+
+def _build_step(name: str, preset: str) -> _Step:
+    def bring(cache: Cache, work: Path) -> str:
+        found = sdk.find_sdk(cache)
+        if found is None:
+            msg = f"the aarch64 SDK is not complete; run `{SETUP}` again"
+            raise BuildError(msg)
+        return build.build_runner(cache, work, preset=preset, sdk=found)
+
+    return _Step(
+        name,
+        lambda cache: build.find_runner(cache, preset),
+        bring,
+        lambda cache: build.is_current(cache, preset),
+    )
+
+
+STEPS = (
+    _Step("qemu-aarch64", qemu.find_qemu, qemu.fetch_qemu),
+    _Step("aarch64 runtime libraries", sysroot.find_sysroot, sysroot.fetch_sysroot),
+    _Step("ExecuTorch SDK for aarch64", sdk.find_sdk, sdk.fetch_sdk),
+    _build_step("Arm runner", build.RUNNER_PRESET),
+    _build_step("Arm runner with kernel trace", build.TRACE_PRESET),
+)
+
+
+def set_up(progress: Callable[[str, int, int], None]) -> list[str]:
+    """Brings every part that is not there; returns one line about each.
+
+    Whatever is complete stays, so a setup that was interrupted goes on where it stopped.
+    """
+    cache = Cache.find()
+    build.check_compiler()
+    lines = []
+    with cache.work_folder() as work:
+        for done, step in enumerate(STEPS):
+            progress(step.name, done, len(STEPS))
+            found = _find_sound(step, cache)
+            if found is None:
+                lines.append(f"{step.name}: {step.bring(cache, work)}")
+            else:
+                lines.append(f"{step.name}: already there, {found}")
+        progress("complete", len(STEPS), len(STEPS))
+    return lines
+
+
+def _find_sound(step: _Step, cache: Cache) -> Path | None:
+    """Finds the part; a damaged one in the cache counts as missing and is brought again."""
+    try:
+        found = step.find(cache)
+    except InputFileError:
+        return None
+    return found if found and step.is_current(cache) else None
+
+
+def examine() -> list[PartState]:
+    """Says of each part where it is or what is wrong with it."""
+    cache = Cache.find()
+    states = []
+    for step in STEPS:
+        try:
+            states.append(PartState(step.name, step.find(cache)))
+        except (BuildError, InputFileError) as error:
+            states.append(PartState(step.name, None, str(error)))
+    return states
+
+
+def locate() -> Emulator:
+    """Returns the complete emulator; raises BuildError that names the first missing part."""
+    cache = Cache.find()
+    paths = []
+    for step in STEPS:
+        found = step.find(cache)
+        if found is None:
+            msg = f"the emulator is not set up: {step.name} is missing or of another version; run `{SETUP}`"
+            raise BuildError(msg)
+        paths.append(found)
+    return Emulator(*paths)

@@ -1,0 +1,73 @@
+"""An emulated Arm CPU with SME2 as a target: which kernels run and what they compute, no times."""
+
+from __future__ import annotations
+
+import platform
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from etprof.base.process import run_command
+from etprof.run.runner_result import read_result
+from etprof.targets.emulator.installation import locate
+from etprof.targets.emulator.qemu import read_version
+from etprof.targets.request import runner_arguments
+from etprof.targets.runner import check_completed
+from etprof.targets.state import TargetState
+
+if TYPE_CHECKING:
+    from etprof.run.runner_result import RunnerResult
+    from etprof.targets.emulator.installation import Emulator
+    from etprof.targets.request import RunnerRequest
+
+
+class EmulatorTarget:
+    """Runs the Arm runners through qemu-aarch64."""
+
+    platform = "emulator"
+    times_are_meaningful = False
+
+    def __init__(self, cpu: str = "max") -> None:
+        """Keeps qemu's -cpu value: `max` has SME2, `max,sme=off` has no SME."""
+        self.cpu = cpu
+
+    @cached_property
+    def emulator(self) -> Emulator:
+        """The emulator's parts, checked; raises BuildError when one is missing."""
+        return locate()
+
+    def describe(self) -> dict[str, object]:
+        """What is emulated by what, and where it runs."""
+        version = read_version(self.emulator.qemu)
+        return {
+            "system": platform.system(),
+            "release": platform.release(),
+            "machine": "aarch64",
+            "emulated_cpu": self.cpu,
+            "emulator": f"qemu-aarch64 {'.'.join(map(str, version or ('?',)))}",
+            "host_machine": platform.machine(),
+        }
+
+    def device(self) -> None:
+        """None: what is emulated is not timed, so whoever shares the host does no harm."""
+
+    def sme_modes(self) -> tuple[str, ...]:
+        """All three; without SME in the CPU, only off."""
+        return ("off",) if "sme=off" in self.cpu else ("sme2", "sme1", "off")
+
+    def default_threads(self) -> int:
+        """One: more only make an emulated run slower."""
+        return 1
+
+    def read_state(self) -> TargetState:
+        """Nothing: the emulated CPU has no frequency, and its times mean nothing."""
+        return TargetState()
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        """Runs the model once; with a kernel trace, in the runner that can."""
+        traced = request.kernel_trace is not None
+        own = self.emulator.trace_runner if traced else self.emulator.runner
+        runner = request.runner or own
+        command = [*self.emulator.command(runner, cpu=self.cpu), *runner_arguments(request)]
+        completed = run_command(command, timeout_s=request.timeout_s, keeps_device=True)
+        check_completed(completed)
+        return read_result(request.result)
