@@ -21,7 +21,7 @@ from etprof.dashboard.export import export_site
 from etprof.etdump.reader import events_frame, load_etdump
 from etprof.history.schema import Run as StoredRun
 from etprof.history.store import open_store
-from etprof.report.markdown import escape
+from etprof.views.markdown import escape
 from tests.dashboard_server import serving
 from tests.known_runs import Experiment, Op, Run, launch, write_run
 

@@ -58,11 +58,11 @@ def test_both_ends_of_an_interval_have_one_unit() -> None:
         (format_change(-0.05), "−5.0 %"),
         (format_change(-0.0001), "0.0 %"),
         (format_change(None), "–"),
-        (format_value(1_830_000, "ns"), "1.83 ms"),
-        (format_value(12, "bytes"), "12 B"),
-        (format_value(41.2, "1/s"), "41.2 /s"),
-        (format_value(41.2, "furlong"), "41.2 furlong"),
-        (format_value(None, "furlong"), "–"),
+        (format_value("ns", 1_830_000), "1.83 ms"),
+        (format_value("bytes", 12), "12 B"),
+        (format_value("1/s", 41.2), "41.2 /s"),
+        (format_value("furlong", 41.2), "41.2 furlong"),
+        (format_value("furlong", None), "–"),
     ],
 )
 def test_other_numbers(text: str, expected: str) -> None:

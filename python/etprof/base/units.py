@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 MISSING = "–"
 
@@ -86,12 +90,44 @@ def format_change(change: float | None) -> str:
     return text if text == format_share(0.0) else f"{sign}{text}"
 
 
-def format_value(value: float | None, unit: str) -> str:
-    """Formats a metric's value by its unit: ns, bytes or 1/s; another unit stands behind it."""
-    known = {"ns": format_duration, "bytes": format_size, "1/s": format_rate}
-    if unit in known or value is None:
-        return known.get(unit, format_count)(value)
+def format_number(value: float | None) -> str:
+    """Formats a bare number with three significant digits."""
+    return MISSING if value is None else _significant(value)
+
+
+_FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
+    "": format_number,
+    "ns": format_duration,
+    "±ns": format_delta,
+    "bytes": format_size,
+    "1/s": format_rate,
+    "count": format_count,
+    "share": format_share,
+    "ratio": format_ratio,
+    "change": format_change,
+}
+
+
+def format_value(unit: str, value: float | str | None) -> str:
+    """Formats any value of a table by its unit; an unknown unit stands behind the number."""
+    if value is None:
+        return MISSING
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if unit in _FORMATS:
+        return _FORMATS[unit](value)
     return f"{_significant(value)} {unit}"
+
+
+def format_range(unit: str, low: float | None, high: float | None) -> str:
+    """Formats the two ends of an interval, times in one unit: `1.80 … 1.86 ms`."""
+    if low is None or high is None:
+        return MISSING
+    if unit == "ns":
+        return format_interval(low, high)
+    return f"{format_value(unit, low)} … {format_value(unit, high)}"
 
 
 def _significant(value: float, digits: int = 3) -> str:

@@ -17,7 +17,7 @@ from etprof.base.units import (
     format_ratio,
     format_value,
 )
-from etprof.report.markdown import escape
+from etprof.views.markdown import escape
 from etprof.statistics.effect import estimate_effect
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Row:
 
     def _value(self, name: str) -> str:
         metric = self.metric(name)
-        return format_value(metric.value, metric.unit) if metric else MISSING
+        return format_value(metric.unit, metric.value) if metric else MISSING
 
     def _remark(self) -> str:
         if self.failure is not None:

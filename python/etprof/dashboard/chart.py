@@ -99,9 +99,9 @@ def trend_chart(lines: Sequence[Line], unit: str, axis: str) -> View | None:
         "height": f"{HEIGHT:.0f}",
         "floor": f"{HEIGHT - _BAND:.0f}",
         "half": f"{(HEIGHT - _BAND) / 2:.0f}",
-        "top": format_value(scale.high, unit),
-        "middle": format_value((scale.low + scale.high) / 2, unit),
-        "bottom": format_value(scale.low, unit),
+        "top": format_value(unit, scale.high),
+        "middle": format_value(unit, (scale.low + scale.high) / 2),
+        "bottom": format_value(unit, scale.low),
         "first": format_moment(scale.first),
         "last": format_moment(scale.last),
         "lines": shown,
@@ -149,7 +149,7 @@ def _point(point: TrendPoint, name: str, scale: Scale, unit: str) -> View:
         **_mark(point, scale),
         "y": f"{y:.1f}",
         "whisker": f"M0 {ends[0]:.1f}V{ends[1]:.1f}",
-        "title": f"{_words(point, name)}: {format_value(value, unit)}{f' ({interval})' if interval else ''}",
+        "title": f"{_words(point, name)}: {format_value(unit, value)}{f' ({interval})' if interval else ''}",
     }
 
 

@@ -77,7 +77,7 @@ def value_view(value: MetricValue | None) -> View | None:
     if value is None or not value.representative:
         return None
     return {
-        "text": format_value(value.value, value.unit),
+        "text": format_value(value.unit, value.value),
         "interval": interval_words(value.low, value.high, value.unit),
     }
 
@@ -88,7 +88,7 @@ def interval_words(low: float | None, high: float | None, unit: str) -> str:
         return ""
     if unit == "ns":
         return format_interval(low, high)
-    return f"{format_value(low, unit)} … {format_value(high, unit)}"
+    return f"{format_value(unit, low)} … {format_value(unit, high)}"
 
 
 def series_facts(entry: Series) -> dict[str, str]:

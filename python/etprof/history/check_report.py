@@ -148,7 +148,7 @@ def _cells(entry: Checked) -> tuple[str, ...]:
 
 def _escape(text: str) -> str:
     """Makes a text harmless in Markdown; the reports behind it are loaded only where needed."""
-    from etprof.report.markdown import escape
+    from etprof.views.markdown import escape
 
     return escape(text)
 

@@ -60,7 +60,7 @@ def _ledger_table(comparison: Comparison) -> PlainTable:
 
 def ledger_texts(entry: LedgerEntry) -> tuple[str, str]:
     """Formats both sides of a ledger entry in its unit."""
-    return format_value(entry.baseline, entry.unit), format_value(entry.candidate, entry.unit)
+    return format_value(entry.unit, entry.baseline), format_value(entry.unit, entry.candidate)
 
 
 def _class_table(comparison: Comparison) -> PlainTable:

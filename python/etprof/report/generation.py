@@ -41,8 +41,8 @@ def _texts(summary: BlockedMedian, unit: str) -> tuple[str, str]:
     interval = summary.interval
     span = MISSING
     if interval is not None:
-        span = f"{format_value(interval.low, unit)} … {format_value(interval.high, unit)}"
-    return format_value(summary.median, unit), span
+        span = f"{format_value(unit, interval.low)} … {format_value(unit, interval.high)}"
+    return format_value(unit, summary.median), span
 
 
 def distribution_text(speed: GenerationSpeed) -> str:

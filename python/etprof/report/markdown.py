@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from etprof.report.page import run_view
+from etprof.views.markdown import escape
+from etprof.views.markdown import markdown_rows as _table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from etprof.analysis.assessment import Assessment
     from etprof.report.page import View
 
 _TOP_OPERATORS: Final = 20
-_SPECIAL: Final = re.compile(
-    r"(?P<entity>[&<>])|(?P<linked>@|#(?=\d)|\bgh-(?=\d)|:(?=//)|\bwww(?=\.))"
-    r"|(?P<mark>[\\`*_\[\]|#~$]|^=|^[-+](?=[ -]|$)|(?<=^\d)[.)](?= |$)|(?<=^\d\d)[.)](?= |$))",
-    re.IGNORECASE,
-)
-"""What Markdown reads: HTML; what GitHub links unasked, so that a name would call people or lead
-somewhere (`@name`, `#12`, `GH-12`, addresses); markup, some of it at the start of a line only."""
-_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_DIVIDER: Final = "&#8203;"
-"""A space of no width, as Renovate and Dependabot use it: GitHub looks for links in the text that a
-page shows, where backslashes and other entities are gone."""
 
 
 def render_markdown(assessments: Sequence[Assessment]) -> str:
     """Returns the report of one or several runs."""
     parts = [_render_run(run_view(entry, f"r{i}")) for i, entry in enumerate(assessments)]
     return "\n\n---\n\n".join(parts) + "\n"
-
-
-def escape(text: object) -> str:
-    """Makes text from a file harmless: no markup, no HTML, no link, no second line."""
-    return _SPECIAL.sub(_defuse, str(text).replace("\n", " "))
-
-
-def _defuse(found: re.Match[str]) -> str:
-    if found["entity"]:
-        return _ENTITIES[found[0]]
-    return f"{found[0]}{_DIVIDER}" if found["linked"] else f"\\{found[0]}"
 
 
 def _generation(run: View) -> list[str]:
@@ -93,12 +72,6 @@ def _render_run(run: View) -> str:
     short = [line for line in run["provenance"] if not line[0].startswith("files.")]
     lines += _table(("fact", "value"), short)
     return "\n".join(lines).strip()
-
-
-def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
-    names = [escape(name) for name in columns]
-    body = [f"| {' | '.join(escape(cell) for cell in row)} |" for row in rows]
-    return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *body, ""]
 
 
 def _findings(run: View) -> list[str]:

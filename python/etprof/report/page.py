@@ -226,8 +226,8 @@ def _tiles(assessment: Assessment) -> list[View]:
 def _ledger_tile(entry: LedgerEntry) -> View:
     return {
         "label": entry.label,
-        "value": format_value(entry.candidate, entry.unit),
-        "beside": f"baseline {format_value(entry.baseline, entry.unit)}",
+        "value": format_value(entry.unit, entry.candidate),
+        "beside": f"baseline {format_value(entry.unit, entry.baseline)}",
     }
 
 

@@ -153,8 +153,8 @@ def ledger_view(comparison: Comparison) -> list[View]:
     return [
         {
             "label": entry.label,
-            "baseline": format_value(entry.baseline, entry.unit),
-            "candidate": format_value(entry.candidate, entry.unit),
+            "baseline": format_value(entry.unit, entry.baseline),
+            "candidate": format_value(entry.unit, entry.candidate),
             "speed_up": format_speed_up(entry.effect) if entry.effect else MISSING,
             "verdict": entry.effect.verdict if entry.effect else "",
         }

@@ -108,8 +108,8 @@ def _strip(value: MetricValue) -> View | None:
     reach = (high - low) or 1.0
     return {
         "dots": [f"{20 + (v - low) / reach * (_STRIP_WIDTH - 40):.1f}" for v in value.samples],
-        "low": format_value(low, value.unit),
-        "high": format_value(high, value.unit),
+        "low": format_value(value.unit, low),
+        "high": format_value(value.unit, high),
         "count": len(value.samples),
     }
 

@@ -1,0 +1,1 @@
+"""How tables look: on terminals, as Markdown, HTML, files, frames and traces."""

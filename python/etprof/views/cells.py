@@ -1,0 +1,82 @@
+"""A table's cells as people read them: which columns, and the text of each value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from etprof.base.units import format_range, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from etprof.tables.table import Column, Place, Table, Value
+
+_INTERVAL: Final = "95 % interval"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in a place of a table."""
+
+    text: str
+    value: Value = None
+    """What it is sorted by; None sorts last."""
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class ShownColumn:
+    """A column that people see: one that is declared, or the interval beside it."""
+
+    column: Column
+    heading: str
+
+    @property
+    def is_interval(self) -> bool:
+        """Whether it is the interval of the column, not its value."""
+        return self.heading == _INTERVAL and self.column.bounds is not None
+
+
+def shown_columns(table: Table, place: Place) -> list[ShownColumn]:
+    """Returns what is seen there, each estimate with its interval behind it."""
+    found = []
+    for column in table.seen(place).columns:
+        found.append(ShownColumn(column, column.heading))
+        if column.bounds is not None:
+            found.append(ShownColumn(column, _INTERVAL))
+    return found
+
+
+def shown_rows(table: Table, place: Place) -> list[list[Cell]]:
+    """Returns the cells under `shown_columns`."""
+    readers = [_reader(table, shown) for shown in shown_columns(table, place)]
+    return [[read(row) for read in readers] for row in table.rows]
+
+
+def _reader(table: Table, shown: ShownColumn) -> Callable[[Sequence[Value]], Cell]:
+    """Returns what makes the column's cell of a row."""
+    places = {column.name: index for index, column in enumerate(table.columns)}
+    column, index = shown.column, places[shown.column.name]
+    unit_index = places[column.unit[1:]] if column.unit.startswith("@") else None
+
+    def unit(row: Sequence[Value]) -> str:
+        return column.unit if unit_index is None else str(row[unit_index] or "")
+
+    if shown.is_interval and column.bounds is not None:
+        low, high = (places[name] for name in column.bounds)
+        return lambda row: Cell(format_range(unit(row), _number(row[low]), _number(row[high])))
+    return lambda row: _cell(column, unit(row), row[index])
+
+
+def _cell(column: Column, unit: str, value: Value) -> Cell:
+    text = format_value(unit, value)
+    if value is None and not column.is_number:
+        text = ""
+    return Cell(text, value, column.styles.get(text, ""))
+
+
+def _number(value: Value) -> float | None:
+    return value if isinstance(value, int | float) else None
+
+
