@@ -19,8 +19,8 @@ from etprof.cli import run_command_line
 from etprof.cli.report import FORMATS
 from etprof.report import documents
 from etprof.report.csv_tables import safe_cell
-from etprof.views.markdown import escape
 from etprof.report.records import report_tables
+from etprof.views.markdown import escape
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
 

@@ -17,8 +17,8 @@ from etprof.base.units import (
     format_ratio,
     format_value,
 )
-from etprof.views.markdown import escape
 from etprof.statistics.effect import estimate_effect
+from etprof.views.markdown import escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

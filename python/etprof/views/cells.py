@@ -78,5 +78,3 @@ def _cell(column: Column, unit: str, value: Value) -> Cell:
 
 def _number(value: Value) -> float | None:
     return value if isinstance(value, int | float) else None
-
-
