@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from etprof.backends.xnnpack import sme2_prediction
 from etprof.base.atomic import write_json, write_text
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.export import (
@@ -18,7 +19,6 @@ from etprof.export import (
     operators,
     program_size,
     runtime_check,
-    sme2_prediction,
     tensors,
     time_split,
     upstream,
