@@ -7,6 +7,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from etprof.base.process import run_command
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, on_off_run, write_run
 
@@ -31,12 +33,14 @@ def analyse(folder: Path, executions: int) -> float:
     return time.process_time() - start
 
 
+@pytest.mark.slow
 def test_time_grows_linearly_with_executions(tmp_path: Path) -> None:
     analyse(tmp_path / "warm", 10)
     few, many = (min(analyse(tmp_path / f"{n}_{i}", n) for i in range(2)) for n in (30, 300))
     assert many < 10 * few * 1.5
 
 
+@pytest.mark.slow
 def test_analyze_and_report_import_neither_torch_nor_pandas(tmp_path: Path) -> None:
     run = write_run(tmp_path / "r", on_off_run())
     code = (
@@ -50,6 +54,7 @@ def test_analyze_and_report_import_neither_torch_nor_pandas(tmp_path: Path) -> N
     assert completed.stderr.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_many_operators_are_no_trouble(tmp_path: Path) -> None:
     # GIVEN a program of 3000 operators with the same name, the worst case for alignment
     ops = [Op(f"Fully Connected (NC, F32) GEMM #{i}", 5) for i in range(3000)]

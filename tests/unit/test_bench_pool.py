@@ -182,6 +182,7 @@ def test_who_stops_a_matrix_does_not_wait_for_its_launches(
     assert (manifest.status, manifest.launches) == ("running", ())
 
 
+@pytest.mark.slow
 def test_devices_work_side_by_side_and_each_alone(bench: Bench) -> None:
     barrier = threading.Barrier(3)
     for serial in "abc":

@@ -21,6 +21,7 @@ def test_the_noise_is_found() -> None:
     assert result.overall.verdict in {"no difference", "inconclusive"}
 
 
+@pytest.mark.slow
 def test_a_quiet_machine_finds_smaller_effects() -> None:
     quiet, noisy = calibrate(*series(0.005)), calibrate(*series(0.05))
     assert quiet.smallest_effect is not None
@@ -28,6 +29,7 @@ def test_a_quiet_machine_finds_smaller_effects() -> None:
     assert quiet.smallest_effect < 0.035 < noisy.smallest_effect < 0.15
 
 
+@pytest.mark.slow
 def test_a_machine_that_favours_one_side_gives_itself_away() -> None:
     assert calibrate(*series(0.01, bias=0.05)).false_alarm_rate > 0.9
     assert calibrate(*series(0.03)).false_alarm_rate <= 0.1

@@ -100,6 +100,7 @@ def in_shell(command: str, **environment: str) -> Completed:
 ETPROF = f"{sys.executable} -m etprof"
 
 
+@pytest.mark.slow
 def test_output_that_nobody_can_take() -> None:
     closed = in_shell(f"{ETPROF} config schema >&-")
     assert (closed.exit_code, closed.stderr) == (0, "")

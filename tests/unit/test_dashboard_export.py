@@ -63,6 +63,7 @@ def without_links(page: str) -> str:
     return page.replace("</a>", "</span>")
 
 
+@pytest.mark.slow
 def test_exported_pages_are_the_served_ones_up_to_links(store: Store, site: Path) -> None:
     links = ExportedLinks(lambda _: True)
     views = set()
@@ -126,6 +127,7 @@ def test_every_choice_of_a_form_leads_to_a_file(site: Path) -> None:
             assert set(names) <= files
 
 
+@pytest.mark.slow
 def test_an_export_takes_the_place_of_an_earlier_one_only(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "site"
     first = export_site(store, folder)
@@ -150,6 +152,7 @@ def test_an_export_takes_the_place_of_an_earlier_one_only(store: Store, tmp_path
     assert (other / "index.html").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_an_export_that_fails_leaves_the_earlier_one(store: Store, tmp_path: Path) -> None:
     folder = tmp_path / "site"
     export_site(store, folder, newest_runs=0)
@@ -164,6 +167,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(store: Store, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_wrote(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,6 +64,7 @@ def words(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
 
+@pytest.mark.slow
 def test_repeated_runs_are_grey_and_a_slowed_one_is_red_ten_times_out_of_ten(
     make_store: Callable[[KnownHistory], Store],
 ) -> None:
@@ -181,6 +182,7 @@ def test_rates_are_better_when_they_rise(make_store: Callable[[KnownHistory], St
     assert re.search(r"2\.\d\d× improvement", page)
 
 
+@pytest.mark.slow
 def test_long_trends_are_thinned_and_say_so(
     make_store: Callable[[KnownHistory], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

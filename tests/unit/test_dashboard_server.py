@@ -243,6 +243,7 @@ def test_a_store_that_breaks_is_said_on_the_page(tmp_path: Path) -> None:
 HALF_A_HEADER = b"GET /overview HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 
+@pytest.mark.slow
 def test_half_a_header_is_not_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """S7: the dashboard kept every connection that never ended its request."""
     monkeypatch.setattr(connections, "REQUEST_S", 1.0)
@@ -263,6 +264,7 @@ def test_half_a_header_is_not_waited_for(store: Store, monkeypatch: pytest.Monke
         assert running.ask("/overview").status == 200
 
 
+@pytest.mark.slow
 def test_more_than_can_wait_are_ended_at_once(store: Store) -> None:
     """With the timeout far away, 400 half-sent requests leave room for one that is whole."""
     with serving(store) as running, contextlib.ExitStack() as stack:

@@ -96,6 +96,7 @@ def test_columns_have_the_dtypes_that_the_class_says() -> None:
             assert column.type == f"NDArray[np.{dtype}]", f"{type(part).__name__}.{column.name}"
 
 
+@pytest.mark.slow
 def test_a_column_outlives_its_dump() -> None:
     # GIVEN a column of a file large enough that freed memory would be given back
     events = [writer.profile_event(start_time=n) for n in range(20_000)]
@@ -288,6 +289,7 @@ def test_tensor_of_a_type_that_numpy_lacks() -> None:
         read_tensor(TensorEntry(15, (1,), (1,), 0), bytes(8))
 
 
+@pytest.mark.slow
 def test_other_threads_run_while_a_file_is_parsed() -> None:
     # GIVEN a file that takes some 20 ms, and a thread that counts whenever it is let
     data = write_profile(*(writer.profile_event(b"%d" % n) for n in range(50_000)))

@@ -350,6 +350,7 @@ DENSE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", DENSE)
 def test_memory_is_a_small_multiple_of_the_file(part: str) -> None:
     data = bytes(writer.write_etdump(DENSE[part](), aligned=False).data)

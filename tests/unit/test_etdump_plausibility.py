@@ -104,6 +104,7 @@ def test_a_sound_file_has_no_impossible_event(clock: str) -> None:
     assert means(split) == means(split_of(load_etdump(recording("after a reset").data)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("clock", "change"), CASES)
 def test_one_changed_stamp_never_makes_a_wrong_split(clock: str, change: str) -> None:
     """N16: every event in turn, its start and its end."""

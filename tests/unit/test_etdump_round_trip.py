@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -234,6 +235,7 @@ def found_dump(dump: ETDump) -> Fields:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(document=DOCUMENTS, layout=LAYOUTS)
 def test_every_field_reads_back(document: Fields, layout: dict[str, bool]) -> None:

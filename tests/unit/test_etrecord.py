@@ -95,6 +95,7 @@ def test_code_in_a_graph_that_is_not_asked_for_is_refused_too(tmp_path: Path) ->
     assert "exported_program: the expression 'open(1)'" in refused(path)
 
 
+@pytest.mark.slow
 def test_too_many_nodes_are_refused(tmp_path: Path) -> None:
     """S1: what is asked of a graph takes time by the square of its nodes."""
     program = make_program()
@@ -227,6 +228,7 @@ def test_an_archive_that_no_export_writes_is_refused(
     assert reason in refused(path)
 
 
+@pytest.mark.slow
 def test_every_byte_may_be_wrong(tmp_path: Path) -> None:
     """S1: a spoilt file is read, or refused in one line; no other exception."""
     path = write_etrecord(tmp_path / "x.etrecord", make_program())

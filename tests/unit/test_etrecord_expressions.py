@@ -140,6 +140,7 @@ def arithmetic() -> st.SearchStrategy[str]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(arithmetic())
 def test_all_arithmetic_passes(text: str) -> None:
@@ -147,6 +148,7 @@ def test_all_arithmetic_passes(text: str) -> None:
     check_expression(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.one_of(st.text(max_size=40), st.lists(CODE, max_size=20).map("".join)))
 def test_what_passes_has_only_numbers_symbols_and_arithmetic(text: str) -> None:
@@ -164,6 +166,7 @@ def test_what_passes_has_only_numbers_symbols_and_arithmetic(text: str) -> None:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(arithmetic(), st.sampled_from(["x.y", "x[0]", "f(x)", "'x'", "__x", "9**9**9", "x y"]))
 def test_one_foreign_part_spoils_an_expression(honest: str, foreign: str) -> None:

@@ -19,6 +19,7 @@ def test_the_partition_is_the_one_that_ruptures_finds() -> None:
         assert segment(signal, penalty, 3) == search.predict(pen=penalty)[:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [10, 30, 100])
 @pytest.mark.parametrize("spread", [0.005, 0.05])
 def test_noise_is_no_change(length: int, spread: float) -> None:

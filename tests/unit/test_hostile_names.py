@@ -179,6 +179,7 @@ def test_json_has_the_bytes_of_changed_names_only(
     assert told["experiments"][clean(EXPERIMENT)]["generation"]["prompt"] == PROMPT
 
 
+@pytest.mark.slow
 def test_commands_print_nothing_unfit(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = call(capsys, "analyze", run, "--top", 50, "--out", run.parent / "tables")
     assert code == 0
@@ -207,6 +208,7 @@ def test_frames_have_the_same_names(run: Path) -> None:
     assert {clean(raw) for raw in LABELS} <= set(events_frame(dump)["delegate_debug_id_str"])
 
 
+@pytest.mark.slow
 def test_a_history_and_its_dashboard_show_nothing_unfit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -248,6 +250,7 @@ def check_site(path: Path, folder: Path) -> None:
                 check_text(served.ask(f"/{view}").text, view)
 
 
+@pytest.mark.slow
 def test_a_strangers_store_is_cleaned_when_it_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ def test_what_a_library_swallows_is_raised_again() -> None:
     assert caught.value.signal == signal.SIGTERM
 
 
+@pytest.mark.slow
 def test_tidying_up_is_not_cut_off() -> None:
     tidied: list[str] = []
 
@@ -116,6 +117,7 @@ def test_an_error_that_comes_of_a_signal_is_the_signal() -> None:
         work()
 
 
+@pytest.mark.slow
 def test_what_has_no_other_end_ends_well() -> None:
     with interruptible():
         with until_interrupted():
@@ -145,6 +147,7 @@ with interruptible():
 """
 
 
+@pytest.mark.slow
 def test_a_second_wish_ends_at_once() -> None:
     command = [sys.executable, "-c", _DEAF]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ}) as process:

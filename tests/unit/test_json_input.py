@@ -26,6 +26,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(VALUES)
 def test_what_others_write_is_read_as_it_was_meant(value: object) -> None:

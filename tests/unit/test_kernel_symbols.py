@@ -59,6 +59,7 @@ def generate(folder: Path, *libraries: Path) -> tuple[Completed, list[str]]:
     return done, output.read_text().splitlines() if output.exists() else []
 
 
+@pytest.mark.slow
 def test_kernels_and_thread_pool_functions_are_listed(tmp_path: Path) -> None:
     # GIVEN a library with two microkernels, and a pool of whose two functions one is called
     kernels = make_library(tmp_path, "kernels", KERNELS, CALLER)

@@ -47,6 +47,7 @@ def break_command(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> N
     monkeypatch.setattr("etprof.cli.models.run", fail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

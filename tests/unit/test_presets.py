@@ -189,6 +189,7 @@ def sme(sme1: str, sme2: str, kleidiai: str = "ON") -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 @needs_cmake
 def test_both_sme_switches_agree(tmp_path: Path) -> None:
     for both in ("ON", "OFF"):
@@ -208,6 +209,7 @@ def test_sme2_needs_kleidiai(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @needs_cmake
 @pytest.mark.parametrize(
     ("compiler", "version", "platform", "way_out"),
@@ -231,6 +233,7 @@ def test_compilers_without_sme2_are_refused(
     assert run_gate(tmp_path, call, **found, **sme("OFF", "OFF")) == ""
 
 
+@pytest.mark.slow
 @needs_cmake
 def test_cmake_and_python_read_one_pin(tmp_path: Path) -> None:
     # GIVEN the project's one line with another version in it

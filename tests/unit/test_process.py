@@ -98,6 +98,7 @@ def test_what_a_program_leaves_running_ends_with_it() -> None:
     assert tree.seconds_until_empty() is not None, tree.living()
 
 
+@pytest.mark.slow
 @on_linux
 def test_after_its_time_all_that_a_program_started_is_stopped() -> None:
     """S2: only the direct child was killed; the runner behind a launcher went on."""
@@ -109,6 +110,7 @@ def test_after_its_time_all_that_a_program_started_is_stopped() -> None:
     assert tree.living() == {}
 
 
+@pytest.mark.slow
 @on_linux
 def test_a_program_that_ignores_sigterm_is_stopped_all_the_same() -> None:
     tree = ProcessTree()

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from etprof.analysis.compare.sequence_alignment import align
 
 PRODUCTS = frozenset({"product"})
@@ -33,6 +35,7 @@ def test_repetitions_stay_in_their_places() -> None:
     assert pairs(names, kinds) == [(index, index) for index in range(70)]
 
 
+@pytest.mark.slow
 def test_a_thousand_operators_take_a_second_or_two() -> None:
     kinds = ["product", "add", "clamp", "mean"] * 250
     start = time.perf_counter()

@@ -48,6 +48,7 @@ def said(done: Completed) -> str:
     return " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_runner_with_sme_is_counted_and_hashed(tmp_path: Path) -> None:
     library = tmp_path / "libXNNPACK.a"
     library.write_bytes(b"archive")
@@ -62,6 +63,7 @@ def test_a_runner_with_sme_is_counted_and_hashed(tmp_path: Path) -> None:
     assert f'json.field("libXNNPACK.a", "{digest}");' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("names", "counts"), [(NEON, (0, 0)), (SME1, (0, 3)), (SME2, (2, 0))])
 def test_an_sme2_runner_without_all_sme_is_refused(
     tmp_path: Path, names: tuple[str, ...], counts: tuple[int, int]
@@ -75,6 +77,7 @@ def test_an_sme2_runner_without_all_sme_is_refused(
     ) in said(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SME1, *SME2, "kai_get_lhs_packed_size_lhs_pack_f32p2vlx1_sme"])
 def test_an_off_runner_with_any_sme_is_refused(tmp_path: Path, name: str) -> None:
     binary = link(tmp_path, *NEON, name)

@@ -58,6 +58,7 @@ def test_unfit_characters_are_seen(raw: str, shown: str) -> None:
     assert isinstance(found, ChangedName)
 
 
+@pytest.mark.slow
 def test_every_character_of_this_unicode_that_is_no_glyph_is_escaped() -> None:
     for code in range(0x110000):
         character = chr(code)

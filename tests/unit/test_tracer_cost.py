@@ -56,6 +56,7 @@ def test_recording_and_compiling_in_are_two_costs(run: Path) -> None:
     assert compiled.effect.interval is not None
 
 
+@pytest.mark.slow
 def test_every_report_shows_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assessment = assess_run(analyze_source(run))
     assert "What the event tracer costs" in render_html([assessment])

@@ -100,6 +100,7 @@ def generate(folder: Path, archives: list[Path]) -> tuple[str, str]:
     return symbols.read_text(), options.read_text()
 
 
+@pytest.mark.slow
 def test_references_between_objects_are_wrapped_and_counted(tmp_path: Path) -> None:
     # GIVEN static libraries that call microkernels as XNNPACK does
     sources = {"runtime": RUNTIME, "shims": SHIMS, "kernels": KERNELS, "pool": POOL}
@@ -126,6 +127,7 @@ def test_references_between_objects_are_wrapped_and_counted(tmp_path: Path) -> N
     assert shown == [f"{total:.2f}"] * 3 + [f"{KLEIDIAI} 1", f"{GEMM} 3", f"{SHIM} 1"]
 
 
+@pytest.mark.slow
 def test_libraries_without_microkernels_are_refused(tmp_path: Path) -> None:
     archive = compile_archive(tmp_path, "pool", POOL)
     outputs: list[str | Path] = ["--output", tmp_path / "a", "--options", tmp_path / "b"]
