@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from sqlalchemy import insert
 
+from etprof.base.files import hash_file
 from etprof.history.schema import FAILED, OK, Baseline, CategoryTime, Metric, Run
 from etprof.history.values import pack_samples
 
@@ -96,6 +98,8 @@ class _Builder:
         self._known = known
         self._random = np.random.default_rng(known.seed)
         self._next_id = 1
+        manifest = Path(known.run_path) / "manifest.json" if known.run_path else None
+        self._manifest_sha256 = hash_file(manifest) if manifest else None
 
     def batches(self) -> Iterator[Rows]:
         """Yields the rows of one commit at a time, in the order of measuring."""
@@ -144,7 +148,7 @@ class _Builder:
         rows[0].append({
             **place, **known.extra, "id": run_id, "key": f"{known.seed}-{run_id}",
             "run_name": f"run_{number}_{place['model']}_{place['precision']}",
-            "run_path": known.run_path, "experiment": f"sme_{place['sme_mode']}_t{place['threads']}",
+            "run_path": known.run_path, "manifest_sha256": self._manifest_sha256, "experiment": f"sme_{place['sme_mode']}_t{place['threads']}",
             "measured_at": START + timedelta(hours=24 * number), "added_at": START,
             "status": FAILED if failed else OK, "failure": reason if failed else None,
             "backend": "xnnpack", "method": "forward", "soc": "Synthetic SoC",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import etprof
+from etprof.base.files import hash_file
 from etprof.bench.archives import unpack_program, unpack_run
 from etprof.dashboard.run_report import read_report
 from etprof.etdump.reader import load_etdump
@@ -67,7 +69,12 @@ def read_export_manifest(folder: Path) -> None:
 
 def read_stored_report(folder: Path) -> None:
     """Reads the page that the dashboard gives out for a run."""
-    read_report(StoredRun(run_path=str(folder / "run")))
+    place, manifest = folder / "run", folder / "run" / "manifest.json"
+    own = hash_file(manifest) if manifest.is_file() else None
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    read_report(
+        StoredRun(run_path=str(place), manifest_sha256=own, measured_at=moment, artefacts={})
+    )
 
 
 def read_an_etrecord(folder: Path) -> None:

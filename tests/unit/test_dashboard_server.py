@@ -14,12 +14,14 @@ import pytest
 from etprof.analysis.assessment import assess_runs
 from etprof.cli import main
 from etprof.dashboard import connections, server
+from etprof.dashboard.export import export_site
 from etprof.history.schema import Run
 from etprof.history.store import Store, open_store
 from etprof.report.html import render_html
 from tests.dashboard_server import Served, serving
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
+from tests.measured_runs import MeasuredRun, write_measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,6 +207,84 @@ def test_no_other_file_is_given_out_as_a_report(
         assert served.ask("/report?id=1").status == 404
     finally:
         file.rmdir() if kind == "folder" else file.unlink()
+
+
+@pytest.fixture
+def measured_twice(tmp_path: Path, report: str) -> Iterator[tuple[Path, Store]]:
+    """A history with a run at a path, where another one was measured afterwards."""
+    place = write_measured(tmp_path / "out_m/runs/linux", MeasuredRun(program="a" * 64))
+    (place / "report.html").write_text(report + "<!-- of A -->")
+    with open_store(tmp_path / "history.sqlite") as store:
+        store.add_run_directory(place)
+        place.rename(tmp_path / "out_m/runs/elsewhere")
+        write_measured(place, MeasuredRun(program="b" * 64, minute=10))
+        (place / "report.html").write_text(report + "<!-- of B -->")
+        yield place, store
+
+
+def pages_of_run(store: Store, folder: Path) -> tuple[str, str, str]:
+    """The run's page and its report as they are served, and the report as it is exported."""
+    export_site(store, folder / "site")
+    exported = folder / "site" / "report-1.html"
+    with serving(store) as running:
+        served = running.ask("/run?id=1").text, running.ask("/report?id=1").text
+    return *served, exported.read_text() if exported.exists() else ""
+
+
+def test_a_report_of_another_run_is_never_shown(
+    measured_twice: tuple[Path, Store], tmp_path: Path
+) -> None:
+    """T14: the path is measured into again; live and exported."""
+    _, store = measured_twice
+    page, served, exported = pages_of_run(store, tmp_path)
+    assert "<!-- of" not in served + exported
+    assert "another run stands in its place" in page
+    assert 'href="report' not in page
+
+
+def test_a_run_that_was_set_aside_is_found(
+    measured_twice: tuple[Path, Store], tmp_path: Path
+) -> None:
+    """T14: a run that is measured at the same path moves the earlier one aside."""
+    place, store = measured_twice
+    (tmp_path / "out_m/runs/elsewhere").rename(place.with_name("linux_20261121T050000Z"))
+    _, served, exported = pages_of_run(store, tmp_path)
+    assert served.endswith("<!-- of A -->")
+    assert exported.endswith("<!-- of A -->")
+
+
+def test_a_run_of_an_older_store_is_known_by_its_facts(
+    measured_twice: tuple[Path, Store], tmp_path: Path
+) -> None:
+    """T14: schema 0001 kept no hash; the time and the program are told apart all the same."""
+    place, store = measured_twice
+    store.write(lambda session: session.get_one(Run, 1).__setattr__("manifest_sha256", None))
+    assert "<!-- of" not in pages_of_run(store, tmp_path)[1]
+    (tmp_path / "out_m/runs/elsewhere").rename(place.with_name("linux_20261121T050000Z_2"))
+    assert pages_of_run(store, tmp_path)[1].endswith("<!-- of A -->")
+
+
+def test_a_run_that_is_moved_and_added_again_is_shown_from_there(
+    measured_twice: tuple[Path, Store], tmp_path: Path
+) -> None:
+    """T14: the row stays as it is, only its place is another."""
+    _, store = measured_twice
+    (again,) = store.add_run_directory(tmp_path / "out_m/runs/elsewhere")
+    assert (again.run_id, again.is_new) == (1, False)
+    assert pages_of_run(store, tmp_path)[1].endswith("<!-- of A -->")
+
+
+def test_a_run_that_was_resumed_since_is_told(tmp_path: Path, report: str) -> None:
+    """T14: the same run by its own name, but no longer what the history has of it."""
+    place = write_measured(tmp_path / "linux", MeasuredRun(extra={"run_id": "r1"}))
+    with open_store(tmp_path / "history.sqlite") as store:
+        store.add_run_directory(place)
+        manifest = place / "manifest.json"
+        manifest.write_text(manifest.read_text().replace("finished", "running"))
+        (place / "report.html").write_text(report)
+        page, served, _ = pages_of_run(store, tmp_path)
+    assert "changed since" in page
+    assert served != report
 
 
 def test_a_run_that_is_added_shows_at_once(tmp_path: Path) -> None:

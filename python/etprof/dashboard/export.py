@@ -164,11 +164,11 @@ def _write_page(path: Path, visit: Visit) -> None:
         if visit.address.view != "report":
             write_text(path, render_page(visit))
             return
-        content = read_report(find_run(visit, visit.address["id"]))
+        content, reason = read_report(find_run(visit, visit.address["id"]))
         if content is not None:
             write_bytes(path, content)
             return
-        message = "The report has gone from its run directory."
+        message = f"No report of this run: {reason}"
     except NoSuchPageError as error:
         message = str(error)
     write_text(path, render_problem(visit.address, visit.links, "No such page", message))

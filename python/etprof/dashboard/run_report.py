@@ -1,14 +1,17 @@
-"""The HTML report in a run's directory, if both are still there: this one file and no other."""
+"""The HTML report in a run's own directory, if both are still there: this one file and no other."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from etprof.history.whereabouts import find_run_directory
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from etprof.history.schema import Run
 
 NAME: Final = "report.html"
@@ -24,16 +27,23 @@ _HEAD: Final = re.compile(
 """How a report by etprof begins: before anything else it forbids itself to load or send."""
 
 
-def read_report(run: Run) -> bytes | None:
-    """Returns the report's content; None when it is gone, or not a report that etprof wrote.
+def read_report(run: Run) -> tuple[bytes | None, str]:
+    """Returns the report's content, or None and why: gone, or not a report that etprof wrote.
 
-    The store says where the run's directory was. Of whatever that names, only a regular file called
-    report.html is opened, no symbolic link, and given out only if it begins as etprof's do.
+    The store says where the run's directory was, and what its manifest was. In whatever directory
+    has that manifest, only a regular file called report.html is opened, no symbolic link, and given
+    out only if it begins as etprof's do.
     """
-    if not run.run_path:
-        return None
+    place = find_run_directory(run)
+    if place.folder is None:
+        return None, place.reason
+    content = _read(place.folder / NAME)
+    return content, "" if content else "there is no report of etprof's in its run directory"
+
+
+def _read(path: Path) -> bytes | None:
     try:
-        descriptor = os.open(Path(run.run_path) / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (OSError, ValueError):
         return None
     state = os.fstat(descriptor)

@@ -89,9 +89,9 @@ def _respond_with_page(store: Store, kept: Kept, name: str, query: dict[str, str
         visit = Visit(make_address(name, query), ServedLinks(), Catalogue(session, kept=kept))
         if name != "report":
             return HTMLResponse(render_page(visit), headers=_COMMON_HEADERS)
-        content = read_report(find_run(visit, visit.address["id"]))
+        content, reason = read_report(find_run(visit, visit.address["id"]))
     if content is None:
-        msg = "the report of this run is no longer in its run directory"
+        msg = f"no report of this run: {reason}"
         raise NoSuchPageError(msg)
     return Response(content, media_type="text/html; charset=utf-8", headers=_REPORT_HEADERS)
 

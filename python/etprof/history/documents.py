@@ -61,6 +61,8 @@ class RunDocument(Record):
     key: Digest
     run_name: Name
     run_path: Name | None = None
+    manifest_sha256: Digest | None = None
+    manifest_run_id: Name | None = None
     experiment: Name
     measured_at: Moment
     status: Literal["ok", "failed"]

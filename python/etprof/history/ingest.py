@@ -13,6 +13,7 @@ from etprof.analysis.generation import block_values
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.split.operators import class_totals_ns
 from etprof.base.errors import EtprofError, InputFileError
+from etprof.base.files import hash_file
 from etprof.base.json_input import read_json
 from etprof.base.records import first_problem
 from etprof.base.text import RAW_NAMES, clean, raw_names
@@ -27,14 +28,15 @@ from etprof.history.documents import (
 )
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK
-from etprof.run.directory import METRICS as METRICS_FILE
 from etprof.run.directory import (
+    MANIFEST,
     ManifestExperiment,
     find_etdumps,
     load_manifest,
     load_metrics,
     safe_name,
 )
+from etprof.run.directory import METRICS as METRICS_FILE
 from etprof.run.provenance import load_manifest_document, load_provenance
 from etprof.statistics.summary import trimmed_mean
 
@@ -65,6 +67,7 @@ class _Source:
         self.manifest: Manifest = manifest
         self.provenance: Provenance = provenance
         self.document: Mapping[str, Any] = load_manifest_document(run) or {}
+        self.manifest_sha256 = hash_file(run / MANIFEST)
         self.metrics: Metrics | None = load_metrics(run)
         self.raw = _read_raw(run) if self.metrics else {}
         self.device = identify_device(manifest.platform, manifest.target, manifest.cpu, device)
@@ -125,6 +128,8 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> RunDocu
         key=_key(source, experiment),
         run_name=source.run.resolve().name,
         run_path=str(source.run.resolve()),
+        manifest_sha256=source.manifest_sha256,
+        manifest_run_id=source.document.get("run_id"),
         experiment=experiment.name,
         measured_at=source.measured_at,
         status=OK if measured else FAILED,

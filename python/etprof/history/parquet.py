@@ -90,6 +90,7 @@ def _batches(documents: Iterable[RunDocument]) -> Iterator[list[dict[str, Any]]]
 def _schema(pa: Any) -> Any:  # noqa: ANN401
     """The columns: one per field of RunDocument."""
     text, maybe = pa.string(), ("run_path", "failure", "precision", "backend", "method", "soc")
+    identity = ("manifest_sha256", "manifest_run_id")
     sure = ("key", "run_name", "experiment", "status", "model", "device", "device_kind", "sme_mode")
     git = ("variant", "revision", "git_commit", "git_branch", "executorch_version")
     metric = pa.struct(
@@ -101,7 +102,7 @@ def _schema(pa: Any) -> Any:  # noqa: ANN401
     )  # fmt: skip
     return pa.schema(
         [
-            *((name, text) for name in (*sure, *maybe, *git, *_AS_JSON)),
+            *((name, text) for name in (*sure, *maybe, *identity, *git, *_AS_JSON)),
             ("measured_at", pa.timestamp("us", tz="UTC")),
             ("threads", pa.int64()),
             ("git_dirty", pa.bool_()),

@@ -12,6 +12,7 @@ from etprof.history.check import subject_of
 from etprof.history.check_report import format_change, format_value, metric_label
 from etprof.history.metric_names import HEADLINE
 from etprof.history.schema import FAILED
+from etprof.history.whereabouts import find_run_directory
 from etprof.report.tables import bordered_table
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ def runs_table(runs: Iterable[Run]) -> PlainTable:
 
 def run_details(run: Run) -> RenderableType:
     """Returns everything about one run."""
-    subject = subject_of(run)
+    subject, place = subject_of(run), find_run_directory(run)
     facts = {
         "device": f"{run.device} ({run.device_kind})",
         "SoC": run.soc,
         "measured": _moment(run.measured_at),
-        "run directory": run.run_path,
+        "run directory": str(place.folder)
+        if place.folder
+        else f"{run.run_path or MISSING} ({place.reason})",
         "experiment": run.experiment,
         "commit": _commit(run, whole=True),
         "branch": run.git_branch,

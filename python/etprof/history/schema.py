@@ -175,7 +175,12 @@ class Run(Table):
     run_name: Mapped[str]
     """Name of the run directory."""
     run_path: Mapped[str | None]
-    """Where it was when it was added; for display."""
+    """Where it was when it was added; `whereabouts` tells whether it is there still."""
+    manifest_sha256: Mapped[str | None]
+    """Of manifest.json when it was added: what tells its directory from others at the same path.
+    NULL where an etprof of schema 0001 added it, or where there is no directory."""
+    manifest_run_id: Mapped[str | None]
+    """The manifest's own name for the run; NULL for older manifests, too."""
     experiment: Mapped[str]
     measured_at: Mapped[datetime] = mapped_column(index=True)
     added_at: Mapped[datetime]

@@ -94,11 +94,16 @@ class Store:
         """
         from etprof.history.ingest import read_run_directory
 
-        return self.add(read_run_directory(run, device=device))
+        return self.add(read_run_directory(run, device=device), moves=True)
 
-    def add(self, documents: Sequence[RunDocument]) -> list[AddedRun]:
-        """Adds runs in one transaction: all of them or, when it fails, none."""
-        return self.write(lambda session: [_add(session, document) for document in documents])
+    def add(self, documents: Sequence[RunDocument], *, moves: bool = False) -> list[AddedRun]:
+        """Adds runs in one transaction: all of them or, when it fails, none.
+
+        With `moves`, known runs lie from now on where `documents` say.
+        """
+        return self.write(
+            lambda session: [_add(session, document, moves=moves) for document in documents]
+        )
 
     def write(self, work: Callable[[Session], Result]) -> Result:
         """Runs `work` in one transaction of its own, again when others were in the way.
@@ -113,12 +118,16 @@ class Store:
             return work(session)
 
 
-def _add(session: Session, document: RunDocument) -> AddedRun:
+def _add(session: Session, document: RunDocument, *, moves: bool) -> AddedRun:
     run_id = insert_run(session, document, datetime.now(UTC))
     if run_id is not None:
         return AddedRun(run_id, document, is_new=True)
-    known = session.scalars(select(Run.id).where(Run.key == document.key)).one()
-    return AddedRun(known, document, is_new=False)
+    known = session.scalars(select(Run).where(Run.key == document.key)).one()
+    if moves:
+        known.run_name, known.run_path = document.run_name, document.run_path
+        known.manifest_sha256 = document.manifest_sha256
+        known.manifest_run_id = document.manifest_run_id
+    return AddedRun(known.id, document, is_new=False)
 
 
 def patiently(work: Callable[[], Result]) -> Result:

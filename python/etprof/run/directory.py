@@ -306,6 +306,18 @@ def _rename_after_its_time(run: Path, changed: Path) -> Path:
     return target
 
 
+def find_set_aside(run: Path, since: datetime, *, most: int = 100) -> list[Path]:
+    """Lists what `set_aside` has renamed from `run` after `since`, the oldest first."""
+    shape = re.compile(rf"{re.escape(run.name)}_(\d{{8}}T\d{{6}}Z)(_\d+)?")
+    first = since.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    try:
+        names = [path.name for path in run.parent.iterdir() if shape.fullmatch(path.name)]
+    except (OSError, ValueError):
+        return []
+    later = sorted(name for name in names if name[len(run.name) + 1 :] >= first)
+    return [run.with_name(name) for name in later[:most]]
+
+
 def find_etdumps(run: Path) -> list[Path]:
     """Lists the ETDumps of a run directory: in experiment folders, or directly inside."""
     found = [

@@ -13,6 +13,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import func, select, text
 
+from etprof.base.files import hash_file
 from etprof.history import migrations
 from etprof.history.connection import StoreError
 from etprof.history.documents import failed_run
@@ -122,6 +123,24 @@ def test_migrations_can_be_taken_back(store: Store) -> None:
     with store.engine.begin() as connection:
         command.upgrade(alembic_config(connection), "head")
     assert count(store, Run) == 0
+
+
+def test_a_store_of_an_older_etprof_is_brought_up(
+    store: Store, target: str, tmp_path: Path
+) -> None:
+    """T14: schema 0001 kept no identity of a run's directory."""
+    from alembic import command
+
+    run = write_measured(tmp_path / "run", MeasuredRun())
+    store.add_run_directory(run)
+    with store.engine.begin() as connection:
+        command.downgrade(alembic_config(connection), "0001")
+    with open_store(target) as opened:
+        (kept,) = contents(opened)
+        assert (kept.experiment, kept.manifest_sha256) == ("off", None)
+        opened.add_run_directory(run)
+        (known,) = contents(opened)
+        assert known.manifest_sha256 == hash_file(run / "manifest.json")
 
 
 def test_a_store_of_a_newer_etprof_is_refused(store: Store, target: str) -> None:

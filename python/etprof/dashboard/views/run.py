@@ -40,7 +40,7 @@ _LONGEST_ID: Final = 10
 _FACTS: Final = (
     "run_name", "experiment", "model", "precision", "backend", "method", "device", "device_kind",
     "soc", "sme_mode", "threads", "variant", "git_commit", "git_branch", "git_dirty", "executorch_version",
-    "revision", "run_path", "key",
+    "revision", "run_path", "manifest_run_id", "manifest_sha256", "key",
 )  # fmt: skip
 
 
@@ -60,6 +60,7 @@ def show(visit: Visit) -> View:
     values = load_all_values(visit.session, run)
     before = find_runs_before(visit.session, [run]).get(run.id)
     latency = values.get(HEADLINE)
+    report, no_report = read_report(run)
     return {
         "title": f"{run.model}, run {run.id}",
         "model": run.model,
@@ -74,7 +75,8 @@ def show(visit: Visit) -> View:
         "strip": _strip(latency) if latency and run.representative else None,
         "comparisons": _comparisons(visit, run, before),
         "trend": make_address("trend", {"config": config_key(run)}),
-        "report": make_address("report", {"id": str(run.id)}) if read_report(run) else None,
+        "report": make_address("report", {"id": str(run.id)}) if report else None,
+        "no_report": no_report,
         "facts": [(name, str(getattr(run, name))) for name in _FACTS
                   if getattr(run, name) is not None],
         "pins": sorted((name, str(value)) for name, value in run.pins.items()),
