@@ -189,14 +189,12 @@ def test_the_command_shows_what_it_found(
     slices = [each for each in traces["stages"]["traceEvents"] if each["ph"] == "X"]
     stages = {each["name"]: each for each in slices if not each["args"]}
     assert {"torch.export", "lower", "bundle"} <= stages.keys()
-    inside = {each["name"]: each["args"]["module"] for each in slices_of(stages["lower"], slices)}
-    assert {"to_edge_transform_and_lower", "XnnpackBackend.preprocess"} <= inside.keys()
-    assert any(
-        module.startswith("executorch.backends.xnnpack._passes.") for module in inside.values()
-    )
+    inside = {each["name"]: each["args"]["file"] for each in slices_of(stages["lower"], slices)}
+    assert {"to_edge_transform_and_lower", "preprocess"} <= inside.keys()
+    assert any("/executorch/backends/xnnpack/_passes/" in file for file in inside.values())
     # AND the flame graph names the same
     (page,) = tmp_path.glob("*.stages.html")
-    assert ">XnnpackBackend.preprocess</button>" in page.read_text(encoding="utf-8")
+    assert "preprocess" in page.read_text(encoding="utf-8")
     (program,) = tmp_path.glob("*.pte")
     # AND the graph shows what is outside the delegate, and what is inside
     (graph,) = tmp_path.glob("*.graph.txt")

@@ -1,29 +1,72 @@
-"""What is drawn of an export: its time, split into stages and steps, and its memory plan."""
+"""What is drawn of an export: its time, split into stages and calls, and its memory plan."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
+import sys
+from time import process_time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from etprof.export import flame_graph
-from etprof.export.chrome_trace import draw_memory, draw_stages
-from etprof.export.memory_plan import PlannedTensor
-from etprof.export.stages import StackSample, StageTime, Step
-from etprof.export.time_split import Share, slice_time, sum_shares
+import pytest
+from pyinstrument.session import Session
 
+import etprof.export
+from etprof.base.errors import ExportError
+from etprof.export.exporter import export_model
+from etprof.export.memory_plan import PlannedTensor, draw_memory
+from etprof.export.options import ExportOptions
+from etprof.export.request import ExportRequest
+from etprof.export.stages import StageClock, StageTime, draw_flames, draw_stages, name_call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+HOLDER = "run\0/libs/session.py\x001"
+"""The function that holds a stage; its time is the stage's."""
 LOWER, PARTITION, PASSES, FUSE = (
-    Step(name, "libs.lowering") for name in ("lower", "partition", "passes", "FusePass")
+    f"{name}\0/libs/lowering.py\x001" for name in ("lower", "partition", "passes", "fuse")
 )
-STAGES = [StageTime("load", 0, 100), StageTime("lower", 100, 1000)]
-SAMPLES = [
-    StackSample(50, ()),
-    StackSample(300, (LOWER, PARTITION)),
-    StackSample(500, (LOWER, PASSES, FUSE)),
-    StackSample(600, (LOWER, PASSES)),
-    StackSample(900, (LOWER, PASSES, FUSE)),
-    StackSample(1000, (LOWER, PARTITION)),
-]
-"""Each stands for the time since the one before."""
+
+
+def seen(*looks: tuple[float, Sequence[str]]) -> Session:
+    """What pyinstrument keeps of a stage; each look stands for the time since the one before."""
+    return Session(
+        frame_records=[([HOLDER, *stack], seconds) for seconds, stack in looks],
+        start_time=0.0,
+        duration=1.0,
+        min_interval=0.005,
+        max_interval=0.005,
+        sample_count=len(looks),
+        start_call_stack=[HOLDER],
+        target_description="",
+        cpu_time=1.0,
+        sys_path=[],
+        sys_prefixes=[],
+    )
+
+
+def clock_of(*stages: tuple[StageTime, Session | None]) -> StageClock:
+    clock = StageClock()
+    clock.times, clock.sessions = map(list, zip(*stages, strict=True))
+    return clock
+
+
+CLOCK = clock_of(
+    (StageTime("load", 0, 100_000_000), seen((0.05, []))),
+    (
+        StageTime("lower", 100_000_000, 1_000_000_000),
+        seen(
+            (0.2, (LOWER, PARTITION)),
+            (0.2, (LOWER, PASSES, FUSE)),
+            (0.1, (LOWER, PASSES)),
+            (0.3, (LOWER, PASSES, FUSE)),
+            (0.1, (LOWER, PARTITION)),
+        ),
+    ),
+)
 
 
 def tensor(node: str, offset: int, size: int, first: int, last: int) -> PlannedTensor:
@@ -45,99 +88,141 @@ def test_tensors_that_share_a_place_share_a_row() -> None:
     assert names == ["arena 1 at 0 B", "arena 1 at 64 B"]
 
 
-def test_a_step_lasts_as_long_as_every_look_in_a_row_finds_it() -> None:
-    found = [
-        ("/".join(step.name for step in each.path), each.start_ns, each.duration_ns)
-        for each in slice_time(STAGES, SAMPLES)
+def test_a_call_lasts_as_long_as_every_look_in_a_row_finds_it() -> None:
+    events = draw_stages(CLOCK)["traceEvents"][1:]
+    # THEN stages are as the clock says, and the calls in them one after the other, in microseconds
+    found = [(each["name"], round(each["ts"]), round(each["dur"])) for each in events]
+    assert found == [
+        ("load", 0, 100_000),
+        ("lower", 100_000, 1_000_000),
+        ("lower", 100_000, 900_000),
+        ("partition", 100_000, 200_000),
+        ("passes", 300_000, 600_000),
+        ("fuse", 300_000, 200_000),
+        ("fuse", 600_000, 300_000),
+        ("partition", 900_000, 100_000),
     ]
-    assert sorted(found, key=lambda each: (each[1], -each[2], each[0])) == [
-        ("load", 0, 100),
-        ("lower", 100, 1000),
-        ("lower/lower", 100, 900),
-        ("lower/lower/partition", 100, 200),
-        ("lower/lower/passes", 300, 600),
-        ("lower/lower/passes/FusePass", 300, 200),
-        ("lower/lower/passes/FusePass", 600, 300),
-        ("lower/lower/partition", 900, 100),
-    ]
+    assert [each["args"] for each in events[:3]] == [{}, {}, {"file": "/libs/lowering.py"}]
 
 
-def test_shares_add_up_and_keep_the_order_of_time() -> None:
-    export = sum_shares(list(slice_time(STAGES, SAMPLES)))
-    # THEN the stages are all of the export, whatever was seen in them
-    assert (export.duration_ns, export.own_ns()) == (1100, 0)
-    assert [step.name for step in export.parts] == ["load", "lower"]
-    lower = export.parts[Step("lower", "")]
-    assert lower.own_ns() == 100  # after the last look
-    # AND a step that came twice is summed, and stands where it came first
-    inner = lower.parts[LOWER]
-    assert [(step, part.duration_ns) for step, part in inner.parts.items()] == [
-        (PARTITION, 300),
-        (PASSES, 600),
-    ]
-    assert inner.parts[PASSES].parts[FUSE].duration_ns == 500
+def tree_of(page: str) -> dict[str, Any]:
+    """The data of the page, as its script reads them."""
+    match = re.search(r'getElementById\("app"\), (.*?)\)</script>', page)
+    assert match is not None
+    tree: dict[str, Any] = json.loads(match.group(1))["frame_tree"]
+    return tree
 
 
-def test_slices_are_in_microseconds_and_tell_the_module() -> None:
-    stage = StageTime("lower", 2_000, 5_000_000)
-    samples = [StackSample(1_002_000, (LOWER,)), StackSample(1_003_000, (PARTITION,))]
-    events = draw_stages(list(slice_time([stage], samples)))["traceEvents"][1:]
-    # THEN what is shorter than a 2000th of the whole is left out
-    assert [(each["name"], each["ts"], each["dur"], each["args"]) for each in events] == [
-        ("lower", 2.0, 5000.0, {}),
-        ("lower", 2.0, 1000.0, {"module": "libs.lowering"}),
-    ]
+def shares_of(frame: dict[str, Any], path: tuple[str, ...] = ()) -> dict[str, float]:
+    """The time of each call by the names around it."""
+    path = (*path, frame["identifier"].partition("\0")[0])
+    found = {"/".join(path): round(frame["time"], 6)}
+    for each in frame["children"]:
+        if each["identifier"] != "[self]":
+            found |= shares_of(each, path)
+    return found
+
+
+def test_the_flame_graph_sums_the_calls_of_a_place() -> None:
+    assert shares_of(tree_of(draw_flames("m.pte", CLOCK))) == {
+        "export": 1.1,
+        "export/lower": 1.0,
+        "export/lower/lower": 0.9,
+        "export/lower/lower/passes": 0.6,
+        "export/lower/lower/passes/fuse": 0.5,
+        "export/lower/lower/partition": 0.3,
+        "export/load": 0.1,
+    }
 
 
 def test_what_cannot_be_seen_is_not_drawn() -> None:
-    # GIVEN 500 passes of a 1000th of the time each, and 5000 of a 10000th, all of them 5 calls deep
-    deep = tuple(Step(f"call_{depth}", "libs.calls") for depth in range(5))
-    passes = [number // 10 for number in range(5000)] + list(range(5000, 10_000))
-    samples = [
-        StackSample(1_000 * look, (Step(f"Pass{number}", "libs.passes"), *deep))
-        for look, number in enumerate(passes, start=1)
-    ]
-    slices = list(slice_time([StageTime("lower", 0, 10_000_000)], samples))
+    # GIVEN 500 calls of a 1000th of the time each, and 5000 of a 10000th
+    calls = [number // 10 for number in range(5000)] + list(range(5000, 10_000))
+    looks = [(0.001, [f"call{number}\0/libs/own.py\x001"]) for number in calls]
+    clock = clock_of((StageTime("lower", 0, 10_000_000_000), seen(*looks)))
     # THEN the drawings have the former alone
-    events = draw_stages(slices)["traceEvents"]
-    assert len(events) == 2 + 6 * 500
-    page = flame_graph.render("m.pte", sum_shares(slices))
-    rows = Counter(re.findall(r'class="row\d" style="top: ([\d.]+)rem', page))
-    assert list(rows.values()) == [1, 1, *[500] * 6]
-    # AND a box takes less than 300 bytes
-    assert len(page) < 300 * sum(rows.values()) + 8192
+    assert len(draw_stages(clock)["traceEvents"]) == 2 + 500
+    assert len(shares_of(tree_of(draw_flames("m.pte", clock)))) == 2 + 500
 
 
-def test_a_hostile_name_is_text() -> None:
-    attack = Step('"><script>alert(1)</script>', "<b>")
-    stages = Share(Step("export", ""), 10, {attack: Share(attack, 10)})
-    page = flame_graph.render("<i>.pte", stages)
-    assert page.count("<script>") == 1  # ours
-    assert "<b>" not in page
+def test_a_hostile_name_is_text_and_the_page_asks_nobody() -> None:
+    attack = "</script><script>alert(1)</script>"
+    clock = clock_of((StageTime("lower", 0, 10), seen((1e-8, [f"x\0/{attack}\udc80.py\x001"]))))
+    page = draw_flames("<i>.pte", clock)
+    page.encode()  # as it is written
+    assert "alert(1)<" not in page
     assert "<i>" not in page
-    assert "&lt;script&gt;alert(1)" in page
+    assert page.count("<script>") == 2  # the library's, and the data
+    # THEN the policy names these two, and nothing may be fetched: the library asks for a font
+    policy = re.search(r'Security-Policy" content="(.*?)"', page)
+    assert policy is not None
+    assert policy.group(1).startswith("default-src 'none'")
+    assert policy.group(1).count("'sha256-") == 2
+    assert "http" not in policy.group(1)
 
 
-def test_the_page_lists_who_has_most_time_of_its_own() -> None:
-    page = flame_graph.render("m.pte", sum_shares(list(slice_time(STAGES, SAMPLES))))
-    listed = re.findall(r'<th scope="row">(.*?)</th>.*?figure">(.*?)</td>.*?">(.*?)</td>', page)
-    assert listed == [
-        ("FusePass", "500 ns", "45.5 %"),
-        ("partition", "300 ns", "27.3 %"),
-        ("load", "100 ns", "9.1 %"),
-        ("lower", "100 ns", "9.1 %"),
-        ("passes", "100 ns", "9.1 %"),
-    ]
-    # AND each box stands where what it is part of has room for it
-    places = re.findall(
-        r'left: (.*?)%; width: (.*?)%" title=".*?">(.*?)<', page.partition("<h2>")[0]
-    )
-    assert places == [
-        ("0.0", "100.0", "export"),
-        ("0.0", "9.091", "load"),
-        ("9.091", "90.909", "lower"),
-        ("9.091", "81.818", "lower"),
-        ("9.091", "27.273", "partition"),
-        ("36.364", "54.545", "passes"),
-        ("36.364", "45.455", "FusePass"),
-    ]
+@pytest.mark.parametrize(
+    ("function", "file", "class_name", "name"),
+    [
+        ("to_edge", "/x/site-packages/executorch/exir/program/_program.py", None, "to_edge"),
+        ("__call__", "/x/torch/fx/passes/infra/pass_base.py", "FusePass", "FusePass.__call__"),
+        ("<module>", "/x/torch/_dynamo/convert_frame.py", None, "import convert_frame"),
+        ("forward", "/home/net.py", "Net", "Net.forward"),
+        ("compile_frame", "/x/torch/_dynamo/convert_frame.py", None, None),
+        ("run", "/x/torch/fx/interpreter.py", "Interpreter", None),
+        ("_find_and_load", "<frozen importlib._bootstrap>", None, None),
+        ("<module>", json.__file__, None, None),
+        ("<lambda>", "/libs/own.py", None, None),
+    ],
+)
+def test_only_what_tells_a_reader_something_is_drawn(
+    function: str, file: str, class_name: str | None, name: str | None
+) -> None:
+    assert name_call(function, file, class_name) == name
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_an_export_is_watched_only_for_its_trace(
+    trace: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = []
+
+    class ExportSession:
+        def __init__(self, _request: object, _files: object, clock: StageClock) -> None:
+            self.clock = clock
+
+        def run(self) -> None:
+            with self.clock.stage("lower"):
+                watched.append(sys.getprofile() is not None)
+                msg = "the model cannot be lowered"
+                raise ExportError(msg)
+
+    session = SimpleNamespace(ExportSession=ExportSession)
+    monkeypatch.setattr(etprof.export, "session", session, raising=False)
+    before = sys.getprofile()
+    request = ExportRequest("toy_cnn", outdir=tmp_path, options=ExportOptions(trace=trace))
+    with pytest.raises(ExportError):
+        export_model(request)
+    # THEN it is watched while it runs, if at all, and not after it has failed
+    assert watched == [trace or before is not None]
+    assert sys.getprofile() is before
+
+
+def test_what_runs_in_a_stage_is_seen() -> None:
+    clock = StageClock(is_tracing=True)
+    with clock.stage("lower"):
+        wait_for_looks()
+    (session,) = clock.sessions
+    assert session is not None
+    # THEN a frame's text is kept once, however often it is seen
+    texts = [text for stack, _ in session.frame_records for text in stack]
+    assert len({id(text) for text in texts}) == len(set(texts)) < len(texts)
+    names = [each["name"] for each in draw_stages(clock)["traceEvents"]]
+    assert names[1:3] == ["lower", "wait_for_looks"]
+
+
+def wait_for_looks() -> None:
+    """Computes for twenty looks; the profiler has its turn at calls."""
+    end_s = process_time() + 0.1
+    while process_time() < end_s:
+        pass

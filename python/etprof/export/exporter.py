@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from etprof import registry
-from etprof.export.stack_sampler import StackSampler
 from etprof.export.stages import StageClock
 
 if TYPE_CHECKING:
@@ -21,11 +19,10 @@ def export_model(request: ExportRequest, listener: StageListener | None = None) 
     a request that cannot be met, ExportError when the model cannot be turned into a program, and
     OutputError when the files cannot be written; then no file of this export is left.
     """
-    clock = StageClock() if listener is None else StageClock(listener)
+    clock = StageClock(listener, is_tracing=request.options.trace)
     files = request.files()
     registry.find_model(request.model)
-    with StackSampler(clock) if request.options.trace else nullcontext():
-        with clock.stage("import ExecuTorch"):
-            from etprof.export import session
-        session.ExportSession(request, files, clock).run()
+    with clock.stage("import ExecuTorch"):
+        from etprof.export import session
+    session.ExportSession(request, files, clock).run()
     return files

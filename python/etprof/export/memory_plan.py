@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from etprof.export.node_origin import find_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     import torch
 
@@ -83,3 +83,51 @@ def _specs(spec: Any) -> Iterator[Any]:  # noqa: ANN401 - a TensorSpec or a nest
             yield from _specs(each)
     elif hasattr(spec, "lifetime"):
         yield spec
+
+
+def draw_memory(methods: Mapping[str, Sequence[PlannedTensor]]) -> dict[str, Any]:
+    """Returns a Chrome trace of the planned tensors of every method.
+
+    The format has microseconds only: one of them stands for one step of the program, and each row
+    for one place in an arena, so that a row shows which tensors share it.
+    """
+    events: list[dict[str, Any]] = []
+    for process, (method, tensors) in enumerate(methods.items(), start=1):
+        events.append(_name("process", f"{method}: planned memory, 1 µs = 1 step", process))
+        events += _rows(tensors, process)
+        events += _levels(tensors, process)
+    return {"displayTimeUnit": "ns", "traceEvents": events}
+
+
+def _name(kind: str, text: str, process: int, thread: int = 0) -> dict[str, Any]:
+    name = {"name": f"{kind}_name", "ph": "M", "pid": process, "tid": thread}
+    return {**name, "args": {"name": text}}
+
+
+def _rows(tensors: Sequence[PlannedTensor], process: int) -> Iterator[dict[str, Any]]:
+    """Yields a slice per tensor; those at one offset never live at the same time."""
+    places = sorted({(each.arena, each.offset_bytes) for each in tensors})
+    for thread, (arena, offset) in enumerate(places, start=1):
+        yield _name("thread", f"arena {arena} at {offset:,} B", process, thread)
+    for each in tensors:
+        yield {
+            "name": each.node,
+            "ph": "X",
+            "pid": process,
+            "tid": places.index((each.arena, each.offset_bytes)) + 1,
+            "ts": each.first_use,
+            "dur": each.last_use - each.first_use + 1,
+            "args": {"size_bytes": each.size_bytes, "module": each.module_path},
+        }
+
+
+def _levels(tensors: Sequence[PlannedTensor], process: int) -> Iterator[dict[str, Any]]:
+    """Yields the bytes alive in each arena whenever they change."""
+    steps = sorted({step for each in tensors for step in (each.first_use, each.last_use + 1)})
+    for step in steps:
+        alive = [each for each in tensors if each.first_use <= step <= each.last_use]
+        values = {
+            f"arena {arena}": sum(each.size_bytes for each in alive if each.arena == arena)
+            for arena in sorted({each.arena for each in tensors})
+        }
+        yield {"name": "live bytes", "ph": "C", "pid": process, "ts": step, "args": values}

@@ -10,17 +10,15 @@ from etprof.base.atomic import write_json, write_text
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.export import (
     bundle,
-    chrome_trace,
     delegation,
-    flame_graph,
     lowering,
     manifest,
     memory_plan,
     operators,
     program_size,
     runtime_check,
+    stages,
     tensors,
-    time_split,
     upstream,
 )
 
@@ -148,9 +146,8 @@ class ExportOutput:
         write_json(self._staged(self.files.manifest), document)
 
     def _draw_stages(self) -> None:
-        slices = list(time_split.slice_time(self.clock.times, self.clock.samples))
-        write_json(self._staged(self.files.stage_trace), chrome_trace.draw_stages(slices))
-        page = flame_graph.render(self.files.pte.name, time_split.sum_shares(slices))
+        write_json(self._staged(self.files.stage_trace), stages.draw_stages(self.clock))
+        page = stages.draw_flames(self.files.pte.name, self.clock)
         write_text(self._staged(self.files.stage_graph), page)
 
     def _programs(self) -> dict[str, Path]:
@@ -214,7 +211,7 @@ class ExportOutput:
             graphs = "\n\n".join(f"{name}: {text}" for name, text in lowered.graphs.items())
             write_text(self._staged(self.files.graph), f"{graphs}\n")
         if self.request.options.trace:
-            drawn = chrome_trace.draw_memory(tensors_of)
+            drawn = memory_plan.draw_memory(tensors_of)
             write_json(self._staged(self.files.memory_trace), drawn)
 
 
