@@ -29,7 +29,6 @@ class FakeTarget:
     """Fails at launches by number or SME mode; the latency is 1000 ns + number of the launch."""
 
     platform = "linux"
-    times_are_meaningful = True
 
     def __init__(
         self, failing: Collection[int] = (), *, failing_sme: str = "", **build: bool
@@ -46,6 +45,9 @@ class FakeTarget:
 
     def sme_modes(self) -> tuple[str, ...]:
         return ("auto",)
+
+    def can_count(self) -> bool:
+        return True
 
     def default_threads(self) -> int:
         return 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -34,6 +35,7 @@ from etprof.base.limits import (
     MOST_THREADS,
 )
 from etprof.config_problems import describe_problems, find_placeholders, list_problems, suggest
+from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,19 +74,42 @@ class StrictModel(BaseModel):
     )
 
 
+def _check_kind(name: str) -> str:
+    if name not in KINDS:
+        msg = f"no such target{suggest(name, KINDS)}; known: {', '.join(KINDS)}"
+        raise ValueError(msg)
+    return name
+
+
+TargetName = Annotated[
+    str, AfterValidator(_check_kind), Field(json_schema_extra={"enum": list(KINDS)})
+]
 Checked = TypeVar("Checked", bound=StrictModel)
 
 
 class TargetConfig(StrictModel):
     """Where the model runs."""
 
-    kind: Literal["local", "linux", "mac", "android", "emulator"] = "local"
+    kind: TargetName = LOCAL
     serial: str | None = Field(None, description="Android: the device, if several are attached")
     connect: str | None = Field(None, description="Android: HOST:PORT of a device on the network")
     remote_folder: str | None = Field(None, description="Android: folder on the device")
     reconnect_s: Seconds = Field(
         60.0, description="Android: how long to wait for a device that went away"
     )
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> TargetConfig:
+        """Refuses what would have no effect: whoever writes it expects otherwise."""
+        takes = {"kind", *kind_of(self.kind).takes}
+        problems = []
+        for name, each in TargetConfig.model_fields.items():
+            if name not in takes and getattr(self, name) != each.default:
+                able = " and ".join(kind.name for kind in TARGETS if name in kind.takes)
+                problems.append(f"{name} is for {able}, not for {self.kind}; leave it out")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
 
 
 class ExperimentConfig(StrictModel):

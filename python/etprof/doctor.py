@@ -17,6 +17,7 @@ from etprof.base.errors import EtprofError
 from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.base.units import format_size
+from etprof.targets.registry import find_parts
 from etprof.targets.runner import ask_host_runner
 
 if TYPE_CHECKING:
@@ -49,10 +50,9 @@ def examine() -> list[Finding]:
         _check_torch,
         _check_cmake,
         _check_compiler,
-        _check_adb,
         _check_disk,
     )
-    return [check() for check in checks] + _check_emulator()
+    return [check() for check in checks] + _check_target_parts()
 
 
 def _check_python() -> Finding:
@@ -149,23 +149,13 @@ def _check_compiler() -> Finding:
     return Finding(part, "note", "not found; needed only to build runners from a checkout", way_out)
 
 
-def _check_adb() -> Finding:
-    part = "adb"
-    if path := shutil.which("adb"):
-        return Finding(part, "ok", path)
-    return Finding(part, "note", "not found; needed for Android phones", "apt install adb")
-
-
-def _check_emulator() -> list[Finding]:
-    """Reports each part of the emulator; none of them is needed to measure on real hardware."""
-    from etprof.targets.emulator.cache import SETUP
-    from etprof.targets.emulator.installation import examine as examine_emulator
-
+def _check_target_parts() -> list[Finding]:
+    """Reports what targets need beside etprof; none is needed to measure on this machine."""
     return [
-        Finding(f"Emulator: {state.name}", "ok", str(state.path))
-        if state.path
-        else Finding(f"Emulator: {state.name}", "note", state.problem or "not set up", SETUP)
-        for state in examine_emulator()
+        Finding(part.name, "ok", str(part.path))
+        if part.path
+        else Finding(part.name, "note", part.problem or "not set up", part.way_out)
+        for part in find_parts()
     ]
 
 

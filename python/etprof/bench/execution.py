@@ -18,6 +18,7 @@ from etprof.measuring.resume import load_earlier
 from etprof.run.directory import load_manifest, set_aside
 from etprof.run.program import describe_program
 from etprof.targets.device_lock import device_lock, this_host
+from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +149,7 @@ def _measure(  # noqa: PLR0913 - what, where, how
 def _plan(config: Config, target: Target) -> tuple[list[Experiment], Settings]:
     """Returns what to measure and how; what is emulated runs once, for its kernels."""
     experiments, settings = configured_experiments(config), configured_settings(config)
-    if target.times_are_meaningful:
+    if proves_times(target.platform):
         return experiments, settings
     return (
         [dataclasses.replace(each, iterations=1, warmup=0) for each in experiments],

@@ -17,6 +17,7 @@ from etprof.run.directory import MANIFEST, safe_name, set_aside
 from etprof.run.generation import plan_generation
 from etprof.run.program import load_export_manifest
 from etprof.targets.local import LocalTarget
+from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
     from etprof.bench.combinations import Unit
@@ -63,7 +64,7 @@ def write_failure(
         "command": sys.argv,
         "git": dataclasses.asdict(git) if git else None,
         "platform": platform,
-        "times_are_meaningful": kind != "emulator",
+        "times_are_meaningful": proves_times(kind),
         "model": _describe_model(unit, program),
         "cpu": _describe_cpu(target),
         "target": _describe_target(unit, target),

@@ -36,6 +36,7 @@ from etprof.export.request import BACKENDS
 from etprof.registry import find_model
 from etprof.run.directory import safe_name
 from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS
+from etprof.targets.registry import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +127,7 @@ class DeviceEntry(TargetConfig):
     @property
     def is_on_host(self) -> bool:
         """Whether it computes on the CPU of the host that serves it."""
-        return self.kind != "android"
+        return kind_of(self.kind).is_this_host
 
 
 class Exclusion(StrictModel):
@@ -248,8 +249,10 @@ def _clashing_models(models: Sequence[ModelEntry]) -> list[str]:
 
 
 def _ambiguous_devices(devices: tuple[DeviceEntry, ...]) -> list[str]:
-    """Android devices must be told apart by serial or address when there are several."""
-    phones = [(i, device) for i, device in enumerate(devices) if device.kind == "android"]
+    """Devices with serials must be told apart by serial or address when there are several."""
+    phones = [
+        (i, device) for i, device in enumerate(devices) if "serial" in kind_of(device.kind).takes
+    ]
     problems = []
     places = [device.serial or device.connect for _, device in phones]
     for (i, device), place in zip(phones, places, strict=True):

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.text import clean_lines
+from etprof.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     import argparse
 
-TEMPLATES = ("linux", "android", "mac", "emulator")
+TEMPLATES = tuple(kind.name for kind in TARGETS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     actions = parser.add_subparsers(dest="action", metavar="init|check|schema", required=True)
     init = actions.add_parser("init", help="print a config to start from")
-    init.add_argument("--template", choices=TEMPLATES, default="linux")
+    init.add_argument("--template", choices=TEMPLATES, default=TEMPLATES[0])
     init.add_argument("--model", metavar="FILE.pte", help="program to put in")
     init.add_argument("--out", type=Path, metavar="FILE", help="write there; never overwrites")
     check = actions.add_parser("check", help="list every problem of a config")

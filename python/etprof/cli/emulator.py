@@ -54,13 +54,13 @@ def _set_up() -> int:
 
 
 def _show_status() -> int:
-    from etprof.targets.emulator.installation import examine
+    from etprof.targets.emulator.installation import find_parts
 
-    states = examine()
-    for state in states:
-        where = state.path or state.problem or "missing; run `etprof emulator setup`"
-        print(clean_lines(f"{state.name}: {where}"))
-    return 0 if all(state.path for state in states) else BuildError.exit_code
+    parts = find_parts()
+    for part in parts:
+        where = part.path or part.problem or f"missing; run `{part.way_out}`"
+        print(clean_lines(f"{part.name}: {where}"))
+    return 0 if all(part.path for part in parts) else BuildError.exit_code
 
 
 def _remove() -> int:

@@ -22,6 +22,7 @@ from etprof.base.errors import TargetError, UsageError
 from etprof.cli.device_flags import add_no_wait_argument, hold_device
 from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
 from etprof.cli.measurement_flags import add_measurement_arguments
+from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, proves_times
 
 if TYPE_CHECKING:
     import argparse
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 ETDUMP_ITERATIONS = 100
 ITERATIONS, WARMUP = 20, 10
-TARGETS = ("local", "emulator", "android")
 
 EXAMPLES = """\
 examples:
@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL|FILE.pte", help="what to measure")
     parser.add_argument(
         "--target",
-        choices=TARGETS,
-        default="local",
-        help="where to run: this machine (default), emulator, android",
+        choices=KINDS,
+        default=LOCAL,
+        help="where to run: this machine (default), emulator, android, …",
     )
     parser.add_argument("--serial", help="Android: the device, if several are attached")
     parser.add_argument("--runner", type=Path, help="Android: the runner built for it")
@@ -109,11 +109,12 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     if given and arguments.model.endswith(".pte"):
         msg = f"{given[0]} is for a model's name; {arguments.model} is already exported"
         raise UsageError(msg)
-    of_android = {"--serial": arguments.serial, "--runner": arguments.runner}
-    given = [flag for flag, value in of_android.items() if value is not None]
-    if given and arguments.target != "android":
-        msg = f"{given[0]} is for --target android; leave it out"
-        raise UsageError(msg)
+    takes = kind_of(arguments.target).takes
+    for name in ("serial", "runner"):
+        if getattr(arguments, name) is not None and name not in takes:
+            able = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
+            msg = f"--{name} is for --target {able}; leave it out"
+            raise UsageError(msg)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -146,7 +147,7 @@ def _measure_and_report(
     measured = _measure(arguments, program, target, modes, run_directory)
     if recorded is not None:
         write_json(run_directory / DELEGATION_REPORT, recorded)
-    if not target.times_are_meaningful:
+    if not proves_times(target.platform):
         return _report_evidence(arguments, program, target, run_directory)
     code = report_run(run_directory, as_json=arguments.json, problems=measured.errors)
     if len(modes) > 1 and not measured.errors and not arguments.json:
@@ -265,7 +266,7 @@ def _warmup(arguments: argparse.Namespace, target: Target) -> int:
     """Returns the number of warm-up inferences: none where nothing is timed."""
     from etprof.run.generation import WARMUP_REPETITIONS
 
-    if not target.times_are_meaningful:
+    if not proves_times(target.platform):
         return 0
     by_default = WARMUP if arguments.generate is None else WARMUP_REPETITIONS
     return by_default if arguments.warmup is None else int(arguments.warmup)
@@ -275,7 +276,7 @@ def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
     """Turns the flags into settings; what is emulated is run, never timed."""
     from etprof.measuring.plan import Settings
 
-    emulated = not target.times_are_meaningful
+    emulated = not proves_times(target.platform)
     return Settings(
         blocks=0 if emulated else arguments.blocks,
         min_seconds=arguments.min_seconds,

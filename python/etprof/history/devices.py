@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
+
+from etprof.targets.registry import find_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from etprof.run.runner_result import Cpu
 
-DeviceKind = Literal["local", "macos", "android", "emulator"]
-
-_KINDS: Final[dict[str, DeviceKind]] = {
-    "linux": "local",
-    "mac": "macos",
-    "android": "android",
-    "emulator": "emulator",
-}
 _PASSING_SERIAL: Final = re.compile(r".*:\d+|emulator-\d+")
 """Serials that say how a device is connected now, not which it is."""
 
@@ -28,7 +22,7 @@ class Device:
     """What the history says of a device."""
 
     name: str
-    kind: DeviceKind
+    kind: str
     soc: str | None
 
 
@@ -40,7 +34,8 @@ def identify_device(
     A phone is its make, model and serial. A computer is its CPU, cores and system, which two
     computers may share: runs of unlike computers are told apart by `name` only.
     """
-    kind = _KINDS.get(platform, "local")
+    found = find_kind(platform)
+    kind = found.history_name if found else "local"
     if kind == "android":
         return Device(name or _phone(target), kind, _join(target, "soc_manufacturer", "soc_model"))
     if kind == "emulator":

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, AwareDatetime, Field
 from etprof.base.records import Count, Name, Named, Record
 from etprof.history.schema import FAILED
 from etprof.statistics.order_statistics import median_interval
+from etprof.targets.registry import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,16 @@ def _check_year(moment: datetime) -> datetime:
     return moment
 
 
+def _check_device_kind(name: str) -> str:
+    known = [each.history_name for each in TARGETS]
+    if name not in known:
+        msg = f"not one of {', '.join(known)}"
+        raise ValueError(msg)
+    return name
+
+
+_UNTIMED = {each.history_name for each in TARGETS if not each.policy.proves_times}
+DeviceKind = Annotated[str, AfterValidator(_check_device_kind)]
 Moment = Annotated[AwareDatetime, AfterValidator(_check_year)]
 
 
@@ -72,7 +83,7 @@ class RunDocument(Record):
     backend: Name | None = None
     method: Name | None = None
     device: Name
-    device_kind: Literal["local", "macos", "android", "emulator"]
+    device_kind: DeviceKind
     soc: Name | None = None
     sme_mode: Name
     threads: Small | None = None
@@ -114,7 +125,7 @@ def failed_run(
         "measured_at": measured_at,
         "status": FAILED,
         "failure": failure,
-        "representative": facts.get("device_kind") != "emulator",
+        "representative": facts.get("device_kind") not in _UNTIMED,
     }
     return RunDocument.model_validate({**facts, **fixed})
 

@@ -39,6 +39,7 @@ from etprof.run.directory import (
 from etprof.run.directory import METRICS as METRICS_FILE
 from etprof.run.provenance import load_manifest_document, load_provenance
 from etprof.statistics.summary import trimmed_mean
+from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -246,7 +247,7 @@ def _revision(source: _Source) -> str | None:
 
 
 def _is_representative(source: _Source) -> bool:
-    if source.device.kind == "emulator":
+    if not proves_times(source.manifest.platform):
         return False
     return source.metrics.times_are_meaningful if source.metrics else True
 

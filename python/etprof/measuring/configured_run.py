@@ -9,9 +9,7 @@ from etprof.base.errors import UsageError
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.generation import plan_generation
 from etprof.run.program import Program, describe_program, find_decode_method
-from etprof.targets.android.target import REMOTE_ROOT, AndroidTarget
-from etprof.targets.emulator.target import EmulatorTarget
-from etprof.targets.local import LocalTarget
+from etprof.targets import registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,25 +34,9 @@ def configured_target(config: Config) -> Target:
 
 
 def make_target(wanted: TargetConfig, runner: Path | None = None) -> Target:
-    """Returns the target; all but its kind matter to Android alone, the runner included."""
-    if wanted.kind == "emulator":
-        return EmulatorTarget()
-    if wanted.kind == "android":
-        return AndroidTarget(
-            wanted.serial,
-            address=wanted.connect,
-            runner=runner,
-            root=wanted.remote_folder or REMOTE_ROOT,
-            reconnect_s=wanted.reconnect_s,
-        )
-    local = LocalTarget()
-    if wanted.kind not in {"local", local.platform}:
-        msg = (
-            f"target.kind is {wanted.kind!r}, but this machine is {local.platform!r}; "
-            'run it there, or set "local"'
-        )
-        raise UsageError(msg)
-    return local
+    """Returns the target; `runner` is the one to ask about the CPU, where none is installed."""
+    fields = {**wanted.model_dump(exclude={"kind"}), "runner": runner}
+    return registry.make_target(wanted.kind, fields)
 
 
 def configured_settings(config: Config) -> Settings:

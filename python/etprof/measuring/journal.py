@@ -20,6 +20,7 @@ from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
 from etprof.run.directory import MANIFEST, LaunchRecord, experiment_files, is_measured
 from etprof.run.program import find_descriptions, load_export_manifest
+from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ class Journal:
             "command": sys.argv,
             "git": _describe_git(),
             "platform": target.platform,
-            "times_are_meaningful": target.times_are_meaningful,
+            "times_are_meaningful": proves_times(target.platform),
             "model": _describe_model(program),
             "inputs": [_identify(path) for path in program.inputs],
             "pins": {name: _installed_version(name) for name in _PINS},

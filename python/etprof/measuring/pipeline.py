@@ -13,6 +13,7 @@ from etprof.measuring.metrics import gather_metrics
 from etprof.measuring.plan import Launch, plan_passes, plan_timing
 from etprof.measuring.stopping import is_precise_enough
 from etprof.run.directory import remove_empty_folders, reserved, save_metrics
+from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -204,7 +205,7 @@ class _Progress:
             remove_empty_folders(run)
             raise self._first_failure or TargetError("nothing was planned: no experiment is timed")
         metrics = gather_metrics(
-            self._measured.results, experiments, self._launcher, target.times_are_meaningful
+            self._measured.results, experiments, self._launcher, proves_times(target.platform)
         )
         save_metrics(run, metrics)
         status = "finished with failures" if self._measured.errors else "finished"

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from etprof.targets.registry import TARGETS, find_kind
+
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
-
-_WARNINGS = {
-    "mac": (
-        "Measured on macOS: a Mac's cores, memory and scheduling are not a phone's. Read it for the "
-        "shape of the result, not for its figures. Operators outside XNNPACK may use Apple's own "
-        "matrix units in every mode."
-    ),
-    "emulator": (
-        "Measured under emulation: which microkernels ran, how often, and what they computed is "
-        "exact; times mean nothing and are not shown."
-    ),
-}
 
 
 def platform_warning(assessment: Assessment) -> str | None:
     """Returns the banner of platforms that are not representative."""
-    if not assessment.run.times_are_meaningful:
-        return _WARNINGS["emulator"]
-    platform = assessment.run.manifest.platform if assessment.run.manifest else None
-    return _WARNINGS.get(platform or "")
+    manifest = assessment.run.manifest
+    kind = find_kind(manifest.platform) if manifest else None
+    if not assessment.run.times_are_meaningful and (kind is None or kind.policy.proves_times):
+        kind = next(each for each in TARGETS if not each.policy.proves_times)
+    return kind.warning if kind else None

@@ -15,9 +15,7 @@ class Target(Protocol):
     """A machine or emulator that can run etprof-runner."""
 
     platform: str
-    """Folder name under runs/: android, mac, linux or emulator."""
-    times_are_meaningful: bool
-    """False for emulators, whose times must never be compared or shown as performance."""
+    """Name of its row in the registry, and of its folder under runs/."""
 
     def describe(self) -> dict[str, object]:
         """Identity and state of the machine, for the manifest."""
@@ -27,6 +25,9 @@ class Target(Protocol):
 
     def sme_modes(self) -> tuple[str, ...]:
         """SME modes that the CPU can give, such as ("sme2", "sme1", "off") or ("off",)."""
+
+    def can_count(self) -> bool:
+        """Whether a runner that counts microkernel calls is at hand."""
 
     def default_threads(self) -> int:
         """Threads to use when the user does not say."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etprof.base.errors import TargetError, UsageError
+from etprof.base.errors import BuildError, TargetError, UsageError
 from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.run.runner_result import read_result
@@ -37,7 +37,10 @@ class LocalTarget:
     """Runs the host's own runner."""
 
     platform = "mac" if sys.platform == "darwin" else "linux"
-    times_are_meaningful = True
+
+    def __init__(self, trace_runner: Path | None = None) -> None:
+        """Keeps the runner that counts microkernels; None: the installed one."""
+        self._trace_runner = trace_runner
 
     @cached_property
     def runner(self) -> Path:
@@ -81,6 +84,16 @@ class LocalTarget:
             return ("auto",)
         return ("sme2", "sme1", "off") if features.get("sme2") else ("sme1", "off")
 
+    def can_count(self) -> bool:
+        """Whether the runner that counts is there: named, or installed."""
+        try:
+            return self._counting_runner().is_file()
+        except BuildError:
+            return False
+
+    def _counting_runner(self) -> Path:
+        return self._trace_runner or find_host_runner(tracing=True)
+
     def default_threads(self) -> int:
         """All cores this process may use."""
         if sys.platform == "linux":
@@ -98,7 +111,7 @@ class LocalTarget:
             raise UsageError(msg)
         before = [*taskset_words(request.cpus), *request.launcher]
         traced = request.kernel_trace is not None
-        runner = request.runner or (find_host_runner(tracing=True) if traced else self.runner)
+        runner = request.runner or (self._counting_runner() if traced else self.runner)
         command: list[str | Path] = [*before, runner, *runner_arguments(request)]
         completed = run_command(
             command,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import OutputError, TargetError
 from etprof.base.process import ProgramNotFoundError, ProgramTimeoutError, run_command
+from etprof.targets.policy import Part
 
 if TYPE_CHECKING:
     from etprof.base.process import Completed
@@ -57,6 +58,15 @@ def find_adb() -> str:
         "or set ANDROID_HOME"
     )
     raise ProgramNotFoundError(msg)
+
+
+def find_parts() -> list[Part]:
+    """Says whether adb is there."""
+    way_out = "apt install adb"
+    try:
+        return [Part("adb", Path(find_adb()), None, way_out)]
+    except ProgramNotFoundError:
+        return [Part("adb", None, "not found; needed for Android phones", way_out)]
 
 
 def run_adb(

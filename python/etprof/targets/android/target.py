@@ -53,7 +53,6 @@ class AndroidTarget:
     """Runs etprof-runner on one device."""
 
     platform = "android"
-    times_are_meaningful = True
 
     def __init__(  # noqa: PLR0913 - keyword-only: which device, what runs there, how
         self,
@@ -78,7 +77,7 @@ class AndroidTarget:
         self._serial = serial
         self._address = address
         self._runner = runner
-        self._trace_runner = trace_runner or runner
+        self._trace_runner = trace_runner
         self._launcher = tuple(launcher)
         self._root = root
         self._reconnect_s = reconnect_s
@@ -146,6 +145,10 @@ class AndroidTarget:
             msg = f"the runner cannot describe the CPU of device {self.adb.serial}: {reason}"
             raise TargetError(msg) from error
         return (*(["sme2"] if has_sme2 else []), *(["sme1"] if has_sme else []), "off")
+
+    def can_count(self) -> bool:
+        """Whether a runner that counts was named: none comes with etprof."""
+        return self._trace_runner is not None
 
     def default_threads(self) -> int:
         """One: a phone's cores differ, and more threads take the slow ones along."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from etprof.base.errors import BuildError, InputFileError
 from etprof.targets.emulator import build, qemu, sdk, sysroot
 from etprof.targets.emulator.cache import SETUP, Cache
+from etprof.targets.policy import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,15 +31,6 @@ class Emulator:
         if not sysroot.is_native():
             words += ["-L", self.sysroot]
         return [*words, "-E", f"LD_LIBRARY_PATH={self.sdk / 'lib'}", runner]
-
-
-@dataclass(frozen=True)
-class PartState:
-    """One part of the emulator: what it is, and where; None when it is not there."""
-
-    name: str
-    path: Path | None
-    problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,15 +98,16 @@ def _find_sound(step: _Step, cache: Cache) -> Path | None:
     return found if found and step.is_current(cache) else None
 
 
-def examine() -> list[PartState]:
+def find_parts() -> list[Part]:
     """Says of each part where it is or what is wrong with it."""
     cache = Cache.find()
     states = []
     for step in STEPS:
         try:
-            states.append(PartState(step.name, step.find(cache)))
+            path, problem = step.find(cache), None
         except (BuildError, InputFileError) as error:
-            states.append(PartState(step.name, None, str(error)))
+            path, problem = None, str(error)
+        states.append(Part(step.name, path, problem, SETUP))
     return states
 
 

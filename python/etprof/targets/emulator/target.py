@@ -15,6 +15,8 @@ from etprof.targets.runner import check_completed
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.emulator.installation import Emulator
     from etprof.targets.request import RunnerRequest
@@ -24,11 +26,14 @@ class EmulatorTarget:
     """Runs the Arm runners through qemu-aarch64."""
 
     platform = "emulator"
-    times_are_meaningful = False
 
-    def __init__(self, cpu: str = "max") -> None:
-        """Keeps qemu's -cpu value: `max` has SME2, `max,sme=off` has no SME."""
+    def __init__(self, cpu: str = "max", trace_runner: Path | None = None) -> None:
+        """Keeps qemu's -cpu value: `max` has SME2, `max,sme=off` has no SME.
+
+        `trace_runner` None: the emulator's own runner counts microkernels.
+        """
         self.cpu = cpu
+        self._trace_runner = trace_runner
 
     @cached_property
     def emulator(self) -> Emulator:
@@ -54,6 +59,10 @@ class EmulatorTarget:
         """All three; without SME in the CPU, only off."""
         return ("off",) if "sme=off" in self.cpu else ("sme2", "sme1", "off")
 
+    def can_count(self) -> bool:
+        """Always: a runner that counts is one of the emulator's parts."""
+        return True
+
     def default_threads(self) -> int:
         """One: more only make an emulated run slower."""
         return 1
@@ -65,7 +74,7 @@ class EmulatorTarget:
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model once; with a kernel trace, in the runner that can."""
         traced = request.kernel_trace is not None
-        own = self.emulator.trace_runner if traced else self.emulator.runner
+        own = (self._trace_runner or self.emulator.trace_runner) if traced else self.emulator.runner
         runner = request.runner or own
         command = [*self.emulator.command(runner, cpu=self.cpu), *runner_arguments(request)]
         completed = run_command(command, timeout_s=request.timeout_s, keeps_device=True)

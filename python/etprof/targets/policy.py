@@ -1,0 +1,31 @@
+"""What a kind of target can prove: whoever plans, reports or keeps a run asks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What is true of a launch there, and so what is launched and what is shown."""
+
+    proves_times: bool
+    """False for emulators, whose times must never be compared or shown as performance."""
+    proves_kernels: bool
+    """Whether a runner can count microkernels there."""
+    proves_outputs: bool
+    """Whether what is computed is what other hardware computes in the same mode."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that a kind needs beside etprof, and where it is; None when it is not there."""
+
+    name: str
+    path: Path | None
+    problem: str | None = None
+    way_out: str | None = None

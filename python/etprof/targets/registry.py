@@ -1,0 +1,158 @@
+"""The kinds of targets, one row each: everything that differs by kind is asked here.
+
+A new kind is a module with its class, a row, and a template in configs/templates.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from etprof.base.errors import UsageError
+from etprof.targets.policy import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from etprof.targets import Target
+    from etprof.targets.policy import Part
+
+LOCAL: Final = "local"
+"""Stands for the kind that this machine is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetKind:
+    """One row: what a kind is called, what it proves, and what it takes."""
+
+    name: str
+    """The word of configs and `--target`; its runs have it as `platform`, and as their folder."""
+    policy: Policy
+    factory: str
+    """`module:Class`, imported when a target is made."""
+    takes: Mapping[str, str] = field(default_factory=dict)
+    """Fields of a config's `target` that mean something here: the parameters of the class."""
+    parts: str | None = None
+    """`module:function` that says which parts it needs are there, for `etprof doctor`."""
+    history_name: str
+    """Its word in the history."""
+    is_this_host: bool = True
+    """Whether it computes on the CPU of the host that etprof runs on."""
+    warning: str | None = None
+    """What a reader must know before believing a number."""
+
+    def make(self, fields: Mapping[str, object]) -> Target:
+        """Returns a target; `fields` are those of a config's `target`, others are passed by."""
+        given = {
+            name: fields[key] for key, name in self.takes.items() if fields.get(key) is not None
+        }
+        return cast("Target", load(self.factory)(**given))
+
+
+_HARDWARE: Final = Policy(proves_times=True, proves_kernels=True, proves_outputs=True)
+
+TARGETS: Final = (
+    TargetKind(
+        name="linux",
+        policy=_HARDWARE,
+        factory="etprof.targets.local:LocalTarget",
+        takes={"trace_runner": "trace_runner"},
+        history_name="local",
+    ),
+    TargetKind(
+        name="android",
+        policy=_HARDWARE,
+        factory="etprof.targets.android.target:AndroidTarget",
+        takes=MappingProxyType(
+            {
+                "serial": "serial",
+                "connect": "address",
+                "remote_folder": "root",
+                "reconnect_s": "reconnect_s",
+                "runner": "runner",
+                "trace_runner": "trace_runner",
+            }
+        ),
+        parts="etprof.targets.android.adb:find_parts",
+        history_name="android",
+        is_this_host=False,
+    ),
+    TargetKind(
+        name="mac",
+        policy=Policy(proves_times=True, proves_kernels=False, proves_outputs=True),
+        factory="etprof.targets.local:LocalTarget",
+        history_name="macos",
+        warning=(
+            "Measured on macOS: a Mac's cores, memory and scheduling are not a phone's. Read it "
+            "for the shape of the result, not for its figures. Operators outside XNNPACK may use "
+            "Apple's own matrix units in every mode."
+        ),
+    ),
+    TargetKind(
+        name="emulator",
+        policy=Policy(proves_times=False, proves_kernels=True, proves_outputs=True),
+        factory="etprof.targets.emulator.target:EmulatorTarget",
+        takes={"trace_runner": "trace_runner"},
+        parts="etprof.targets.emulator.installation:find_parts",
+        history_name="emulator",
+        warning=(
+            "Measured under emulation: which microkernels ran, how often, and what they computed "
+            "is exact; times mean nothing and are not shown."
+        ),
+    ),
+)
+KINDS: Final = (LOCAL, *(each.name for each in TARGETS))
+
+
+def find_kind(name: str) -> TargetKind | None:
+    """Returns the row of a config's word or a manifest's platform; None for an unknown one."""
+    if name == LOCAL:
+        name = "mac" if sys.platform == "darwin" else "linux"
+    return next((each for each in TARGETS if each.name == name), None)
+
+
+def kind_of(name: str) -> TargetKind:
+    """Returns the row; raises UsageError for an unknown name."""
+    found = find_kind(name)
+    if found is None:
+        msg = f"there is no target {name!r}; known: {', '.join(KINDS)}"
+        raise UsageError(msg)
+    return found
+
+
+def proves_times(platform: str | None) -> bool:
+    """Whether times of a run on `platform` mean anything; an unknown one is taken at its word."""
+    found = find_kind(platform or "")
+    return found is None or found.policy.proves_times
+
+
+def make_target(name: str, fields: Mapping[str, object]) -> Target:
+    """Returns the target of a config; raises UsageError when this machine cannot be it."""
+    kind = kind_of(name)
+    target = kind.make(fields)
+    if target.platform != kind.name:
+        msg = (
+            f"target.kind is {name!r}, but this machine is {target.platform!r}; "
+            f'run it there, or set "{LOCAL}"'
+        )
+        raise UsageError(msg)
+    return target
+
+
+def find_parts() -> list[Part]:
+    """Says of each part that some kind needs beside etprof whether it is there."""
+    return [
+        replace(part, name=f"{kind.name}: {part.name}")
+        for kind in TARGETS
+        if kind.parts
+        for part in load(kind.parts)()
+    ]
+
+
+def load(place: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """Imports `module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,97 @@
+"""The registry of targets: one row says all that differs by kind, and all others ask it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from etprof.base.errors import UsageError
+from etprof.base.process import run_command
+from etprof.cli.config import TEMPLATES
+from etprof.config import TargetConfig
+from etprof.targets.registry import KINDS, TARGETS, find_kind, load, make_target, proves_times
+
+PACKAGE = Path(__file__).parents[2] / "python" / "etprof"
+
+TOY = '''\
+"""A target for the test."""
+from etprof.targets.local import LocalTarget
+
+class ToyTarget(LocalTarget):
+    """Runs here, by another name."""
+    platform = "toy"
+'''
+ROW = """\
+TARGETS: Final = (
+    TargetKind(
+        name="toy",
+        policy=Policy(proves_times=False, proves_kernels=False, proves_outputs=True),
+        factory="etprof.targets.toy:ToyTarget",
+        history_name="toy",
+        warning="Nothing of it is real.",
+    ),
+"""
+ASK = """
+from etprof.history.devices import identify_device
+from etprof.targets.registry import make_target, proves_times
+print(make_target("toy", {"serial": None}).platform, proves_times("toy"))
+print(identify_device("toy", {"machine": "x"}, None).kind)
+"""
+
+
+def test_a_new_kind_touches_three_files(tmp_path: Path) -> None:
+    """T16: a target touched 12 to 15 files."""
+    package = tmp_path / "etprof"
+    shutil.copytree(PACKAGE, package, symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
+    registry = package / "targets" / "registry.py"
+    (package / "targets" / "toy.py").write_text(TOY)
+    registry.write_text(registry.read_text().replace("TARGETS: Final = (\n", ROW))
+    template = json.loads((package / "configs" / "templates" / "linux_template.json").read_text())
+    program = tmp_path / "m.pte"
+    program.write_bytes(b"program")
+    template |= {"target": "toy", "model": str(program), "output_root": "out"}
+    (package / "configs" / "templates" / "toy_template.json").write_text(json.dumps(template))
+
+    def ask(*words: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        done = run_command([sys.executable, *words], environment=environment, folder=tmp_path)
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    (tmp_path / "c.json").write_text(ask("-m", "etprof", "config", "init", "--template", "toy"))
+    assert "on toy" in ask("-m", "etprof", "config", "check", "c.json")
+    assert "toy" in ask("-m", "etprof", "profile", "--help")
+    assert ask("-c", ASK).split() == ["toy", "False", "toy"]
+
+
+def test_every_kind_has_a_class_and_a_template() -> None:
+    assert set(TEMPLATES) == {kind.name for kind in TARGETS} == set(KINDS) - {"local"}
+    for kind in TARGETS:
+        assert callable(load(kind.factory))
+        template = PACKAGE.parents[1] / "configs" / "templates" / f"{kind.name}_template.json"
+        assert template.is_file()
+        assert set(kind.takes) <= {*TargetConfig.model_fields, "runner", "trace_runner"}
+
+
+def test_only_the_emulator_proves_no_times() -> None:
+    assert [kind.name for kind in TARGETS if not proves_times(kind.name)] == ["emulator"]
+    assert proves_times("of another edition")
+
+
+def test_another_system_is_refused_with_the_way_out() -> None:
+    here = find_kind("local")
+    assert here is not None
+    other = "linux" if here.name == "mac" else "mac"
+    with pytest.raises(UsageError, match='run it there, or set "local"'):
+        make_target(other, {})
+
+
+def test_a_field_without_effect_is_refused() -> None:
+    """I8: what a target does not take was passed over in silence."""
+    with pytest.raises(ValueError, match="serial is for android, not for local; leave it out"):
+        TargetConfig(kind="local", serial="A1")
