@@ -1,9 +1,13 @@
-"""The measurement config: what to run, where, how often. JSON, checked as a whole."""
+"""The measurement config: what to run, where, how often; every problem of one; those that ship."""
 
 from __future__ import annotations
 
+import difflib
+import importlib
+import re
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +26,7 @@ from pydantic import (
 )
 
 from etprof.base.cpu_list import parse_cpus
-from etprof.base.errors import UsageError
+from etprof.base.errors import BuildError, UsageError
 from etprof.base.files import read_input
 from etprof.base.json_input import parse_json
 from etprof.base.limits import (
@@ -34,12 +38,18 @@ from etprof.base.limits import (
     MOST_SECONDS,
     MOST_THREADS,
 )
-from etprof.config_problems import describe_problems, find_placeholders, list_problems, suggest
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pydantic_core import ErrorDetails
+
+_PLACEHOLDER = re.compile(r"REPLACE_WITH\w*|<[A-Za-z_][\w -]*>|\bTODO\b|path/to/")
+
+_MOST_PROBLEMS = 40
+"""That are listed: nobody reads more at once."""
+_LONGEST_TEXT = 160
 _MOST_BYTES = 4 * 2**20
 """Of a file that people write."""
 
@@ -334,3 +344,116 @@ def _missing_files(config: Config) -> list[str]:
         if experiment.runner_path is not None:
             files.append((f"experiments.{index}.runner_path", experiment.runner_path))
     return [f"{field}: {path} does not exist" for field, path in files if not path.is_file()]
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Returns `; did you mean '…'?` when something known is close, else nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def describe_problems(error: ValidationError, model: type[BaseModel]) -> list[str]:
+    """Returns one line per problem."""
+    problems = error.errors()
+    deeper = {p["loc"][:depth] for p in problems for depth in range(1, len(p["loc"]))}
+    lines: list[str] = []
+    for problem in problems:
+        # A list whose items are all wrong is also called too short; the items say it better.
+        if problem["type"] != "too_short" or problem["loc"] not in deeper:
+            lines += _describe(problem, model)
+    return lines
+
+
+def list_problems(problems: Sequence[str]) -> str:
+    """Returns one indented line per problem, and how many more there are than anybody reads."""
+    lines = list(problems[:_MOST_PROBLEMS])
+    if len(problems) > _MOST_PROBLEMS:
+        lines.append(f"and {len(problems) - _MOST_PROBLEMS} more")
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
+    """Words one problem as users need it."""
+    where = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = _fields_at(model, problem["loc"][:-1])
+        return [f"{where}: unknown field{suggest(str(problem['loc'][-1]), known)}"]
+    if problem["type"] == "missing":
+        return [f"{where}: required but not given"]
+    text = problem["msg"].removeprefix("Value error, ")
+    if not where:
+        return (
+            ["must be a JSON object: {…}"]
+            if problem["type"].endswith("_type")
+            else text.splitlines()
+        )
+    got = repr(problem["input"])
+    # Not the whole of it: what is wrong may be that it is too long.
+    shown = got if len(got) <= _LONGEST_TEXT else f"{got[:_LONGEST_TEXT]}…"
+    return [f"{where}: {text} (got {shown})"]
+
+
+def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Names the fields of the part of the model at `location`, in every accepted spelling."""
+    schema = _schema_of(model)
+    node: dict[str, Any] = schema
+    for part in location:
+        node = _resolve(node, schema)
+        properties = node.get("properties", {})
+        node = node.get("items", {}) if isinstance(part, int) else properties.get(part, {})
+    return list(_resolve(node, schema).get("properties", {}))
+
+
+@cache
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """Made once: each takes milliseconds, and a config may have thousands of unknown fields."""
+    return model.model_json_schema(by_alias=False)
+
+
+def _resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Follows a reference to a definition."""
+    reference = node.get("$ref")
+    if not isinstance(reference, str):
+        return node
+    found: dict[str, Any] = schema["$defs"][reference.rpartition("/")[2]]
+    return found
+
+
+def find_placeholders(document: object) -> list[str]:
+    """Lists texts that a template left to be filled in."""
+    return [
+        f"{where}: {text[:_LONGEST_TEXT]!r} is a placeholder; fill it in"
+        for where, text in _walk_texts(document, "")
+        if _PLACEHOLDER.search(text)
+    ]
+
+
+def _walk_texts(node: object, where: str) -> Iterator[tuple[str, str]]:
+    """Yields every text with its place."""
+    if isinstance(node, str):
+        yield where, node
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _walk_texts(value, f"{where}.{key}".lstrip("."))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _walk_texts(value, f"{where}.{index}".lstrip("."))
+
+
+def read_template(name: str) -> str:
+    """Returns the text of configs/templates/<name>_template.json."""
+    return _read_installed("templates", f"{name}_template.json")
+
+
+def read_example(name: str) -> str:
+    """Returns the text of configs/examples/<name>.json."""
+    return _read_installed("examples", f"{name}.json")
+
+
+def _read_installed(folder: str, name: str) -> str:
+    for root in importlib.import_module("etprof.configs").__path__:
+        path = Path(root, folder, name)
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    msg = f"{folder}/{name} was not installed; install etprof again with `pip install .`"
+    raise BuildError(msg)

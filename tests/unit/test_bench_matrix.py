@@ -10,8 +10,7 @@ import pytest
 from etprof.base.errors import UsageError
 from etprof.bench.combinations import expand
 from etprof.bench.matrix import Matrix, load_matrix, parse_matrix
-from etprof.config import Config
-from etprof.config_templates import read_example
+from etprof.config import Config, read_example
 
 ROOT = Path(__file__).parents[2]
 KNOWN = (

@@ -29,8 +29,8 @@ from etprof.config import (
     Warmup,
     parse_strictly,
     read_config_text,
+    suggest,
 )
-from etprof.config_problems import suggest
 from etprof.export.precision import parse_precision
 from etprof.export.request import BACKENDS
 from etprof.registry import find_model

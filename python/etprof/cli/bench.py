@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
     if arguments.init:
-        from etprof.config_templates import read_example
+        from etprof.config import read_example
 
         print(read_example("matrix_host"), end="")
         return 0

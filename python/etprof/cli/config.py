@@ -61,7 +61,7 @@ def _init(arguments: argparse.Namespace) -> int:
     from etprof.base.atomic import write_text
     from etprof.base.errors import OutputError
     from etprof.base.json_input import parse_json
-    from etprof.config_templates import read_template
+    from etprof.config import read_template
 
     text = read_template(arguments.template)
     if arguments.model:
