@@ -1,7 +1,13 @@
-"""Fixtures of the tests that need real programs: each export is made once per session."""
+"""Fixtures of the tests that need real programs: each export is made once per session.
+
+Once for all its processes, too: whoever asks first exports, the others wait and share the files.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,23 +16,32 @@ import pytest
 from etprof.export.exporter import export_model
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from etprof.export.request import ExportedFiles, ExportRequest
 
 
 class Exports:
     """Exports on demand and remembers; a request with its own folder is not shared."""
 
-    def __init__(self, factory: pytest.TempPathFactory) -> None:
-        self._factory = factory
-        self._made: dict[ExportRequest, ExportedFiles] = {}
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def get(self, request: ExportRequest) -> ExportedFiles:
-        if request not in self._made:
-            folder = self._factory.mktemp("export")
-            self._made[request] = export_model(replace(request, outdir=folder))
-        return self._made[request]
+        """The files of `request`; tests copy what they want to change."""
+        folder = self._folder / hashlib.sha256(repr(request).encode()).hexdigest()[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+        own = replace(request, outdir=folder)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "done").exists():
+                export_model(own)
+                (folder / "done").touch()
+        return own.files()
 
 
 @pytest.fixture(scope="session")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
-    return Exports(tmp_path_factory)
+    base = tmp_path_factory.getbasetemp()
+    # Each process of pytest-xdist has a folder of its own in the session's.
+    return Exports((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exports")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from etprof.analysis.split.evidence import ModeEvidence, read_evidence
-from etprof.base.process import run_command
+from etprof.export.request import ExportRequest
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
 from etprof.run.program import Program, describe_program
 from etprof.targets.emulator.target import EmulatorTarget
@@ -16,6 +15,8 @@ from etprof.targets.request import RunnerRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.integration.conftest import Exports
 
 PROGRAMS = {
     "toy_fp32": ("toy_cnn", "fp32"),
@@ -42,6 +43,7 @@ class Laboratory:
     """Exports programs and runs them under emulation, each combination once."""
 
     folder: Path
+    exports: Exports
     programs: dict[str, Program] = field(default_factory=dict)
     traces: dict[Setup, KernelTrace] = field(default_factory=dict)
 
@@ -49,11 +51,8 @@ class Laboratory:
         """Exports one of PROGRAMS."""
         if name not in self.programs:
             model, precision = PROGRAMS[name]
-            words = ["export", model, "--dtype", precision, "--quiet", "--outdir"]
-            done = run_command([sys.executable, "-m", "etprof", *words, self.folder / name])
-            assert done.exit_code == 0, done.stderr
-            (program,) = (self.folder / name).glob("*.pte")
-            self.programs[name] = describe_program(program)
+            files = self.exports.get(ExportRequest(model, precision))
+            self.programs[name] = describe_program(files.pte)
         return self.programs[name]
 
     def request(self, setup: Setup) -> RunnerRequest:

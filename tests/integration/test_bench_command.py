@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from etprof.base.process import Completed, run_command
+from tests.world.host import Done
+from tests.world.host import etprof as run_etprof
 
 GATE_MODEL = Path(__file__).parents[1] / "gate_model"
 MEASUREMENT = {"blocks": 6, "runs": 5, "warmup": 2, "min_seconds": 0.02, "etdump_runs": 2}
@@ -33,14 +34,11 @@ MENDED_MODEL = BROKEN_MODEL.replace(
 ).replace("return ()", "import torch; return (torch.zeros(4),)")
 
 
-def etprof(folder: Path, *words: object) -> Completed:
-    return run_command(
-        [sys.executable, "-m", "etprof", *map(str, words)],
-        folder=folder,
-        timeout_s=600,
+def etprof(folder: Path, *words: object) -> Done:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ETPROF_LOCKS", str(folder / "locks"))
         # Wide enough that no cell folds, however long the path of the temporary folder is.
-        environment={"COLUMNS": "10000", "ETPROF_LOCKS": str(folder / "locks")},
-    )
+        return run_etprof(folder, *words, columns=10_000)
 
 
 def write_matrix(folder: Path, **changes: object) -> Path:

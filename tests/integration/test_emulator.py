@@ -16,6 +16,8 @@ from tests.integration.emulated import PROGRAMS, Laboratory, Setup, operator_cal
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.integration.conftest import Exports
+
 try:
     locate()
 except EtprofError as error:
@@ -27,8 +29,8 @@ PACKED = ("PF32", "PF16", "PQS8", "QP8")
 
 
 @pytest.fixture(scope="module")
-def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Laboratory:
-    return Laboratory(tmp_path_factory.mktemp("emulated"))
+def laboratory(exports: Exports, tmp_path_factory: pytest.TempPathFactory) -> Laboratory:
+    return Laboratory(tmp_path_factory.mktemp("emulated"), exports)
 
 
 def test_fp16_types_become_packed_with_sme2(laboratory: Laboratory) -> None:

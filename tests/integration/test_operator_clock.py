@@ -21,6 +21,8 @@ from tests.integration.emulated import Laboratory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.integration.conftest import Exports
+
 TOLERANCE_NS = 1000
 TOLERANCE_SHARE = 0.02
 
@@ -33,8 +35,8 @@ def trace_runner() -> Path:
 
 
 @pytest.fixture(scope="module")
-def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Laboratory:
-    return Laboratory(tmp_path_factory.mktemp("clock"))
+def laboratory(exports: Exports, tmp_path_factory: pytest.TempPathFactory) -> Laboratory:
+    return Laboratory(tmp_path_factory.mktemp("clock"), exports)
 
 
 def trace(
@@ -79,9 +81,9 @@ def test_operators_follow_each_other_inside_the_execution(
 def test_the_clock_agrees_with_the_etdump_of_the_same_inferences(
     trace_runner: Path, laboratory: Laboratory, tmp_path: Path
 ) -> None:
-    # GIVEN 1000 inferences of MobileNetV2, observed by the clock and the event tracer together
+    # GIVEN 300 inferences of MobileNetV2, observed by the clock and the event tracer together
     model, etdump = laboratory.program("mobilenet_v2").model, tmp_path / "m.etdump"
-    found = trace(trace_runner, model, tmp_path, 1000, 1, f"--etdump={etdump}")
+    found = trace(trace_runner, model, tmp_path, 300, 1, f"--etdump={etdump}")
     dump = load_etdump(etdump)
     rows = split_operators(split_executions(dump), dump.names).rows
     assert [row.label for row in rows] == [operator.name for operator in found.operators]

@@ -14,23 +14,15 @@ import pytest
 
 from etprof.analysis.split.executions import split_executions
 from etprof.analysis.split.operators import split_operators
-from etprof.base.process import Completed, run_command
+from etprof.base.process import run_command
 from etprof.etdump.plausibility import examine_events
 from etprof.etdump.reader import load_etdump
 from tests.integration.report_truth import raw_executions, raw_totals
 from tests.recorded_etdumps import CHANGES, S, changed
+from tests.world.host import Done, etprof
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def etprof(folder: Path, *words: object) -> Completed:
-    return run_command(
-        [sys.executable, "-m", "etprof", *map(str, words)],
-        folder=folder,
-        timeout_s=300,
-        environment={"COLUMNS": "120"},
-    )
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,7 @@ class Profiled:
     """A folder in which toy_cnn was profiled, and what that printed."""
 
     folder: Path
-    completed: Completed
+    completed: Done
 
     @property
     def run(self) -> Path:

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.base.process import Completed, run_command
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.run.directory import load_manifest
+from tests.fake_target import FakeTarget
+from tests.world.crashes import states_before_each_change
+from tests.world.host import etprof, simulated_host
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-KILLS = 50
-
-
-def etprof(folder: Path, *words: object) -> Completed:
-    return run_command(
-        [sys.executable, "-m", "etprof", *map(str, words)],
-        folder=folder,
-        timeout_s=300,
-        environment={"COLUMNS": "200"},
-    )
 
 
 @pytest.fixture(scope="module")
@@ -140,25 +129,54 @@ def test_without_its_json_files_a_run_is_incomplete_but_explained(
     assert "lost: who measured what" in completed.stdout
 
 
-def test_an_interrupted_run_is_always_explained_and_finished(folder: Path) -> None:
-    """Kills `etprof run` with SIGKILL at random moments and resumes it each time."""
+def test_a_run_that_is_cut_off_anywhere_is_explained_and_finished(tmp_path: Path) -> None:
+    """Each state that a killed process can leave, none by chance."""
+    (tmp_path / "model.pte").write_bytes(b"program")
+    config = tmp_path / "config.json"
+    experiments = [{"name": name, "threads": 1} for name in ("one", "two")]
+    measurement = {"blocks": 1, "etdump_runs": 2}
+    document = {"model": "model.pte", "output_root": "run", "experiments": experiments}
+    config.write_text(json.dumps({**document, "measurement": measurement}))
+    run, copies = tmp_path / "run", tmp_path / "copies"
+    with simulated_host(FakeTarget), states_before_each_change(run, copies) as states:
+        completed = etprof(tmp_path, "run", config)
+        assert completed.exit_code == 0, completed.stderr
+    assert len(states) > 20
+    whole = load_manifest(run)
+    assert whole is not None
+    kept = []
+    for state in states:
+        shutil.rmtree(run)
+        state.rename(run)
+        assert etprof(tmp_path, "validate", run).exit_code in {0, 1}
+        before = load_manifest(run)
+        with simulated_host(FakeTarget):
+            completed = etprof(tmp_path, "run", config, "--resume")
+        assert completed.exit_code == 0, completed.stderr
+        assert etprof(tmp_path, "validate", run).exit_code == 0
+        after = load_manifest(run)
+        assert after is not None
+        keys = [(each.experiment, each.purpose, each.block) for each in after.launches]
+        assert sorted(keys) == sorted((e.experiment, e.purpose, e.block) for e in whole.launches)
+        finished = before.launches if before is not None else []
+        assert [each for each in after.launches if each in finished] == list(finished)
+        kept.append(len(finished))
+    assert {*kept} == {*range(max(kept) + 1)}
+
+
+def test_a_run_that_is_killed_is_finished(folder: Path) -> None:
+    """The same once with a real process and a real runner, killed in the middle of its launches."""
     config = write_config(folder, "killed", blocks=40, etdump_runs=2, min_seconds=0.001)
-    chooser = random.Random(5)  # noqa: S311 - moments, no secrets
     run = folder / "runs/killed"
-    kills = 0
-    while kills < KILLS:
+    for launches in (0, 5, 20):
         process = start_in_group(folder, config)
-        # From before the first file to well into the run; importing takes about 0.4 s.
-        time.sleep(chooser.uniform(0.2, 1.2))
-        if process.poll() is None:  # once reaped, its process group is gone
-            os.killpg(process.pid, signal.SIGKILL)
-            kills += 1
+        manifest = None
+        while manifest is None or len(manifest.launches) <= launches:
+            assert process.poll() is None
+            manifest = load_manifest(run) if run.exists() else None
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        if run.exists():
-            assert etprof(folder, "validate", run).exit_code in {0, 1}
-        manifest = load_manifest(run)
-        if manifest is not None and manifest.status == "finished":
-            shutil.rmtree(run)
+        assert etprof(folder, "validate", run).exit_code == 1
     completed = etprof(folder, "run", config, "--resume")
     assert completed.exit_code == 0, completed.stderr
     assert etprof(folder, "validate", run).exit_code == 0

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.base.process import Completed, run_command
+from etprof.base.process import run_command
 from etprof.cli import COMMANDS
 from etprof.registry import find_models
 from tests import etdump_writer as writer
+from tests.world.host import etprof
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def etprof(folder: Path, *words: object) -> Completed:
-    return run_command(
-        [sys.executable, "-m", "etprof", *map(str, words)], folder=folder, timeout_s=120
-    )
 
 
 LONG = "x" * 300

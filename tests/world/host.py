@@ -1,20 +1,24 @@
-"""Commands in this process, on a host that is simulated."""
+"""etprof's commands in this process: a process of their own is not the point of most tests."""
 
 from __future__ import annotations
 
-import os
+import tempfile
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import etprof.measuring.configured_run
-import etprof.targets.local
+import pytest
+
 from etprof.cli import main
+from etprof.measuring import configured_run
+from etprof.targets import local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
-    import pytest
+WIDTH = 200
+"""Columns of the terminal, where a test does not choose."""
 
 
 @dataclass(frozen=True)
@@ -26,28 +30,30 @@ class Done:
     stderr: str
 
 
-@dataclass
-class CommandLine:
-    """Runs etprof's commands in this process: a process is not the point of most tests."""
+def etprof(folder: Path, *words: object, columns: int = WIDTH) -> Done:
+    """Runs one command line of etprof in `folder`."""
+    with tempfile.TemporaryDirectory() as kept, pytest.MonkeyPatch.context() as patch:
+        # Real files: etprof asks its streams for their descriptors, and may redirect those.
+        out, error = Path(kept, "out"), Path(kept, "error")
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", str(columns))
+        with (
+            out.open("w", encoding="utf-8") as out_stream,
+            error.open("w", encoding="utf-8") as error_stream,
+            redirect_stdout(out_stream),
+            redirect_stderr(error_stream),
+        ):
+            try:
+                exit_code = main([str(word) for word in words])
+            except SystemExit as ended:  # argparse, after --help
+                exit_code = int(ended.code or 0)
+        return Done(exit_code, out.read_text("utf-8"), error.read_text("utf-8"))
 
-    patch: pytest.MonkeyPatch
-    capture: pytest.CaptureFixture[str]
-    folder: Path | None = None
-    """Where the commands run."""
 
-    def __call__(self, *words: object) -> Done:
-        here = os.getcwd()  # noqa: PTH109
-        if self.folder is not None:
-            os.chdir(self.folder)
-        self.capture.readouterr()
-        try:
-            exit_code = main([str(word) for word in words])
-        finally:
-            os.chdir(here)
-        said = self.capture.readouterr()
-        return Done(exit_code, said.out, said.err)
-
-    def simulate_host(self, target: Callable[[], object]) -> None:
-        """Lets `target` stand in for this machine."""
-        for module in (etprof.measuring.configured_run, etprof.targets.local):
-            self.patch.setattr(module, "LocalTarget", target)
+@contextmanager
+def simulated_host(make: Callable[..., Any]) -> Iterator[None]:
+    """Lets the targets that `make` makes stand in for this machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (configured_run, local):
+            patch.setattr(module, "LocalTarget", make)
+        yield

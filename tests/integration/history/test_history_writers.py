@@ -19,7 +19,7 @@ from etprof.history.schema import Metric, RawSamples, Run
 from etprof.history.store import Store, open_store
 from tests.measured_runs import MeasuredRun, write_measured
 
-WRITERS, RUNS, OVERLAP = 8, 1000, 10
+WRITERS, RUNS, OVERLAP = 8, 400, 10
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
