@@ -21,8 +21,7 @@ from etprof.analysis.split.evidence import OperatorEvidence, read_evidence
 from etprof.backends.xnnpack.sme2_prediction import PRODUCTS
 from etprof.base.records import read_record
 from etprof.export.exporter import export_model
-from etprof.export.precision import PRECISIONS
-from etprof.export.request import ExportRequest
+from etprof.export.request import PRECISIONS, ExportRequest
 from etprof.run.delegation import DelegationReport
 from etprof.run.kernel_trace import read_kernel_trace
 from etprof.run.program import describe_program

@@ -19,9 +19,8 @@ from etprof.base.errors import EtprofError
 from etprof.base.json_input import read_json
 from etprof.base.units import format_share, format_size
 from etprof.export.exporter import export_model
-from etprof.export.model_list import describe_models
-from etprof.export.precision import PRECISIONS
-from etprof.export.request import ExportRequest
+from etprof.export.model_loading import describe_models
+from etprof.export.request import PRECISIONS, ExportRequest
 from etprof.export.runtime_check import minimum_snr_db
 
 ALL_PRECISIONS = (*PRECISIONS, "8da4w_b32")

@@ -9,9 +9,8 @@ import numpy as np
 
 from etprof.base.process import run_command
 from etprof.cli import main
-from etprof.export.bundle import check_bundle
-from etprof.export.options import ExportOptions
-from etprof.export.request import ExportRequest
+from etprof.export.request import ExportOptions, ExportRequest
+from etprof.export.runtime_check import check_bundle
 from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 
 from etprof import registry
 from etprof.cli import run_command_line
-from etprof.export.host_runtime import execute
+from etprof.export.runtime_check import execute
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from torch import nn
 
 from etprof.export import lowering, upstream
 from etprof.export.eager_model import ExportMethod
-from etprof.export.options import ExportOptions
+from etprof.export.request import ExportOptions
 
 
 class Remember(nn.Module):

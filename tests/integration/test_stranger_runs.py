@@ -222,8 +222,8 @@ def test_the_plan_of_a_matrix_shows_runners_and_imports_no_model(
 
 def test_modules_in_the_current_folder_are_not_imported(folder: Path, exports: Exports) -> None:
     """S4: a process of ours that is started in a stranger's folder uses none of its files."""
-    from etprof.export.bundle import check_bundle
-    from etprof.export.options import ExportOptions
+    from etprof.export.request import ExportOptions
+    from etprof.export.runtime_check import check_bundle
 
     request = ExportRequest("toy_cnn", "fp32", options=ExportOptions(bundle=True))
     bundle = exports.get(request).bundle

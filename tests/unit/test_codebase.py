@@ -323,7 +323,7 @@ READS_ITSELF = {
     "etrecord/archive.py": "parts of an archive that is open already, each with its bound",
     "export/bundle_runtime.py": "a process of its own, for the file that was written just before",
     "export/model_loading.py": "PyTorch's reader, of a file that is open already",
-    "export/output.py": "writes",
+    "export/session.py": "writes",
     "backends/xnnpack/graph.py": "flatc's answer: its schema bounds depth; infinities are meant",
     "base/html_template.py": "installed files",
     "run/directory.py": "a lock on a folder",

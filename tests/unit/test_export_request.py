@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from etprof.base.errors import UsageError
-from etprof.export.options import ExportOptions
-from etprof.export.precision import PRECISIONS, parse_precision
-from etprof.export.request import ExportRequest
+from etprof.export.request import PRECISIONS, ExportOptions, ExportRequest, parse_precision
 
 
 def test_files_are_named_after_model_backend_and_precision() -> None:

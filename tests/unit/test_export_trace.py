@@ -16,8 +16,7 @@ import etprof.export
 from etprof.base.errors import ExportError
 from etprof.export.exporter import export_model
 from etprof.export.memory_plan import PlannedTensor, draw_memory
-from etprof.export.options import ExportOptions
-from etprof.export.request import ExportRequest
+from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock, StageTime, draw_flames, draw_stages, name_call
 
 if TYPE_CHECKING:

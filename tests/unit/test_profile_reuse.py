@@ -14,7 +14,7 @@ import etprof
 from etprof import registry
 from etprof.base.errors import ExportError
 from etprof.cli import main
-from etprof.export.options import ExportOptions
+from etprof.export.request import ExportOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

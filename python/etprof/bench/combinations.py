@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.config import Config, ExperimentConfig, MeasurementConfig, TargetConfig
-from etprof.export.options import ExportOptions
-from etprof.export.request import ExportRequest
+from etprof.export.request import ExportOptions, ExportRequest
 from etprof.run.directory import safe_name
 from etprof.run.program import find_decode_method
 

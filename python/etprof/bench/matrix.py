@@ -31,8 +31,7 @@ from etprof.config import (
     read_config_text,
     suggest,
 )
-from etprof.export.precision import parse_precision
-from etprof.export.request import BACKENDS
+from etprof.export.request import BACKENDS, parse_precision
 from etprof.registry import find_model
 from etprof.run.directory import safe_name
 from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS

@@ -119,8 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def make_request(arguments: argparse.Namespace) -> ExportRequest:
     """Returns what the flags ask for."""
-    from etprof.export.options import ExportOptions
-    from etprof.export.request import ExportRequest
+    from etprof.export.request import ExportOptions, ExportRequest
 
     return ExportRequest(
         model=_model_name(arguments),

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the list."""
-    from etprof.export.model_list import describe_models
+    from etprof.export.model_loading import describe_models
 
     models = describe_models()
     if arguments.json:

@@ -360,7 +360,7 @@ def _is_up_to_date(model: str, manifest: ExportManifest) -> bool:
 
 def _tell_options(manifest: ExportManifest) -> str:
     """Returns what the program differs in from one that is exported now, such as its weights."""
-    from etprof.export.options import ExportOptions
+    from etprof.export.request import ExportOptions
 
     usual = asdict(ExportOptions())
     given = [

@@ -45,13 +45,13 @@ def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
     Raises InputFileError when a file cannot be read or the two do not belong together.
     """
     from etprof.backends.xnnpack import sme2_prediction
-    from etprof.export import delegation, program_size, upstream
+    from etprof.export import delegation, memory_plan, upstream
 
     with upstream.quiet_upstream():
         record = read_etrecord(etrecord)
         content = _read(pte, lambda: _decode(pte))
         methods = _read(pte, lambda: _describe_methods(content, record, pte, etrecord))
-        size = _read(pte, lambda: asdict(program_size.measure_program(pte, content, 0)))
+        size = _read(pte, lambda: asdict(memory_plan.measure_program(pte, content, 0)))
     return {
         "schema_version": delegation.SCHEMA_VERSION,
         "model": pte.stem,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from etprof.export.eager_model import ExportMethod
     from etprof.export.operators import LoweredMethod
-    from etprof.export.options import ExportOptions
+    from etprof.export.request import ExportOptions
 
 _PACKAGE = Path(etprof.__file__).parent
 

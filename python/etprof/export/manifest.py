@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from etprof.export.options import ExportOptions
-    from etprof.export.precision import Precision
     from etprof.export.quantization import QuantizationReport
-    from etprof.export.request import ExportRequest
+    from etprof.export.request import ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageTime
 
 SCHEMA_VERSION = 1

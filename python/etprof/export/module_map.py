@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from etprof.export import tensor_shapes
+from etprof.export import operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ def map_nodes(xnnpack: XnnpackGraph, nodes: Sequence[torch.fx.Node]) -> list[Map
 
 def _is_bookkeeping(node: torch.fx.Node) -> bool:
     """Tells whether the node only picks a result or (de)quantises, sharing its operator's handle."""
-    return tensor_shapes.target_name(node) == "getitem" or tensor_shapes.is_quantize(node)
+    return operators.target_name(node) == "getitem" or operators.is_quantize(node)
 
 
 def _nearest_handle(call: torch.fx.Node, handles: set[int]) -> int | None:

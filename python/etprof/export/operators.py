@@ -1,17 +1,17 @@
-"""Lists the operators of a lowered method: inside its delegates and outside."""
+"""Lists the operators of a lowered method, inside its delegates and outside: origin, shape, work."""
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from etprof.export import macs, tensor_shapes
-from etprof.export.node_origin import Origin, find_origin
+import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    import torch
 
 NO_RULE = "the partitioner has no rule for this operator"
 NO_REASON = "the partitioner gives no reason"
@@ -83,7 +83,7 @@ class PartitionRules:
             return NOT_ASKED
         if node.name in self.reasons:
             return self.reasons[node.name]
-        known = tensor_shapes.target_name(node) in self.known_targets
+        known = target_name(node) in self.known_targets
         return NO_REASON if known else NO_RULE
 
 
@@ -91,7 +91,7 @@ def list_operators(graph_module: torch.fx.GraphModule, rules: PartitionRules) ->
     """Walks a lowered graph; what picks a delegate's result (`getitem`) is not an operator."""
     method = LoweredMethod([], [])
     for node in call_nodes(graph_module.graph):
-        if tensor_shapes.target_name(node) == "executorch_call_delegate":
+        if target_name(node) == "executorch_call_delegate":
             delegate = _read_delegate(graph_module, node, len(method.delegates))
             method.delegates.append(delegate)
             method.operators.extend(delegate.operators)
@@ -106,7 +106,7 @@ def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) 
     delegates = {each.name: each for each in method.delegates}
     for node in call_nodes(graph_module.graph):
         instruction = node.meta.get("debug_handle")
-        if tensor_shapes.target_name(node) == "executorch_call_delegate":
+        if target_name(node) == "executorch_call_delegate":
             holder: Any = node.args[0]
             delegates[holder.name].instruction = instruction
         elif node.name in outside:
@@ -116,7 +116,7 @@ def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) 
 def call_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
     """Yields the nodes that compute something, or call a delegate."""
     for node in graph.nodes:
-        if node.op == "call_function" and tensor_shapes.target_name(node) not in {
+        if node.op == "call_function" and target_name(node) not in {
             "getitem",
             "alloc",
         }:
@@ -142,16 +142,205 @@ def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None)
     """Returns what the graph says of one operator."""
     return Operator(
         name=node.name,
-        operator=tensor_shapes.target_name(node),
+        operator=target_name(node),
         debug_handle=node.meta.get("debug_handle"),
         delegate=delegate,
         origin=find_origin(node),
-        shape=tensor_shapes.shape_of(node),
-        macs=macs.count_macs(node),
-        input_bytes=tensor_shapes.input_bytes(node),
-        output_bytes=tensor_shapes.output_bytes(node),
-        is_quantization=tensor_shapes.is_quantize(node),
+        shape=shape_of(node),
+        macs=count_macs(node),
+        input_bytes=input_bytes(node),
+        output_bytes=output_bytes(node),
+        is_quantization=is_quantize(node),
         inputs=[source.name for source in node.all_input_nodes],
-        permutation=tensor_shapes.permutation_of(node),
+        permutation=permutation_of(node),
         reason=reason,
     )
+
+
+_FRAME = re.compile(
+    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>.*)'
+)
+_LIBRARY = re.compile(r"[/\\](torch|torchao)[/\\]")
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of the model's own Python code."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The module a node was traced in; the root module's path is empty."""
+
+    module_path: str
+    module_type: str
+    source: SourceLine | None
+
+
+def find_origin(node: torch.fx.Node) -> Origin:
+    """Returns the innermost module of `node` and the innermost line outside PyTorch itself."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path, kind = stack[-1] if stack else ("", "")
+    kind = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+    return Origin(str(path), kind.rpartition(".")[2], _source_line(node.meta.get("stack_trace")))
+
+
+def _source_line(stack_trace: str | None) -> SourceLine | None:
+    frames = list(_FRAME.finditer(stack_trace or ""))
+    own = [frame for frame in frames if not _LIBRARY.search(frame["file"])] or frames
+    if not own:
+        return None
+    last = own[-1]
+    return SourceLine(last["file"], int(last["line"]), last["function"], last["code"].strip())
+
+
+QUANTIZE = "quantize"
+DEQUANTIZE = "dequantize"
+_LONGEST_CHAIN = 16
+"""Of dequantisations one after the other; an export has one, a stranger's graph may have 20 000."""
+
+
+def target_name(node: torch.fx.Node) -> str:
+    """Returns an operator's name without its namespace, such as `convolution.default`."""
+    name = getattr(node.target, "__name__", None) or str(node.target)
+    return name.removeprefix("aten.")
+
+
+def is_quantize(node: torch.fx.Node) -> bool:
+    """Tells whether the node turns floats into integers or back, or computes the scales for it."""
+    name = target_name(node)
+    return QUANTIZE in name or "choose_qparams" in name
+
+
+def shape_of(node: torch.fx.Node) -> list[int] | None:
+    """Returns the shape for the example inputs.
+
+    None when the node is not one tensor, or when its size depends on values inside the model.
+    """
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return None
+    sizes = [_size(size) for size in value.shape]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(sizes) else None
+
+
+def permutation_of(node: torch.fx.Node) -> list[int] | None:
+    """Returns how a permute or transpose moves the dimensions; None for other operators."""
+    shape = shape_of(node)
+    name = target_name(node).partition(".")[0].removesuffix("_copy")
+    if shape is None or name not in {"permute", "transpose", "t"}:
+        return None
+    dimensions = list(range(len(shape)))
+    if name == "t":
+        return dimensions[::-1]
+    if name == "permute":
+        order: Any = node.args[1]
+        return [dimensions[index] for index in order]
+    one, other = (int(str(index)) for index in node.args[1:3])
+    dimensions[one], dimensions[other] = dimensions[other], dimensions[one]
+    return dimensions
+
+
+def _size(size: Any) -> int | None:  # noqa: ANN401 - int or torch.SymInt
+    """Returns a dimension as a number; a dynamic one has the size of the example inputs."""
+    if isinstance(size, int):
+        return size
+    return None if size.node.hint is None else int(size.node.hint)
+
+
+def element_count(node: torch.fx.Node) -> int:
+    """Returns the number of elements; 0 where the shape is not known."""
+    shape = shape_of(node)
+    return 0 if shape is None else math.prod(shape)
+
+
+def stored_node(node: torch.fx.Node) -> torch.fx.Node:
+    """Looks through dequantisation: returns the node whose tensor really is in memory."""
+    for _ in range(_LONGEST_CHAIN):
+        if node.op != "call_function" or DEQUANTIZE not in target_name(node):
+            break
+        node = node.all_input_nodes[0]
+    return node
+
+
+def input_bytes(node: torch.fx.Node) -> int:
+    """Returns the bytes an operator reads from its inputs and weights, as they are stored."""
+    return sum(_bytes(stored_node(source), _bits(source)) for source in node.all_input_nodes)
+
+
+def output_bytes(node: torch.fx.Node) -> int:
+    """Returns the bytes of the result, one byte per element where only its quantised form stays."""
+    users = list(node.users)
+    quantized = (
+        bool(users)
+        and all(
+            target_name(user).find(QUANTIZE) >= 0 and DEQUANTIZE not in target_name(user)
+            for user in users
+            if user.op == "call_function"
+        )
+        and any(user.op == "call_function" for user in users)
+    )
+    return element_count(node) if quantized else _bytes(node, None)
+
+
+def _bytes(node: torch.fx.Node, bits: int | None) -> int:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return 0
+    return math.ceil(element_count(node) * (bits or value.element_size() * 8) / 8)
+
+
+def _bits(source: torch.fx.Node) -> int | None:
+    """Returns 4 for a dequantised 4-bit tensor, which PyTorch holds in int8; else None."""
+    limits = [argument for argument in source.args if isinstance(argument, int)]
+    return 4 if DEQUANTIZE in str(source.target) and {-8, 7} <= set(limits) else None
+
+
+def count_macs(node: torch.fx.Node) -> int | None:
+    """Returns the multiply-accumulates of one execution; None for operators without any."""
+    counter = _COUNTERS.get(target_name(node).partition(".")[0])
+    return None if counter is None else counter(node)
+
+
+def _inputs(node: torch.fx.Node) -> list[list[int]]:
+    return [shape_of(source) or [] for source in node.all_input_nodes]
+
+
+def _convolution(node: torch.fx.Node) -> int:
+    """Output elements x (input channels / groups) x kernel; mirrored when transposed."""
+    weight = _inputs(node)[1]
+    transposed = len(node.args) > 6 and bool(node.args[6])
+    elements = element_count(node.all_input_nodes[0]) if transposed else element_count(node)
+    return elements * math.prod(weight[1:])
+
+
+def _linear(node: torch.fx.Node) -> int:
+    """Output elements x input features; the bias is not counted."""
+    return element_count(node) * _inputs(node)[0][-1]
+
+
+def _addmm(node: torch.fx.Node) -> int:
+    return element_count(node) * _inputs(node)[1][-1]
+
+
+def _attention(node: torch.fx.Node) -> int:
+    """Two products, query x key and weights x value: B·H·L·S·(E + Ev)."""
+    query, key, value = _inputs(node)[:3]
+    return math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+
+
+_COUNTERS: dict[str, Callable[[torch.fx.Node], int]] = {
+    "convolution": _convolution,
+    "linear": _linear,
+    "mm": _linear,
+    "bmm": _linear,
+    "matmul": _linear,
+    "addmm": _addmm,
+    "scaled_dot_product_attention": _attention,
+}

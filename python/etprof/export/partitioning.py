@@ -9,7 +9,7 @@ from etprof.base.errors import UsageError
 from etprof.export import upstream
 
 if TYPE_CHECKING:
-    from etprof.export.options import ExportOptions
+    from etprof.export.request import ExportOptions
 
 
 def make_partitioners(backend: str, options: ExportOptions) -> list[Any]:

@@ -11,13 +11,13 @@ from torch import nn
 from etprof.base.errors import EtprofError, ExportError
 from etprof.export import lowering, tensors, upstream
 from etprof.export.eager_model import checked_inputs
-from etprof.export.precision import BLOCK_MULTIPLE
+from etprof.export.request import BLOCK_MULTIPLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.export.eager_model import ExportMethod, Inputs
-    from etprof.export.precision import Quantization
+    from etprof.export.request import Quantization
 
 
 @dataclass(frozen=True)

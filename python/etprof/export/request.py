@@ -1,13 +1,126 @@
-"""What an export is asked for, and the files it leaves."""
+"""What an export is asked for (model, precision, options), and the files it leaves."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from etprof.base.errors import UsageError
-from etprof.export.options import ExportOptions
-from etprof.export.precision import Precision, parse_precision
+
+BLOCK_MULTIPLE = 32
+"""XNNPACK takes 4-bit weights in rows and blocks of a multiple of this many elements."""
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """How weights and activations become integers."""
+
+    method: Literal["pt2e", "torchao"]
+    """`pt2e`: XNNPACK's own quantizer on the traced graph; `torchao`: linear layers only."""
+    weight_bits: int
+    weight_granularity: Literal["per_channel", "per_tensor", "per_block"]
+    activations: Literal["static", "dynamic"]
+    """Static scales come from calibration; dynamic ones from each inference's own values."""
+    activation_bits: int = 8
+    block_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Precision:
+    """A number format of weights and activations."""
+
+    name: str
+    float_dtype: str = "float32"
+    """PyTorch's name of the type that floating-point tensors have outside quantised operators."""
+    quantization: Quantization | None = None
+
+
+PRECISIONS: dict[str, Precision] = {
+    precision.name: precision
+    for precision in (
+        Precision("fp32"),
+        Precision("fp16", float_dtype="float16"),
+        Precision("int8", quantization=Quantization("pt2e", 8, "per_channel", "static")),
+        Precision("int8_per_tensor", quantization=Quantization("pt2e", 8, "per_tensor", "static")),
+        Precision("int8_dynamic", quantization=Quantization("pt2e", 8, "per_channel", "dynamic")),
+        Precision("8da4w", quantization=Quantization("torchao", 4, "per_channel", "dynamic")),
+    )
+}
+
+_BLOCK_WISE = re.compile(r"8da4w_b([1-9][0-9]{0,4})")
+
+
+def parse_precision(name: str) -> Precision:
+    """Returns the precision called `name`; raises UsageError when there is none.
+
+    `8da4w_b32` and its like have 4-bit weights with one scale per block of 32.
+    """
+    if name in PRECISIONS:
+        return PRECISIONS[name]
+    match = _BLOCK_WISE.fullmatch(name)
+    if match is None:
+        msg = f"unknown precision {name!r}; choose one of {', '.join(PRECISIONS)}, 8da4w_b<BLOCK>"
+        raise UsageError(msg)
+    block_size = int(match[1])
+    if block_size % BLOCK_MULTIPLE:
+        msg = f"precision {name!r}: XNNPACK's blocks are multiples of {BLOCK_MULTIPLE} weights"
+        raise UsageError(msg)
+    quantization = Quantization("torchao", 4, "per_block", "dynamic", block_size=block_size)
+    return Precision(name, quantization=quantization)
+
+
+MEMORY_PLANNERS = ("greedy", "naive")
+PRECISION_TYPES = ("fp32", "static_quant", "dynamic_quant")
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Every choice that changes the program; recorded in the export manifest."""
+
+    weights: Path | None = None
+    """A checkpoint of the model; without one its weights are random."""
+    operators: tuple[str, ...] = ()
+    """Partitioner rules to use, such as `linear`; none means all."""
+    config_precisions: tuple[str, ...] = ()
+    """Kinds of operators to delegate, of PRECISION_TYPES; none means all."""
+    per_op_mode: bool = False
+    """One delegate call per operator: less memory, more calls."""
+    external_constants: bool = False
+    """Weights in a `.ptd` file beside the program."""
+    memory_planning: str = "greedy"
+    """`greedy` lets tensors share memory; `naive` gives each its own."""
+    channels_last: bool = False
+    """Four-dimensional inputs are stored as NHWC, XNNPACK's own layout."""
+    bundle: bool = False
+    """A bundled program too, with the inputs and reference outputs inside."""
+    graph: bool = False
+    """The lowered graphs as text too, with those inside the delegates."""
+    trace: bool = False
+    """Drawings too: where the export's time goes, and the memory plan."""
+
+    def check(self, backend: str) -> None:
+        """Raises UsageError for a combination without sense."""
+        _check_choice("--memory-planning", (self.memory_planning,), MEMORY_PLANNERS)
+        _check_choice("--config-precisions", self.config_precisions, PRECISION_TYPES)
+        asks_partitioner = self.operators or self.config_precisions or self.per_op_mode
+        if backend != "xnnpack" and asks_partitioner:
+            msg = (
+                f"--operators, --config-precisions and --per-op need backend xnnpack, not {backend}"
+            )
+            raise UsageError(msg)
+        if self.bundle and self.channels_last:
+            msg = "--bundle and --channels-last: ExecuTorch's bundles hold no NHWC inputs; drop one"
+            raise UsageError(msg)
+
+
+def _check_choice(flag: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for value in given:
+        if value not in known:
+            msg = f"{flag} {value!r} is unknown; choose from {', '.join(known)}"
+            raise UsageError(msg)
+
 
 BACKENDS = ("xnnpack", "portable")
 

@@ -1,20 +1,35 @@
-"""Runs a finished program with ExecuTorch's own runtime and holds its outputs against eager's."""
+"""Runs a finished program and holds its outputs against eager's; has ExecuTorch verify a bundle.
+
+The program runs in etprof-runner, which is what measures it later, as a process of its own: one
+that crashes ends nothing else. ExecuTorch's Python bindings would not do: they have no kernels for
+quantisation outside a delegate.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from etprof.base.errors import ExportError
-from etprof.export import host_runtime, lowering, tensors
+from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
+from etprof.base.json_input import parse_json, read_json
+from etprof.base.process import run_command
+from etprof.export import bundle_runtime, lowering, tensors, upstream
+from etprof.targets.request import RunnerRequest, runner_arguments
+from etprof.targets.runner import ask_host_runner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
+    from etprof.base.process import Completed
     from etprof.export.eager_model import ExportMethod
+
 
 MINIMUM_SNR_DB = {
     "fp32": 80.0,
@@ -78,7 +93,7 @@ def check_program(
     Raises ExportError when the runtime refuses the program or gives NaN or infinity.
     """
     inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
-    outputs = host_runtime.execute(pte, ptd, name, inputs)
+    outputs = execute(pte, ptd, name, inputs)
     converted = lowering.run_eager(method)
     if len(outputs) != len(references):
         msg = f"method {name!r} gives {len(outputs)} outputs, the eager model {len(references)}"
@@ -126,3 +141,187 @@ def _top1_agreement(expected: torch.Tensor, found: torch.Tensor) -> float | None
         return None
     same = expected.argmax(-1) == found.argmax(-1)
     return float(same.double().mean())
+
+
+TIMEOUT_S = 600.0
+_MISSING_OPERATOR = re.compile(r"Missing operator: \[\d+\] ([\w:.]+)")
+
+
+def execute(
+    program: Path, external_data: Path | None, method: str, inputs: Sequence[Any]
+) -> list[torch.Tensor]:
+    """Returns the output tensors of one execution.
+
+    Raises ExportError when the runtime refuses the program or crashes.
+    """
+    given = [value for value in inputs if isinstance(value, torch.Tensor)]
+    with tempfile.TemporaryDirectory(prefix="etprof-check-") as name:
+        folder = Path(name)
+        files = [folder / f"input_{index}.bin" for index in range(len(given))]
+        for file, value in zip(files, given, strict=True):
+            file.write_bytes(tensors.raw_bytes(value))
+        request = RunnerRequest(
+            model=program,
+            data=external_data,
+            method=method,
+            inputs=tuple(files),
+            shapes=tuple("x".join(map(str, value.shape)) or "scalar" for value in given),
+            iterations=1,
+            outputs=folder / "outputs",
+            result=folder / "result.json",
+        )
+        _run(program, method, runner_arguments(request))
+        return _read_outputs(folder, _output_orders(program, method))
+
+
+def _run(program: Path, method: str, words: list[str]) -> None:
+    completed = ask_host_runner(words, timeout_s=TIMEOUT_S)
+    if completed.exit_code == 0:
+        return
+    said = [line for line in completed.stderr.splitlines() if "cpuinfo_utils" not in line]
+    detail = said[-1].removeprefix("etprof-runner: ") if said else "it says nothing"
+    # The program is in a folder that nobody will see; its name is enough.
+    detail = detail.replace(str(program), program.name)
+    missing = sorted(set(_MISSING_OPERATOR.findall(completed.stderr)))
+    if missing:
+        msg = f"method {method!r} needs operators that ExecuTorch has no kernel for: "
+        raise ExportError(msg + ", ".join(missing))
+    if completed.exit_code < 0:
+        msg = f"method {method!r} crashes ExecuTorch's runtime, as it would on a device: {detail}"
+    else:
+        msg = f"ExecuTorch's runtime cannot execute method {method!r}: {detail}"
+    raise ExportError(msg)
+
+
+def _output_orders(program: Path, method: str) -> list[list[int]]:
+    """Returns the dimension order of each output, outermost first."""
+    described = ask_host_runner(["--describe", "--model", program])
+    methods = {each["name"]: each for each in parse_json(described.stdout)["methods"]}
+    return [each["dim_order"] for each in methods[method]["outputs"] if each["kind"] == "tensor"]
+
+
+def _read_outputs(folder: Path, orders: list[list[int]]) -> list[torch.Tensor]:
+    result = read_json(folder / "result.json", way_out="export again")
+    return [
+        _read_output(folder, entry, order)
+        for entry, order in zip(result["outputs"], orders, strict=True)
+    ]
+
+
+def _read_output(folder: Path, entry: dict[str, Any], order: list[int]) -> torch.Tensor:
+    """Returns an output in its logical shape; its memory keeps the program's order."""
+    file = folder / "outputs" / Path(entry["path"]).name
+    content = bytearray(read_bounded(file, MOST_PROGRAM_BYTES))
+    dtype, shape = getattr(torch, entry["dtype"]), entry["shape"]
+    if not content:
+        return torch.empty(shape, dtype=dtype)
+    stored = torch.frombuffer(content, dtype=dtype).reshape([shape[place] for place in order])
+    return stored.permute([order.index(place) for place in range(len(order))])
+
+
+RELATIVE_TOLERANCE = 1e-3
+_TIMEOUT_S = 600.0
+_CAUSE = re.compile(r"\[\w+\.cpp:|\w+Error: ")
+
+
+@dataclass(frozen=True)
+class BundleCheck:
+    """What ExecuTorch's own check says of one method's test case."""
+
+    passed: bool | None
+    """None when its Python runtime cannot run the method; it has fewer kernels than a runner."""
+    absolute_tolerance: float
+    relative_tolerance: float
+    problem: str | None
+
+
+def bundle_program(
+    program: upstream.ExecutorchProgramManager,
+    methods: Mapping[str, ExportMethod],
+    references: Mapping[str, Sequence[Any]],
+) -> bytes:
+    """Returns the bundled program with one test case per method.
+
+    Raises ExportError when ExecuTorch cannot store the inputs or outputs.
+    """
+    suites = [
+        upstream.MethodTestSuite(
+            method_name=name,
+            test_cases=[
+                upstream.MethodTestCase(
+                    inputs=tensors.flatten((method.inputs, dict(method.kwarg_inputs))),
+                    expected_outputs=list(references[name]),
+                )
+            ],
+        )
+        for name, method in methods.items()
+    ]
+    for suite in suites:
+        _check_order("input", suite.test_cases[0].inputs)
+        _check_order("output", references[suite.method_name])
+    try:
+        bundled = upstream.BundledProgram(program, suites)
+        content: bytes = upstream.serialize_from_bundled_program_to_flatbuffer(bundled)
+    # ExecuTorch asserts what it supports, of types and of counts.
+    except Exception as error:
+        msg = f"cannot make the bundled program: {lowering.root_cause(error)}; leave --bundle out"
+        raise ExportError(msg) from error
+    return content
+
+
+def check_bundle(bundle: Path, errors: Mapping[str, float]) -> dict[str, BundleCheck]:
+    """Runs the test cases with ExecuTorch's runtime, which compares the outputs itself.
+
+    `errors` has the largest error that etprof-runner's outputs have; twice that is tolerated, as the
+    Python runtime's portable kernels round otherwise.
+    """
+    tolerances = {name: 2 * error + 1e-6 for name, error in errors.items()}
+    completed = run_command(
+        [
+            # -P: the current folder, which may hold a stranger's json.py, is no place for modules.
+            *(sys.executable, "-P", "-m", bundle_runtime.__name__, bundle, str(RELATIVE_TOLERANCE)),
+            *(f"{name}={tolerance!r}" for name, tolerance in tolerances.items()),
+        ],
+        timeout_s=_TIMEOUT_S,
+    )
+    problems = _read_problems(completed, list(tolerances))
+    return {name: _make_check(problems[name], tolerances[name]) for name in tolerances}
+
+
+def leave_unchecked(errors: Mapping[str, float]) -> dict[str, BundleCheck]:
+    """Returns the results for a program whose weights are in a file of their own."""
+    problem = (
+        "the weights are in a .ptd, which ExecuTorch's check of bundled programs does not take"
+    )
+    return {name: _make_check(problem, 0.0) for name in errors}
+
+
+def _make_check(problem: str | None, tolerance: float) -> BundleCheck:
+    different = problem is not None and problem.startswith(bundle_runtime.DIFFERENT)
+    return BundleCheck(
+        passed=True if problem is None else (False if different else None),
+        absolute_tolerance=tolerance,
+        relative_tolerance=RELATIVE_TOLERANCE,
+        problem=problem,
+    )
+
+
+def _read_problems(completed: Completed, methods: list[str]) -> dict[str, str | None]:
+    if completed.exit_code == 0:
+        problems: dict[str, str | None] = parse_json(completed.stdout.splitlines()[-1])
+        return problems
+    # ExecuTorch's own lines and Python's exceptions; the libraries say more that is of no use.
+    said = [line for line in completed.stderr.splitlines() if _CAUSE.match(line)]
+    ended = f"ExecuTorch's Python runtime ended with code {completed.exit_code}"
+    return dict.fromkeys(methods, f"{ended}: {said[-1]}" if said else ended)
+
+
+def _check_order(what: str, values: Sequence[Any]) -> None:
+    """Raises ExportError for a tensor that is not stored row by row; a bundle has no other form."""
+    for index, value in enumerate(values):
+        if isinstance(value, torch.Tensor) and list(value.dim_order()) != list(range(value.dim())):
+            order = list(value.dim_order())
+            msg = (
+                f"ExecuTorch's bundles have no room for {what} {index} in dimension order {order}; "
+            )
+            raise ExportError(msg + "leave --bundle out")
