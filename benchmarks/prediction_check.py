@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.analysis.split.attribution import canonical_kind
 from etprof.analysis.split.evidence import OperatorEvidence, read_evidence
-from etprof.backends.xnnpack.sme2_prediction import PRODUCTS
+from etprof.backends.xnnpack.labels import canonical_kind
+from etprof.backends.xnnpack.sme import PRODUCTS
 from etprof.base.records import read_record
 from etprof.export.exporter import export_model
 from etprof.export.request import PRECISIONS, ExportRequest
@@ -110,7 +110,7 @@ def _run(files: ExportedFiles, method: str) -> list[tuple[int | None, OperatorEv
 
 def _is_product(operator: OperatorEvidence) -> bool:
     products = {canonical_kind(kind) for kind in PRODUCTS}
-    return operator.is_delegated and canonical_kind(operator.base) in products
+    return operator.is_delegated and canonical_kind(operator.parts.base) in products
 
 
 def _show(title: str, pairs: list[Pair], wrong: list[Pair]) -> None:

@@ -6,5 +6,5 @@ install(DIRECTORY cmake cpp toolchains DESTINATION ${_destination})
 # What the build itself imports, to describe microkernels.
 install(FILES python/etprof/__init__.py DESTINATION ${_destination}/python/etprof)
 install(FILES python/etprof/backends/__init__.py DESTINATION ${_destination}/python/etprof/backends)
-install(FILES python/etprof/backends/xnnpack/__init__.py python/etprof/backends/xnnpack/kernel_names.py
+install(FILES python/etprof/backends/xnnpack/__init__.py python/etprof/backends/kernel_names.py
         DESTINATION ${_destination}/python/etprof/backends/xnnpack)

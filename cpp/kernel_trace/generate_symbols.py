@@ -16,7 +16,7 @@ from pathlib import Path
 PACKAGE_SOURCES = Path(__file__).resolve().parents[2] / "python"
 sys.path.insert(0, str(PACKAGE_SOURCES))
 
-from etprof.backends.xnnpack.kernel_names import PREFIX, parse_kernel_name
+from etprof.backends.kernel_names import PREFIX, parse_kernel_name
 
 PARALLEL_PREFIX = "pthreadpool_parallelize_"
 _SYMBOL = re.compile(r"^\s*\d+:\s+[0-9a-f]+\s+\S+\s+FUNC\s+\S+\s+\S+\s+(\S+)\s+([^\s@]+)")

@@ -18,7 +18,7 @@ add_custom_command(
   COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_SOURCE_DIR}/generate_wrapped_symbols.py"
           --nm "${CMAKE_NM}" --output "${_symbols}" --options "${_options}" ${_libraries}
   DEPENDS generate_wrapped_symbols.py generate_symbols.py
-          "${PROJECT_SOURCE_DIR}/python/etprof/backends/xnnpack/kernel_names.py" ${_libraries}
+          "${PROJECT_SOURCE_DIR}/python/etprof/backends/kernel_names.py" ${_libraries}
   COMMENT "Listing the microkernels of ExecuTorch's libraries"
   VERBATIM)
 target_sources(etprof_kernel_trace PRIVATE

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from etprof.backends.categories import delegate_label
+from etprof.backends.registry import delegate_label
 from etprof.etdump.plausibility import CONTAINERS
 
 if TYPE_CHECKING:

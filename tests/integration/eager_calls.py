@@ -10,8 +10,6 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from etprof.analysis.split.attribution import kind_of_row
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -98,7 +96,7 @@ def is_right(row: OperatorRow, found: Attribution | None, calls: Iterable[Call])
     """Tells whether the eager model computes such an operator in the module it is attributed to."""
     if found is None or found.origin is None:
         return False
-    kind = kind_of_row(row)
+    kind = row.backend.row_kind(row.base, row.microkernel_type)
     own = [call for call in calls if call.module == found.origin.module_path]
     fitting = [call for call in own if call.operator in ATEN.get(kind, ())]
     if kind not in PRODUCTS:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.compare.alignment import plain_types
 from etprof.analysis.run_analysis import analyze_source
+from etprof.backends.xnnpack.sme import plain_types
 from etprof.base.errors import EtprofError
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.split.attribution import attribute_operators, kind_of_row
+from etprof.analysis.split.attribution import attribute_operators
 from etprof.analysis.split.executions import split_executions
 from etprof.analysis.split.operators import split_operators
 from etprof.base.process import run_command
@@ -101,7 +101,11 @@ def test_delegated_time_goes_to_modules_that_compute_such_operators(
     assert sum(time_of(row) for row, _ in wrong) <= (1 - SHARE) * measured.total_ns, wrong
     # AND every product of the eager model is found once, in its module, and in order in each call
     own = [call.module for call in calls if call.operator in ATEN_PRODUCTS]
-    products = [pair for pair in measured.operators if kind_of_row(pair[0]) in PRODUCTS]
+    products = [
+        (row, found)
+        for row, found in measured.operators
+        if row.backend.row_kind(row.base, row.microkernel_type) in PRODUCTS
+    ]
     assert Counter(origin_path(found) for _, found in products) == Counter(own)
     for _, group in groupby(products, key=lambda pair: pair[0].instruction_id):
         places = [own.index(origin_path(found)) for _, found in group]

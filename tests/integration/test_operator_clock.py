@@ -116,4 +116,4 @@ def test_the_local_target_traces_with_the_installed_runner(
     assert tuple(found.modes) == target.sme_modes()
     assert [p for p in found.parities if not p.is_within] == []
     (first, *_) = found.modes.values()
-    assert [o.base for o in first.operators if o.could_use_sme2]
+    assert [o.parts.base for o in first.operators if o.could_use_sme2]

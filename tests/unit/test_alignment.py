@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.compare.alignment import AlignedOperator, align_operators, plain_types
+from etprof.analysis.compare.alignment import AlignedOperator, align_operators
+from etprof.backends.xnnpack.sme import plain_types
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze
 
 if TYPE_CHECKING:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from etprof.analysis.insight import describe_run
-from etprof.analysis.split.attribution import Attribution, canonical_kind
+from etprof.backends.xnnpack.labels import canonical_kind
 from tests.known_runs import Experiment, Op, Run, analyze
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from etprof.analysis.split.attribution import Attribution
 
 
 def node(kind: str, *operators: str, attribution: str = "exact", macs: int = 0) -> dict[str, Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from etprof.backends.categories import parse_delegated_name, parse_kernel_name
-from etprof.backends.xnnpack.vocabulary import ATEN_CLASSES, CATEGORIES, XNNPACK_CLASSES
+from etprof.backends.backend import CATEGORIES
+from etprof.backends.portable import ATEN_CLASSES, parse_kernel_name
+from etprof.backends.xnnpack.labels import XNNPACK_CLASSES, parse_label
 
 DELEGATED = {
     "Convolution (NHWC, F16) IGEMM #1": ("Convolution", "convolution"),
@@ -51,7 +52,7 @@ KERNELS = {
 
 @pytest.mark.parametrize(("label", "expected"), DELEGATED.items())
 def test_delegated_operators(label: str, expected: tuple[str, str]) -> None:
-    assert parse_delegated_name(label).operator_class == expected
+    assert parse_label(label).operator_class == expected
 
 
 @pytest.mark.parametrize(("name", "expected"), KERNELS.items())
@@ -60,7 +61,7 @@ def test_kernels_outside_delegates(name: str, expected: tuple[str, str]) -> None
 
 
 def test_a_label_gives_types_and_microkernel_type() -> None:
-    name = parse_delegated_name("Convolution (NHWC, PQS8, QS8, QC8W) IGEMM #12")
+    name = parse_label("Convolution (NHWC, PQS8, QS8, QC8W) IGEMM #12")
     assert name.base == "Convolution"
     assert name.data_types == ("PQS8", "QS8", "QC8W")
     assert name.microkernel_type == "IGEMM"
@@ -68,7 +69,7 @@ def test_a_label_gives_types_and_microkernel_type() -> None:
 
 @pytest.mark.parametrize("label", ["", "Convolution", "Frobnicate (NC) #1", "((((", "a" * 10_000])
 def test_unknown_labels_are_said_to_be_unknown(label: str) -> None:
-    name = parse_delegated_name(label)
+    name = parse_label(label)
     assert name.operator_class == ("Other", "unknown")
     assert not name.is_known
 

@@ -351,7 +351,7 @@ def delegate_on_another_clock(scale: int, start: int = 0) -> ETDump:
         inside = [
             profile_event(
                 start_time=start, end_time=start + 5_000 * scale, instruction_id=0,
-                delegate_debug_id_int=i,
+                delegate_debug_id_str=f"Add (ND, F32) #{i}".encode(),
             )
             for i in range(2)
         ]  # fmt: skip

@@ -55,6 +55,7 @@ _FORMATS: Final = "html,md,json,csv,parquet,perfetto,chrome,model-explorer,hud"
 def make_run(folder: Path, factor: float = 1.0) -> Path:
     """Writes a run of which every name is hostile."""
     ops = [Op(label, 10 + i, 0) for i, label in enumerate(LABELS)]
+    ops.append(Op("Softmax (NC, F32) #1", 9, 0))  # says whose words the others are
     ops.append(Op("Convolution (NHWC, F32) IGEMM #1", 9, 2))
     ops.append(Op("native_call_\x1b[31m\u202e.out", 5, 1))
     sides = [

@@ -14,11 +14,12 @@ from etprof.analysis.split.evidence import (
     ModeEvidence,
     align_modes,
     count_reasons,
-    name_evidence,
+    describe_operator,
     read_evidence,
     read_selected_kernels,
 )
 from etprof.analysis.split.kernels import KernelEvidence
+from etprof.backends.registry import BACKENDS
 from etprof.base.errors import InputFileError
 from etprof.report.evidence import render_evidence
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
@@ -135,16 +136,16 @@ def test_counted_calls_are_grade_a() -> None:
         ("Convolution (NHWC, PF16) IGEMM #1", "sme2", "B"),
         ("Fully Connected (NC, PF32) GEMM #3", "sme1", "B"),
         ("Fully Connected (NC, PQS8, QC8W) GEMM #1", "sme2", "B"),
-        # A packed type proves nothing where SME is off, for a depthwise convolution, or as QP8.
+        # A packed type proves nothing where SME is off, for a depthwise convolution, or as QP8 without a mode.
         ("Fully Connected (NC, PF32) GEMM #3", "off", None),
         ("Convolution (NHWC, PF16) DWConv #1", "sme2", None),
         ("Convolution (NHWC, PQS8, QS8, QC8W) DWConv #1", "sme2", None),
-        ("Fully Connected (NC, QP8, F32, QC4W) GEMM #1", "sme2", None),
+        ("Fully Connected (NC, QP8, F32, QC4W) GEMM #1", None, None),
         ("Convolution (NHWC, F16) IGEMM #1", "sme2", None),
     ],
 )
-def test_a_label_alone_is_grade_b_at_most(label: str, mode: str, grade: str | None) -> None:
-    assert name_evidence(label, is_delegated=True, mode_in_force=mode).grade == grade
+def test_a_label_alone_is_grade_b_at_most(label: str, mode: str | None, grade: str | None) -> None:
+    assert describe_operator(label, BACKENDS[0], mode).grade == grade
 
 
 def test_the_log_says_what_was_selected() -> None:

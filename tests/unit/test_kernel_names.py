@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.backends.xnnpack.kernel_names import KernelName, parse_kernel_name
+from etprof.backends.kernel_names import KernelName, parse_kernel_name
 
 NAMES = (Path(__file__).parents[1] / "data" / "kleidiai_kernels.txt").read_text().split()
 

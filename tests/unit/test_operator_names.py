@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from etprof.backends.categories import parse_delegated_name, parse_kernel_name
+from etprof.backends.portable import parse_kernel_name
+from etprof.backends.xnnpack.labels import parse_label
 
 NAMES = {
     ("Convolution", "convolution"): """
@@ -195,5 +196,5 @@ def test_there_are_more_than_a_hundred() -> None:
 
 @pytest.mark.parametrize(("name", "expected"), CASES, ids=[name for name, _ in CASES])
 def test_class(name: str, expected: tuple[str, str]) -> None:
-    read = parse_kernel_name if name.startswith("native_call_") else parse_delegated_name
+    read = parse_kernel_name if name.startswith("native_call_") else parse_label
     assert read(name).operator_class == expected

@@ -124,7 +124,7 @@ def test_the_same_operator_at_two_instructions_is_two_rows() -> None:
     assert [row.total_ns for row in result.overheads] == [0, 0, 4 * US]
 
 
-def test_delegates_that_number_their_operators_are_understood() -> None:
+def test_a_delegate_that_numbers_its_operators_is_one_row_a_call() -> None:
     events = [
         span(None, 0, 7, instruction_id=0, delegate_debug_id_int=12),
         span(b"DELEGATE_CALL", 0, 8, instruction_id=0),
@@ -132,8 +132,10 @@ def test_delegates_that_number_their_operators_are_understood() -> None:
     ]
     data = bytes(write_etdump(etdump([event_block(b"Execute", events)])).data)
     result = split(data)
-    assert [row.label for row in result.rows] == ["delegate operator 12"]
-    assert result.unknown_names == ("delegate operator 12",)
+    assert [(row.label, row.total_ns) for row in result.rows] == [
+        ("call of an unknown delegate", 8 * US)
+    ]
+    assert result.unknown_names == ("call of an unknown delegate",)
 
 
 def test_names_without_a_class_are_reported_and_never_summed_twice() -> None:

@@ -117,7 +117,8 @@ def test_summary_has_kernel_hints_findings_and_comparisons(tmp_path: Path) -> No
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x"])
 def test_formulas_are_defused(text: str, tmp_path: Path) -> None:
     assert safe_cell(text) == f"'{text}"
-    analysis = analyze(tmp_path / "r", Run([Experiment("e", [Op(f"=cmd|{text}", 5)])]))
+    ops = [Op(f"=cmd|{text}", 5), Op("Softmax (NC, F32) #1", 5)]
+    analysis = analyze(tmp_path / "r", Run([Experiment("e", ops)]))
     assert report_tables(assess_run(analysis))["operators"][0]["label"] == f"=cmd|{text}"
     folder = tmp_path / "r"
     assert report(folder, "--format", "csv") == 0

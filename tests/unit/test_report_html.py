@@ -74,7 +74,7 @@ def test_numbers_are_those_of_the_description(html: str) -> None:
     assert "Convolution 750 µs (83.2 %) 210 µs (72.2 %)" in text
     assert "Method::execute 901 µs (100.0 %) 291 µs (100.0 %)" in text
     assert "Convolution (NHWC, PF16) IGEMM #1 −300 µs 400 µs → 100 µs" in text
-    assert "3 operators with 88.8 % of the baseline's time changed to packed types" in text
+    assert "3 operators with 88.8 % of the baseline's time changed to SME" in text
     assert "depthwise convolution has NEON microkernels only" in text
     assert "Everything is that is known" not in text
 

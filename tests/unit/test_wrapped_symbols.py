@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.backends.xnnpack.kernel_names import KernelName, parse_kernel_name
+from etprof.backends.kernel_names import KernelName, parse_kernel_name
 from etprof.base.process import run_command
 from tests.unit.test_kernel_symbols import ROOT
 

@@ -6,26 +6,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.compare.amdahl import takes_packed_route
 from etprof.analysis.split.attribution import Attribution, attribute_operators
-from etprof.analysis.split.evidence import KernelUse, OperatorEvidence, name_evidence, read_evidence
 from etprof.run.delegation import find_method_report
-from etprof.run.kernel_trace import read_kernel_trace
 from etprof.run.provenance import load_provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
-    from etprof.analysis.split.evidence import ModeEvidence
+    from etprof.analysis.split.evidence import KernelUse, OperatorEvidence
     from etprof.analysis.split.operators import OperatorRow
-    from etprof.backends.xnnpack.no_sme2 import Reason
+    from etprof.backends.backend import Reason
     from etprof.run.delegation import MethodReport
 
 _PARTIAL_READERS: Final = frozenset({"view", "gather and scatter"})
 _COARSE_CLOCK_STEPS: Final = 10
-_CLOCK_STEP_NS: Final = 1000
-"""XNNPACK's operator times are whole microseconds."""
+_INTERRUPTION_NS: Final = 1000
+"""Less than this above the median is no interruption."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +32,11 @@ class OperatorDetail:
     row: OperatorRow
     evidence: OperatorEvidence
     attribution: Attribution | None
-    why_not_sme2: Reason | None
-    """Why a convolution or matrix product ran without SME2; None when it ran with it."""
+
+    @property
+    def why_not_sme2(self) -> Reason | None:
+        """Why a convolution or matrix product ran without SME2; None when it ran with it."""
+        return self.evidence.why_not_sme2
 
     @property
     def kernels(self) -> tuple[KernelUse, ...]:
@@ -49,7 +49,7 @@ class OperatorDetail:
         computing = self.evidence.compute_kernels
         if computing:
             return ", ".join(kernel.name for kernel in computing)
-        if takes_packed_route(self.row):
+        if self.evidence.route.answer == "named":
             return f"{' '.join(self.row.data_types)} {self.row.microkernel_type}"
         return None
 
@@ -57,7 +57,7 @@ class OperatorDetail:
     def is_interrupted(self) -> bool:
         """Whether a few very long calls make up most of its time, as when the system steps in."""
         row = self.row
-        return row.total_ns / row.calls > 2 * row.median_ns + _CLOCK_STEP_NS
+        return row.total_ns / row.calls > 2 * row.median_ns + _INTERRUPTION_NS
 
     @property
     def typical_ns(self) -> float:
@@ -70,8 +70,7 @@ class OperatorDetail:
     @property
     def rates_are_limits(self) -> bool:
         """Whether the clock's step is over a tenth of the time: rates are then at most as given."""
-        row = self.row
-        return row.is_delegated and row.median_ns < _COARSE_CLOCK_STEPS * _CLOCK_STEP_NS
+        return self.row.median_ns < _COARSE_CLOCK_STEPS * self.row.backend.clock_step_ns
 
     @property
     def gflops(self) -> float | None:
@@ -162,43 +161,6 @@ def _describe_experiment(
     experiment: ExperimentAnalysis, report: MethodReport | None
 ) -> ExperimentInsight:
     rows = experiment.split.rows
-    trace = experiment.etdump.with_name(f"{experiment.etdump.stem}_kernels.json")
-    traced = read_evidence(read_kernel_trace(trace)) if trace.is_file() else None
-    mode = traced.mode_in_force if traced else experiment.sme or "off"
-    evidence = _join_evidence(rows, traced, mode)
     attributions = attribute_operators(rows, report) if report else (None,) * len(rows)
-    details = tuple(
-        OperatorDetail(
-            row, found, attribution, _why_not(row, found, mode, counted=traced is not None)
-        )
-        for row, found, attribution in zip(rows, evidence, attributions, strict=True)
-    )
-    return ExperimentInsight(experiment, details, traced is not None)
-
-
-def _why_not(
-    row: OperatorRow, evidence: OperatorEvidence, mode: str, *, counted: bool
-) -> Reason | None:
-    """Without counted calls a packed GEMM in SME2 mode passes for SME2."""
-    if not counted and mode == "sme2" and takes_packed_route(row):
-        return None
-    return evidence.why_not_sme2(mode)
-
-
-def _join_evidence(
-    rows: Sequence[OperatorRow], traced: ModeEvidence | None, mode: str
-) -> list[OperatorEvidence]:
-    """Gives each row the counted evidence of its own operator, else what its name proves.
-
-    Both files list operators in the order of their execution, and both number names per delegate
-    call, so the n-th row of a name is the n-th traced operator of that name.
-    """
-    counted: dict[tuple[str, bool], list[OperatorEvidence]] = {}
-    for operator in traced.operators if traced else ():
-        counted.setdefault((operator.name, operator.is_delegated), []).append(operator)
-    evidence = []
-    for row in rows:
-        found = counted.get((row.label, row.is_delegated))
-        named = name_evidence(row.label, is_delegated=row.is_delegated, mode_in_force=mode)
-        evidence.append(found.pop(0) if found else named)
-    return evidence
+    details = map(OperatorDetail, rows, experiment.evidence, attributions)
+    return ExperimentInsight(experiment, tuple(details), experiment.counted is not None)

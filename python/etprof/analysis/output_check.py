@@ -65,7 +65,11 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
     results = [read_split_result(side.experiment.etdump) for side in (baseline, candidate)]
     if _program(baseline) != _program(candidate) or results[0] is None or results[1] is None:
         return ()
-    types = {t for row in candidate.experiment.split.rows for t in row.data_types}
+    types = {
+        name
+        for row in candidate.experiment.split.rows
+        for name in row.backend.plain_types(row.data_types)
+    }
     _, tolerance = mode_tolerance_db(types)
     checks = []
     for before, after in zip(results[0].outputs, results[1].outputs, strict=False):

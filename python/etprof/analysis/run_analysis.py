@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.generation import GenerationSpeed, summarise_generation
-from etprof.analysis.split.executions import LEAST_FOR_BAND, split_executions
+from etprof.analysis.split.evidence import (
+    ModeEvidence,
+    OperatorEvidence,
+    join_evidence,
+    read_evidence,
+)
+from etprof.analysis.split.executions import LEAST_FOR_BAND, find_delegates, split_executions
 from etprof.analysis.split.operators import OperatorSplit, split_operators
 from etprof.base.errors import InputFileError
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration
+from etprof.etdump.plausibility import Role
 from etprof.etdump.reader import load_etdump
+from etprof.run.delegation import find_method_report
 from etprof.run.directory import (
     MANIFEST,
     METRICS,
@@ -21,12 +30,15 @@ from etprof.run.directory import (
     load_manifest,
     load_metrics,
 )
+from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.provenance import load_provenance
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from etprof.analysis.split.executions import Delegates
     from etprof.etdump.plausibility import Events
     from etprof.etdump.reader import ETDump
     from etprof.run.directory import LaunchRecord
@@ -64,6 +76,8 @@ class ExperimentAnalysis:
     events: Events
     """The ETDump's profile events, each checked."""
     split: OperatorSplit
+    delegates: Delegates
+    """Whose the delegate calls are."""
     sme: str | None
     threads: int | None
     latency: Latency | None
@@ -71,6 +85,18 @@ class ExperimentAnalysis:
     """Speed of a language model; None when no tokens were generated, or not timed."""
     metrics: ExperimentMetrics | None
     """Raw samples by block; None without metrics.json."""
+
+    @cached_property
+    def counted(self) -> ModeEvidence | None:
+        """What was counted in a kernel trace; None without one."""
+        trace = self.etdump.with_name(f"{self.etdump.stem}_kernels.json")
+        return read_evidence(read_kernel_trace(trace)) if trace.is_file() else None
+
+    @cached_property
+    def evidence(self) -> tuple[OperatorEvidence, ...]:
+        """What each of the split's rows ran, and how sure that is."""
+        mode = self.counted.mode_in_force if self.counted else self.sme
+        return join_evidence(self.split.rows, self.counted, mode)
 
 
 @dataclass(frozen=True)
@@ -96,7 +122,7 @@ def analyze_source(source: Path) -> RunAnalysis:
     """Analyses a run directory or a single ETDump file."""
     if source.is_dir():
         return _analyze_run(source)
-    experiment = _analyze_experiment(source, clean(source.stem), None)
+    experiment = _analyze_experiment(source, clean(source.stem), None, {})
     note = "one ETDump alone: latency without tracer, load and memory are not known"
     return RunAnalysis(source, None, True, (experiment,), (note, *split_notes(experiment)))
 
@@ -130,7 +156,10 @@ def _analyze_run(run: Path) -> RunAnalysis:
         notes.append(_NO_SME2)
     known = metrics.experiments if metrics else {}
     names = _experiment_names(etdumps, run, known)
-    experiments = tuple(_analyze_experiment(path, name, known.get(name)) for path, name in names)
+    delegates = _named_delegates(run)
+    experiments = tuple(
+        _analyze_experiment(path, name, known.get(name), delegates) for path, name in names
+    )
     meaningful = metrics.times_are_meaningful if metrics else True
     for experiment in experiments:
         notes += split_notes(experiment, times_are_meaningful=meaningful)
@@ -144,6 +173,16 @@ def _analyze_run(run: Path) -> RunAnalysis:
         notes=tuple(notes),
         timed=known,
     )
+
+
+def _named_delegates(run: Path) -> dict[int, str]:
+    """Returns what the export's report calls the delegates, by instruction."""
+    report = find_method_report(run, load_provenance(run))
+    return {
+        each.instruction: each.backend
+        for each in (report.delegates if report else ())
+        if each.instruction is not None
+    }
 
 
 def _unsplit_notes(timed: Mapping[str, ExperimentMetrics], split: Collection[str]) -> Iterator[str]:
@@ -184,11 +223,11 @@ def _experiment_names(
 
 
 def _analyze_experiment(
-    etdump: Path, name: str, metrics: ExperimentMetrics | None
+    etdump: Path, name: str, metrics: ExperimentMetrics | None, named: Mapping[int, str]
 ) -> ExperimentAnalysis:
     dump = load_etdump(etdump)
     try:
-        executions = split_executions(dump)
+        executions = split_executions(dump, find_delegates(dump, named))
         split = split_operators(executions, dump.names)
     except InputFileError as error:
         msg = f"{etdump}: {error}"
@@ -199,6 +238,7 @@ def _analyze_experiment(
         dump=dump,
         events=executions.events,
         split=split,
+        delegates=executions.delegates,
         sme=metrics.sme if metrics else None,
         threads=metrics.threads if metrics else None,
         latency=_latency(metrics) if metrics and metrics.blocks else None,
@@ -211,7 +251,7 @@ def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = 
     """Says which executions the operator split does not have, and why."""
     left_out, name = experiment.split.left_out, experiment.name
     recorded = count_of(left_out.recorded, "execution")
-    notes = []
+    notes = [_opaque_note(experiment)] if experiment.delegates.opaque else []
     if left_out.impossible:
         notes.append(
             f"{name}: {left_out.impossible} of {recorded} are left out everywhere, for they hold "
@@ -228,6 +268,18 @@ def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = 
             f"operator split; record at least {LEAST_FOR_BAND}"
         )
     return notes
+
+
+def _opaque_note(experiment: ExperimentAnalysis) -> str:
+    """Says what of a delegate is known when its words and unit are not."""
+    profile = experiment.dump.profile
+    foreign = experiment.events.roles == Role.FOREIGN
+    ticks = (profile.end_time[foreign] - profile.start_time[foreign]).astype("int64")
+    return (
+        f"{experiment.name}: {count_of(len(experiment.delegates.opaque), 'delegate call')} of a "
+        f"backend that etprof does not know, each one row: {count_of(ticks.size, 'event')} inside, "
+        f"{int(ticks.sum())} ticks of a unit that is not known, are not in the split"
+    )
 
 
 def _latency(metrics: ExperimentMetrics) -> Latency:

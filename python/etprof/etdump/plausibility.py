@@ -6,8 +6,9 @@ those stand the delegate's operators and the `native_call_*` kernels.
 
 The runtime reads one clock in one thread, so what follows holds to the tick: an event ends after
 it starts, lies inside what holds it, and begins after the one before it ended. Only delegates
-report times of their own making. XNNPACK's are whole microseconds, rounded down and laid end to
-end from its start (ExecuTorch's XNNProfiler), so they may be off by such a step.
+report times of their own making: some in whole microseconds, rounded down and laid end to end
+from the call's start, so they may be off by such a step; others in a unit that nobody knows. Of
+the latter nothing is judged: the call that holds them is one whole.
 
 Clocks of 32 bits begin again at 0, several times in a long file. ExecuTorch's Inspector takes an
 end before its start for that, where both fit in 32 bits; so does this module.
@@ -22,6 +23,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from numpy.typing import NDArray
 
     from etprof.etdump.reader import ETDump
@@ -32,7 +35,7 @@ KERNEL_PREFIX: Final = "native_call_"
 
 _NARROW: Final = 2**32
 _DELEGATE_STEP: Final = 1000
-"""One microsecond, XNNPACK's unit, in ns, the unit of ExecuTorch's own clock."""
+"""One microsecond, the coarsest unit of known delegates, in ns, that of ExecuTorch's own clock."""
 
 
 class Role(IntEnum):
@@ -48,6 +51,8 @@ class Role(IntEnum):
     """An operator outside delegates."""
     LOAD = 6
     """Load-time work, which is part of no execution."""
+    FOREIGN = 7
+    """Inside a delegate that nothing is known of: in a unit of its own."""
 
 
 _ROLE_OF_NAME: Final = dict(
@@ -75,9 +80,10 @@ class Events:
 
     @property
     def usable(self) -> NDArray[np.bool_]:
-        """Events that may be shown: possible, and of an execution without an impossible one."""
+        """Events that may be shown: possible, in ns, and of an execution that can be so."""
         known = np.append(self.execution_possible, np.True_)  # the last is for row -1
         usable: NDArray[np.bool_] = known[self.execution] & ~self.impossible
+        usable &= self.roles != Role.FOREIGN
         return usable
 
 
@@ -99,21 +105,33 @@ class _Times:
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     impossible: NDArray[np.bool_]
+    is_other_clock: NDArray[np.bool_]
+    """Events of delegates with a clock of their own: only their durations mean anything here."""
     is_narrow: bool
     """Whether the clock has 32 bits; times then count from the start of the execution."""
 
 
-def examine_events(dump: ETDump) -> Events:
-    """Classifies and checks all profile events of `dump`; linear in their number."""
-    nesting = _find_nesting(dump)
+def examine_events(dump: ETDump, units: Mapping[int, float | None] | None = None) -> Events:
+    """Classifies and checks all profile events of `dump`; linear in their number.
+
+    `units` are the ns per tick of delegates that do not report in ns, by the instruction that
+    calls them; None for a unit that is not known.
+    """
+    units = units or {}
+    nesting = _find_nesting(dump, [call for call, unit in units.items() if unit is None])
     times = _undo_wraps(dump, nesting)
     duration = times.end - times.start
+    for call in (call for call, unit in units.items() if unit is not None):
+        inside = (dump.profile.instruction_id == call) & (nesting.roles == Role.DELEGATED)
+        duration[inside] = duration[inside] * units[call]
+        times.is_other_clock[inside] = True
     impossible = times.impossible | (duration < 0)
     beyond = np.zeros(0)
     if nesting.containers.size:
         _check_inside(times, nesting, impossible)
         beyond = _check_sums(duration, nesting, impossible)
     _check_order(times, nesting, impossible)
+    impossible &= nesting.roles != Role.FOREIGN
     possible = np.ones(np.count_nonzero(nesting.roles == Role.EXECUTE), np.bool_)
     damaged = nesting.execution[impossible]
     possible[damaged[damaged >= 0]] = False
@@ -134,9 +152,9 @@ def describe_position(dump: ETDump, row: int) -> str:
     return f"event {within} of event block {block}"
 
 
-def _find_nesting(dump: ETDump) -> _Nesting:
+def _find_nesting(dump: ETDump, opaque: Collection[int]) -> _Nesting:
     """An operator is in the next container of its execution, all else in its `Method::execute`."""
-    roles = _find_roles(dump)
+    roles = _find_roles(dump, opaque)
     execution = _number_executions(roles, dump.profile.block_index)
     is_container = (roles >= Role.EXECUTE) & (roles <= Role.OPERATOR_CALL)
     containers = np.flatnonzero(is_container)
@@ -144,18 +162,22 @@ def _find_nesting(dump: ETDump) -> _Nesting:
     is_operator = (roles == Role.DELEGATED) | (roles == Role.KERNEL)
     around = np.append(executes, np.int32(-1))[execution]
     parent = np.where(is_operator, np.cumsum(is_container, dtype=np.int32), around)
-    parent[(execution < 0) | (roles == Role.EXECUTE)] = -1
+    parent[(execution < 0) | (roles == Role.EXECUTE) | (roles == Role.FOREIGN)] = -1
     return _Nesting(roles, execution, containers, parent)
 
 
-def _find_roles(dump: ETDump) -> NDArray[np.int8]:
+def _find_roles(dump: ETDump, opaque: Collection[int]) -> NDArray[np.int8]:
     by_name = np.full(len(dump.names) + 1, Role.OTHER, dtype=np.int8)
     for index, name in enumerate(dump.names):
         is_kernel = name.startswith(KERNEL_PREFIX)
         by_name[index] = Role.KERNEL if is_kernel else _ROLE_OF_NAME.get(name, Role.OTHER)
     profile = dump.profile
     delegated = (profile.delegate_debug_id_str_id >= 0) | (profile.delegate_debug_id_int >= 0)
-    return np.where(delegated, np.int8(Role.DELEGATED), by_name[profile.name_id])
+    roles = np.where(delegated, np.int8(Role.DELEGATED), by_name[profile.name_id])
+    if opaque:
+        foreign = np.isin(profile.instruction_id, list(opaque))
+        roles[foreign & delegated] = Role.FOREIGN
+    return roles
 
 
 def _number_executions(
@@ -180,16 +202,17 @@ def _undo_wraps(dump: ETDump, nesting: _Nesting) -> _Times:
     end = dump.profile.end_time.view(np.int64)
     # No clock reaches 2**63 ns, which are 292 years.
     impossible = (start | end) < 0
-    wrapped = (end < start) & (start < _NARROW) & ~impossible
+    wrapped = (end < start) & (start < _NARROW) & ~impossible & (nesting.roles != Role.FOREIGN)
     is_narrow = bool(wrapped.any()) and 2 * np.count_nonzero(end < _NARROW) > end.size
     if not is_narrow:
         if impossible.any():  # their differences could overflow
             start, end = np.where(impossible, 0, start), np.where(impossible, 0, end)
-        return _Times(start, end, impossible, is_narrow=False)
+        return _Times(start, end, impossible, np.zeros_like(impossible), is_narrow=False)
     impossible |= (start >= _NARROW) | (end >= _NARROW)
     origin = np.append(start[nesting.roles == Role.EXECUTE], 0)[nesting.execution]
     began = (start - origin) % _NARROW
-    return _Times(began, began + (end - start) % _NARROW, impossible, is_narrow=True)
+    ended = began + (end - start) % _NARROW
+    return _Times(began, ended, impossible, np.zeros_like(impossible), is_narrow=True)
 
 
 def _check_inside(times: _Times, nesting: _Nesting, impossible: NDArray[np.bool_]) -> None:
@@ -202,7 +225,7 @@ def _check_inside(times: _Times, nesting: _Nesting, impossible: NDArray[np.bool_
     delegated = nesting.roles == Role.DELEGATED
     outside = times.start < times.start[rows][parent]
     outside |= times.end - delegated * _DELEGATE_STEP > times.end[rows][parent]
-    outside &= (parent >= 0) & ~impossible
+    outside &= (parent >= 0) & ~impossible & ~times.is_other_clock
     outside &= ~impossible[rows][parent]
     if not outside.any():
         return

@@ -44,7 +44,7 @@ def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
 
     Raises InputFileError when a file cannot be read or the two do not belong together.
     """
-    from etprof.backends.xnnpack import sme2_prediction
+    from etprof.backends.xnnpack import sme
     from etprof.export import delegation, memory_plan, upstream
 
     with upstream.quiet_upstream():
@@ -55,7 +55,7 @@ def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
     return {
         "schema_version": delegation.SCHEMA_VERSION,
         "model": pte.stem,
-        "prediction_source": sme2_prediction.SOURCE,
+        "prediction_source": sme.describe_source(),
         "size": size,
         "methods": methods,
     }

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from etprof.backends.xnnpack import graph as xnnpack_graph
-from etprof.backends.xnnpack import sme2_prediction
+from etprof.backends.xnnpack import sme
 from etprof.export import module_map
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def credit_work(nodes: Sequence[module_map.MappedNode]) -> dict[str, int]:
     """
     result: dict[str, int] = {}
     own = [each for each in nodes if each.attribution != "inserted"]
-    for mapped in sorted(own, key=lambda each: each.node.kind not in sme2_prediction.PRODUCTS):
+    for mapped in sorted(own, key=lambda each: each.node.kind not in sme.PRODUCTS):
         for name in mapped.operators:
             result.setdefault(name, mapped.node.index)
     return result
@@ -108,7 +108,7 @@ def _describe_node(
         "macs": _sum_macs(done),
         "input_bytes": done[0].input_bytes if done else None,
         "output_bytes": done[-1].output_bytes if done else None,
-        "prediction": asdict(sme2_prediction.predict(node)),
+        "prediction": asdict(sme.predict(node)),
     }
 
 

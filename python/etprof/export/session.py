@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from etprof.backends.xnnpack import sme2_prediction
+from etprof.backends.xnnpack import sme
 from etprof.base.atomic import write_json, write_text
 from etprof.base.errors import ExportError, OutputError
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
@@ -329,7 +329,7 @@ class ExportOutput:
         document = {
             "schema_version": delegation.SCHEMA_VERSION,
             **manifest.describe_subject(self.request),
-            "prediction_source": sme2_prediction.SOURCE,
+            "prediction_source": sme.describe_source(),
             "size": asdict(memory_plan.measure_program(pte, content, external)),
             "methods": methods,
         }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from etprof.analysis.split.operators import OperatorRow, class_totals_ns
-from etprof.backends.xnnpack.vocabulary import CATEGORIES, DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD
+from etprof.backends.backend import CATEGORIES, DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD
 from etprof.base.units import format_delta, format_duration, format_share
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import OperatorSplit, OverheadRow
-    from etprof.backends.xnnpack.vocabulary import OperatorClass
+    from etprof.backends.backend import OperatorClass
     from etprof.run.directory import BlockMetrics
 
 View = dict[str, Any]

@@ -108,11 +108,11 @@ def _amdahl_sentence(comparison: Comparison) -> str:
     """Says how far this acceleration could go, and what is next."""
     panel = comparison.amdahl
     if panel.accelerated_operators == 0:
-        first = "No operator changed to a packed (KleidiAI) type."
+        first = "No operator is known to have changed to SME."
     else:
         first = (
             f"{panel.accelerated_operators} operators with {format_share(panel.accelerated_share)} "
-            f"of the time changed to packed types: {format_ratio(panel.accelerated_speed_up)} for "
+            f"of the time changed to SME: {format_ratio(panel.accelerated_speed_up)} for "
             f"them, {format_ratio(panel.achieved)} in all, at most {format_ratio(panel.ceiling)} "
             "if they took no time."
         )

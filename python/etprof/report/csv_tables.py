@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from etprof.backends.categories import delegate_label
+from etprof.backends.registry import delegate_label
 from etprof.base.atomic import replacing, write_text
 from etprof.report.records import operator_fields
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from etprof.analysis.split.executions import Delegates
     from etprof.analysis.split.operators import OperatorSplit
     from etprof.etdump.columns import ProfileColumns
     from etprof.etdump.plausibility import Events
@@ -58,41 +59,53 @@ def write_operator_csv(path: Path, split: OperatorSplit) -> None:
     write_text(path, format_csv([operator_fields(row) for row in split.rows]))
 
 
-def write_timeline_csv(path: Path, dump: ETDump, events: Events) -> None:
+def write_timeline_csv(
+    path: Path, dump: ETDump, events: Events, delegates: Delegates | None = None
+) -> None:
     """Writes one row per profile event, in file order; times in ns.
 
-    Executions with impossible events are left out. After a wrap of a 32-bit clock an end may be
-    below its start; the duration has it undone. XNNPACK lays its operators end to end from whole microseconds, so their starts are marked as
-    synthetic.
+    Executions with impossible events are left out, and events in units that are not known. After
+    a wrap of a 32-bit clock an end may be below its start; the duration has it undone. Where a
+    delegate lays its operators end to end, their starts are marked as synthetic.
     """
+    synthetic = [
+        call
+        for call, each in (delegates.backends if delegates else {}).items()
+        if each.starts_are_synthetic
+    ]
     with replacing(path) as binary:
         stream = io.TextIOWrapper(
             binary, encoding="utf-8", errors="surrogateescape", newline="", write_through=False
         )
         writer = csv.writer(stream)
         writer.writerow(TIMELINE_COLUMNS)
-        writer.writerows(_timeline_rows(dump, events))
+        writer.writerows(_timeline_rows(dump, events, synthetic))
         stream.flush()
         stream.detach()
 
 
-def _timeline_rows(dump: ETDump, events: Events) -> Iterator[Sequence[object]]:
+def _timeline_rows(
+    dump: ETDump, events: Events, synthetic: Sequence[int]
+) -> Iterator[Sequence[object]]:
     """Yields the timeline, some thousand events at a time: rows are many, columns few."""
     names = [str(safe_cell(name)) for name in (*dump.names, "")]
     blocks = [names[i] for i in dump.blocks.name_id.tolist()]
     usable = np.flatnonzero(events.usable)
     for start in range(0, usable.size, _ROWS_AT_ONCE):
         rows = usable[start : start + _ROWS_AT_ONCE]
-        yield from _some_rows(dump.profile, rows, events.duration[rows].tolist(), names, blocks)
+        yield from _some_rows(
+            dump.profile, rows, events.duration[rows].tolist(), (names, blocks), synthetic
+        )
 
 
 def _some_rows(
     profile: ProfileColumns,
     rows: NDArray[np.intp],
     durations: Sequence[int],
-    names: Sequence[str],
-    blocks: Sequence[str],
+    texts: tuple[Sequence[str], Sequence[str]],
+    synthetic: Sequence[int],
 ) -> Iterator[Sequence[object]]:
+    names, blocks = texts
     label_ids = profile.delegate_debug_id_str_id[rows].tolist()
     numbers = profile.delegate_debug_id_int[rows].tolist()
     name_ids = profile.name_id[rows].tolist()
@@ -112,6 +125,6 @@ def _some_rows(
         profile.start_time[rows].tolist(),
         profile.end_time[rows].tolist(),
         durations,
-        flags,
+        (np.isin(profile.instruction_id[rows], synthetic) & np.array(flags)).astype(int).tolist(),
         strict=True,
     )

@@ -75,7 +75,7 @@ def _label(operator: OperatorEvidence) -> Text:
 
 
 def _types(operator: OperatorEvidence | None) -> Text:
-    return Text(", ".join(operator.data_types) if operator and operator.data_types else MISSING)
+    return Text(", ".join(operator.parts.data_types if operator else ()) or MISSING)
 
 
 def _is_interesting(row: AlignedOperator) -> bool:

@@ -26,7 +26,9 @@ def write_report_files(analysis: RunAnalysis, folder: Path) -> None:
     for experiment in analysis.experiments:
         place = experiment.etdump.parent if inside else folder
         stem = safe_name(experiment.etdump.stem)
-        write_timeline_csv(place / f"{stem}_timeline.csv", experiment.dump, experiment.events)
+        write_timeline_csv(
+            place / f"{stem}_timeline.csv", experiment.dump, experiment.events, experiment.delegates
+        )
         write_operator_csv(place / f"{stem}_ops_stats.csv", experiment.split)
     assessment = assess_run(analysis)
     write_json(folder / ANALYSIS_SUMMARY, assessment_document(assessment))

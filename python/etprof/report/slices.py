@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from etprof.analysis.split.executions import STEADY_BLOCK
-from etprof.backends.categories import (
-    delegate_label,
-    is_kernel_name,
-    parse_delegated_name,
-    parse_kernel_name,
-)
-from etprof.etdump.plausibility import CONTAINERS, LOAD_EVENTS, ticks_from
+from etprof.backends.registry import PORTABLE, delegate_label
+from etprof.etdump.plausibility import CONTAINERS, KERNEL_PREFIX, LOAD_EVENTS, ticks_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.etdump.plausibility import Events
-    from etprof.etdump.reader import ETDump
+    from etprof.backends.backend import Backend
 
 _EXECUTE = CONTAINERS[0]
 _SHOWN_EXECUTIONS = 20
@@ -44,8 +38,7 @@ class Slice:
 @dataclass(frozen=True)
 class _Event:
     name: str
-    is_delegated: bool
-    instruction: int
+    backend: Backend
     start_ns: int
     duration_ns: int
 
@@ -58,14 +51,15 @@ def experiment_slices(experiment: ExperimentAnalysis) -> list[Slice]:
     """
     slices: list[Slice] = []
     now = 0
-    for events in _executions(experiment.dump, experiment.events):
+    for events in _executions(experiment):
         slices += _nest(events, now)
         now = slices[-len(events)].end_ns
     return slices
 
 
-def _executions(dump: ETDump, checked: Events) -> list[list[_Event]]:
+def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
     """Groups the usable events of steady executions, ended by their `Method::execute`."""
+    dump, checked = experiment.dump, experiment.events
     profile, names = dump.profile, (*dump.names, "")
     steady = [name_id >= 0 and names[name_id] == STEADY_BLOCK for name_id in dump.blocks.name_id]
     found: list[list[_Event]] = []
@@ -73,7 +67,7 @@ def _executions(dump: ETDump, checked: Events) -> list[list[_Event]]:
     for row in np.flatnonzero(checked.usable).tolist():
         if not steady[profile.block_index[row]]:
             continue
-        events.append(_event(dump, row, names, int(checked.duration[row])))
+        events.append(_event(experiment, row, names))
         if events[-1].name == _EXECUTE:
             found.append(events)
             events = []
@@ -82,8 +76,8 @@ def _executions(dump: ETDump, checked: Events) -> list[list[_Event]]:
     return found
 
 
-def _event(dump: ETDump, row: int, names: Sequence[str], duration: int) -> _Event:
-    profile = dump.profile
+def _event(experiment: ExperimentAnalysis, row: int, names: Sequence[str]) -> _Event:
+    profile = experiment.dump.profile
     label, number = (
         int(profile.delegate_debug_id_str_id[row]),
         int(profile.delegate_debug_id_int[row]),
@@ -91,10 +85,11 @@ def _event(dump: ETDump, row: int, names: Sequence[str], duration: int) -> _Even
     is_delegated = label >= 0 or number >= 0
     return _Event(
         delegate_label(names, label, number) if is_delegated else names[profile.name_id[row]],
-        is_delegated,
-        int(profile.instruction_id[row]),
+        experiment.delegates.backend(int(profile.instruction_id[row]))
+        if is_delegated
+        else PORTABLE,
         int(profile.start_time[row]),
-        duration,
+        int(experiment.events.duration[row]),
     )
 
 
@@ -121,18 +116,15 @@ def _children(events: Sequence[_Event], parent: Slice, whole: _Event, now: int) 
     """Places operators inside the call that holds them, in an execution that starts `now`."""
     children, cursor = [], parent.start_ns
     for event in events:
-        start = cursor if event.is_delegated else now + ticks_from(whole.start_ns, event.start_ns)
+        is_synthetic = event.backend.starts_are_synthetic
+        start = cursor if is_synthetic else now + ticks_from(whole.start_ns, event.start_ns)
         end = min(start + event.duration_ns, parent.end_ns)
         cursor = end
-        children.append(
-            Slice(event.name, _category(event), start, end, is_synthetic=event.is_delegated)
-        )
+        children.append(Slice(event.name, _category(event), start, end, is_synthetic=is_synthetic))
     return children
 
 
 def _category(event: _Event) -> str | None:
-    if event.is_delegated:
-        return parse_delegated_name(event.name).operator_class.category
-    if is_kernel_name(event.name):
-        return parse_kernel_name(event.name).operator_class.category
-    return None
+    if event.backend is PORTABLE and not event.name.startswith(KERNEL_PREFIX):
+        return None
+    return event.backend.read_label(event.name).operator_class.category

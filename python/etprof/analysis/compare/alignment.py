@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Match = Literal["same", "other type", "baseline only", "candidate only"]
 
-_PLAIN_TYPES: Final = {"PF32": "F32", "PF16": "F16", "PQS8": "QS8", "QP8": "QD8"}
 _Key = tuple[object, ...]
 
 
@@ -38,15 +37,6 @@ class AlignedOperator:
             msg = "an aligned operator has at least one side"
             raise ValueError(msg)
         return row
-
-
-def plain_types(data_types: Sequence[str]) -> tuple[str, ...]:
-    """Replaces packed data types by plain ones; what only the packed name lists is dropped.
-
-    `(PQS8, QS8, QC8W)` is `(QS8, QC8W)` without packing, so equal neighbours count once.
-    """
-    plain = [_PLAIN_TYPES.get(name, name) for name in data_types]
-    return tuple(name for i, name in enumerate(plain) if i == 0 or name != plain[i - 1])
 
 
 def align_operators(
@@ -78,7 +68,7 @@ def _instructions(rows: Sequence[OperatorRow]) -> list[int | None]:
 def _key(row: OperatorRow, *, by_instruction: bool) -> _Key:
     """What two names of one operator have in common."""
     place = row.instruction_id if by_instruction else None
-    types = plain_types(row.data_types)
+    types = row.backend.plain_types(row.data_types)
     return (place, row.is_delegated, row.base, types, row.microkernel_type)
 
 

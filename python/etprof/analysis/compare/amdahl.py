@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from etprof.analysis.split.operators import class_totals_ns
 
@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.compare.alignment import AlignedOperator
+    from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import OperatorRow, OperatorSplit
-    from etprof.backends.xnnpack.vocabulary import OperatorClass
-
-PACKED_TYPES: Final = frozenset({"PF32", "PF16", "PQS8", "QP8"})
-PACKED_MICROKERNELS: Final = frozenset({"GEMM", "IGEMM"})
+    from etprof.backends.backend import OperatorClass, SmeRoute
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class AmdahlPanel:
 
     accelerated_operators: int
     accelerated_share: float
-    """Fraction of the baseline's time in operators that the candidate runs on packed types."""
+    """Fraction of the baseline's time in operators that only the candidate runs on SME."""
     accelerated_speed_up: float | None
     """Of these operators together; None when the candidate's have no time."""
     achieved: float
@@ -45,31 +43,23 @@ class AmdahlPanel:
     """Classes of the candidate, largest first."""
 
 
-def takes_packed_route(row: OperatorRow) -> bool:
-    """Whether the operator's name has a packed type and a microkernel that uses it.
-
-    A depthwise convolution keeps the packed type in its name but runs a NEON kernel. `QP8` proves
-    KleidiAI only; whether that is SME is for the mode in force to say.
-    """
-    return bool(PACKED_TYPES & set(row.data_types)) and row.microkernel_type in PACKED_MICROKERNELS
-
-
 def build_amdahl_panel(
-    baseline: OperatorSplit, candidate: OperatorSplit, aligned: Sequence[AlignedOperator]
+    baseline: ExperimentAnalysis, candidate: ExperimentAnalysis, aligned: Sequence[AlignedOperator]
 ) -> AmdahlPanel:
-    """Builds the panel; operators count as accelerated when only the candidate's are packed."""
+    """Builds the panel; operators count as accelerated when only the candidate's run on SME."""
+    before_runs, after_runs = _routes(baseline), _routes(candidate)
     accelerated = [
         (pair.baseline, pair.candidate)
         for pair in aligned
         if pair.baseline
         and pair.candidate
-        and takes_packed_route(pair.candidate)
-        and not takes_packed_route(pair.baseline)
+        and after_runs[pair.candidate].takes_sme
+        and before_runs[pair.baseline].answer == "excluded"
     ]
     before = sum(row.mean_ns for row, _ in accelerated)
     after = sum(row.mean_ns for _, row in accelerated)
-    whole_before = baseline.execute_total_ns / baseline.executions
-    whole_after = candidate.execute_total_ns / candidate.executions
+    whole_before = baseline.split.execute_total_ns / baseline.split.executions
+    whole_after = candidate.split.execute_total_ns / candidate.split.executions
     share = before / whole_before if whole_before else 0.0
     return AmdahlPanel(
         accelerated_operators=len(accelerated),
@@ -77,8 +67,13 @@ def build_amdahl_panel(
         accelerated_speed_up=before / after if after else None,
         achieved=whole_before / whole_after if whole_after else 1.0,
         ceiling=1 / (1 - share) if share < 1 else None,
-        bottlenecks=find_bottlenecks(candidate),
+        bottlenecks=find_bottlenecks(candidate.split),
     )
+
+
+def _routes(experiment: ExperimentAnalysis) -> dict[OperatorRow, SmeRoute]:
+    rows = experiment.split.rows
+    return {row: e.route for row, e in zip(rows, experiment.evidence, strict=True)}
 
 
 def find_bottlenecks(split: OperatorSplit, count: int = 6) -> tuple[Bottleneck, ...]:

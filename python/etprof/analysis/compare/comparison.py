@@ -20,7 +20,7 @@ from etprof.statistics.effect import DEFAULT_MARGIN, Effect
 if TYPE_CHECKING:
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import OperatorSplit
-    from etprof.backends.xnnpack.vocabulary import OperatorClass
+    from etprof.backends.backend import OperatorClass
 
 STEADY_ENTRY = "Steady inference"
 
@@ -113,7 +113,7 @@ def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MA
         classes=_class_changes(before.split, after.split),
         operators=tuple(_operator_change(pair) for pair in aligned),
         waterfall=build_waterfall(before.split, after.split, aligned),
-        amdahl=build_amdahl_panel(before.split, after.split, aligned),
+        amdahl=build_amdahl_panel(before, after, aligned),
         outputs=(outputs := check_outputs(baseline, candidate)),
         tokens=(tokens := _compare_tokens(before, after)),
         notes=(

@@ -61,9 +61,9 @@ class Parity:
 
 
 def mode_tolerance_db(data_types: set[str]) -> tuple[str, float]:
-    """Returns the kind of arithmetic among XNNPACK's data types and the SNR to expect."""
-    quantised = any(name.startswith(("Q", "PQ")) for name in data_types)
-    half = bool(data_types & {"F16", "PF16"})
+    """Returns the kind of arithmetic among operators' plain data types and the SNR to expect."""
+    quantised = any(name.startswith("Q") for name in data_types)
+    half = "F16" in data_types
     kind = "int8" if quantised else "fp16" if half else "fp32"
     return kind, _MODE_MINIMUM_SNR_DB[kind]
 

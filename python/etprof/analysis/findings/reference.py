@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etprof.analysis.findings.finding import Finding, Subject, sum_ns
-from etprof.backends.xnnpack.vocabulary import CATEGORIES
+from etprof.backends.backend import CATEGORIES
 from etprof.base.units import format_share
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.compare.amdahl import takes_packed_route
 from etprof.analysis.findings.finding import (
     SHOWN_ROWS,
     EvidenceRow,
@@ -99,23 +98,24 @@ def find_no_effect(subject: Subject) -> Finding | None:
     compute = subject.in_category(*_COMPUTE)
     if not compute:
         return None
-    proven = [d for d in compute if d.evidence.level in {"sme", "sme2"} or d.why_not_sme2 is None]
-    claimed = [d for d in compute if takes_packed_route(d.row)]
-    if not proven:
-        return _no_evidence(subject, claims=len(claimed))
-    return _no_speed_up(subject, proven=len(proven))
+    routes = [detail.evidence.route for detail in compute]
+    on_sme = sum(route.takes_sme for route in routes)
+    if on_sme:
+        return _no_speed_up(subject, proven=on_sme)
+    if any(route.answer == "unknown" for route in routes):
+        return None  # nothing shows it, and nothing speaks against it
+    return _no_evidence(subject)
 
 
-def _no_evidence(subject: Subject, *, claims: int) -> Finding:
+def _no_evidence(subject: Subject) -> Finding:
     compute = subject.in_category(*_COMPUTE)
     reasons = dict.fromkeys(d.why_not_sme2.text for d in compute if d.why_not_sme2)
-    what = f"{claims} names claim a packed type, but " if claims else ""
     return Finding(
         rule="F10",
         title="SME2 was on, but no operator used it",
         severity="high",
         experiment=subject.name,
-        summary=f"{what}none of {len(compute)} convolutions and matrix products ran on SME2.",
+        summary=f"None of {len(compute)} convolutions and matrix products ran on SME2.",
         evidence=subject.show(compute),
         gain_ns=None,
         action="; ".join(list(reasons)[:3]) or "check the runner's build: `etprof doctor`",

@@ -1,20 +1,19 @@
 """Finds the node of the exported graph behind each operator of an ETDump.
 
-XNNPACK's operators carry no id that the export knows. They run in the order of the delegate's
+A delegate's operators may carry no id that the export knows. They run in the order of the delegate's
 nodes, and their names follow from the nodes' kinds, so both sequences are aligned per delegate
-call; operators outside delegates are found by their instruction. XNNPACK runs a pointwise
-convolution as a fully connected operator, so these two are one kind here.
+call; operators outside delegates are found by their instruction.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from etprof.analysis.compare.sequence_alignment import align
-from etprof.backends.categories import parse_kernel_name
+from etprof.backends.portable import parse_kernel_name
+from etprof.backends.registry import backend_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,25 +27,6 @@ if TYPE_CHECKING:
         Origin,
         Prediction,
     )
-
-_SYNONYMS: Final = {
-    "div": "divide",
-    "conv": "product",
-    "convolution": "product",
-    "fullyconnected": "product",
-    "depthwiseconv": "depthwise",
-    "convtranspose": "deconvolution",
-    "avgpooling": "averagepooling",
-    "globalavgpooling": "mean",
-    "concatenate": "copy",
-    "argmaxpooling": "argmaxpooling",
-    "reshape": "copy",
-    "bilinear": "resizebilinear",
-    "prelu": "leakyrelu",
-}
-_PRODUCTS: Final = frozenset({"product", "depthwise", "deconvolution", "batchmatrixmultiply"})
-_DEPTHWISE_MICROKERNELS: Final = frozenset({"DWConv", "VMulCAddC"})
-
 
 Certainty = Literal["instruction", "kind", "order", "place", "inserted"]
 """What an attribution rests on, the surest first.
@@ -98,20 +78,6 @@ def attribute_operators(
     return tuple(found)
 
 
-def kind_of_row(row: OperatorRow) -> str:
-    """Returns the kind of an operator of an ETDump; depthwise convolutions are one of their own."""
-    if row.microkernel_type in _DEPTHWISE_MICROKERNELS:
-        return "depthwise"
-    return canonical_kind(row.base)
-
-
-def canonical_kind(text: str) -> str:
-    """Makes one word of an XNNPACK node's kind or operator's name: `MaxPooling2d`, `Max Pooling`."""
-    word = re.sub(r"[^a-z]", "", re.sub(r"\d+d?", "", text.lower()))
-    word = re.sub(r"^(static|dynamic)(?=.)", "", word)
-    return _SYNONYMS.get(word, word)
-
-
 def _attribute_delegate(
     rows: Sequence[OperatorRow],
     places: Sequence[int],
@@ -120,21 +86,23 @@ def _attribute_delegate(
     found: list[Attribution | None],
 ) -> None:
     """Aligns the rows at `places` with the delegate's nodes and fills in `found`."""
-    names = [kind_of_row(rows[place]) for place in places]
-    kinds = [canonical_kind(node.kind) for node in delegate.nodes]
+    backend = backend_of(delegate.backend)
+    ran_here = [rows[place] for place in places]
+    names = [backend.row_kind(row.base, row.microkernel_type) for row in ran_here]
+    kinds = [backend.node_kind(node.kind) for node in delegate.nodes]
     sharing = Counter(
         (node.operators, kind) for node, kind in zip(delegate.nodes, kinds, strict=True)
     )
     crowds = Counter(node.operators for node in delegate.nodes if node.attribution != "inserted")
     ran, kept = Counter(names), Counter(kinds)
-    # XNNPACK calls a quantised hard-swish "Invalid Unary Op": such pairs are found by their order.
-    for row, place in align(names, kinds, unmistakable=_PRODUCTS):
+    # Some names are not the node's, as "Invalid Unary Op" of a quantised hard-swish: order tells.
+    for row, place in align(names, kinds, unmistakable=backend.products):
         node, kind = delegate.nodes[place], kinds[place]
         known = [operators[name] for name in node.operators if name in operators]
         certainty = _certainty(node, same_kind=kind == names[row], all_ran=ran[kind] == kept[kind])
         match = _Match(node, place, known, certainty)
         working = [entry for entry in known if entry.macs]
-        if kind in _PRODUCTS and len(working) == 1 and sharing[node.operators, kind] == 1:
+        if kind in backend.products and len(working) == 1 and sharing[node.operators, kind] == 1:
             found[places[row]] = _as_product(match, working[0])
         else:
             is_alone = crowds[node.operators] == 1 and node.attribution != "inserted"

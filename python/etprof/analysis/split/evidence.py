@@ -1,7 +1,7 @@
 """Which microkernels each operator ran, how sure that is, and how the SME modes differ.
 
 Grades: A executed, the calls were counted in this run; B named, the operator's type in the ETDump
-is a packed one and the mode in force has SME; C selected, from XNNPACK's log.
+stands for SME in the mode in force; C selected, from the delegate's log.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final, Literal
 
-from etprof.backends.categories import parse_delegated_name, parse_kernel_name
-from etprof.backends.xnnpack.kernel_names import parse_kernel_name as parse_microkernel_name
-from etprof.backends.xnnpack.no_sme2 import OperatorFacts, Reason, why_not_sme2
+from etprof.backends.backend import OperatorFacts
+from etprof.backends.kernel_names import parse_kernel_name
+from etprof.backends.registry import PORTABLE, backend_of_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from etprof.analysis.split.operators import OperatorRow
+    from etprof.backends.backend import Backend, OperatorName, Reason, SmeRoute
     from etprof.run.kernel_trace import KernelTrace, TracedOperator
 
 Grade = Literal["A", "B", "C"]
 MODES: Final = ("sme2", "sme1", "auto", "off")
-_PACKED_TYPES: Final = frozenset({"PF32", "PF16", "PQS8"})
-_SME_CAPABLE: Final = frozenset({"GEMM", "IGEMM"})
 _LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")
 _SELECTED: Final = re.compile(r"Using (?P<kind>[\w ]+?) microkernel '(?P<name>\w+)'")
 
@@ -44,13 +44,25 @@ class OperatorEvidence:
     """One operator in one SME mode."""
 
     name: str
-    base: str
-    category: str
-    data_types: tuple[str, ...]
-    microkernel_type: str | None
-    is_delegated: bool
+    parts: OperatorName
+    backend: Backend
     kernels: tuple[KernelUse, ...]
-    grade: Grade | None
+    is_counted: bool
+    """Whether its microkernels were counted; else none is known."""
+    route: SmeRoute
+    """Whether it ran on SME."""
+
+    @property
+    def is_delegated(self) -> bool:
+        """Whether a delegate ran it."""
+        return self.backend is not PORTABLE
+
+    @property
+    def grade(self) -> Grade | None:
+        """How sure it is; None when nothing is known."""
+        if self.is_counted:
+            return "A"
+        return "B" if self.route.answer == "named" else None
 
     @property
     def type_text(self) -> str:
@@ -71,21 +83,12 @@ class OperatorEvidence:
     @property
     def could_use_sme2(self) -> bool:
         """Whether it is a convolution or matrix product, where SME2 can matter."""
-        return self.category in {"Convolution", "GEMM"}
+        return self.parts.is_product
 
-    def why_not_sme2(self, mode_in_force: str) -> Reason | None:
-        """Returns why no SME2 microkernel ran; None when one did or none could."""
-        if not self.could_use_sme2 or self.level == "sme2":
-            return None
-        facts = OperatorFacts(
-            base=self.base,
-            data_types=self.data_types,
-            microkernel_type=self.microkernel_type,
-            is_delegated=self.is_delegated,
-            mode_in_force=mode_in_force,
-            level=self.level,
-        )
-        return why_not_sme2(facts)
+    @property
+    def why_not_sme2(self) -> Reason | None:
+        """Why no SME microkernel ran; None when one did, none could, or nobody knows."""
+        return self.route.reason if self.could_use_sme2 else None
 
 
 @dataclass(frozen=True)
@@ -129,59 +132,72 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
         {k.name: k.execution_calls[i] for k in trace.kernels if k.execution_calls[i]}
         for i in range(len(trace.executions))
     ]
+    delegate = backend_of_labels({o.name for o in trace.operators if o.delegate is not None})
     return ModeEvidence(
         mode_in_force=trace.sme.in_force,
-        operators=tuple(_operator(trace, operator, last) for operator in trace.operators),
+        operators=tuple(
+            describe_operator(
+                operator.name,
+                PORTABLE if operator.delegate is None else delegate,
+                trace.sme.in_force,
+                _kernel_uses(trace, operator, last),
+            )
+            for operator in trace.operators
+        ),
         kernel_calls=by_execution[last],
         load_calls={k.name: k.load_calls for k in trace.kernels if k.load_calls},
         steady=all(calls == by_execution[last] for calls in by_execution[1:]),
     )
 
 
-def _operator(trace: KernelTrace, operator: TracedOperator, execution: int) -> OperatorEvidence:
-    uses = tuple(
+def _kernel_uses(
+    trace: KernelTrace, operator: TracedOperator, execution: int
+) -> tuple[KernelUse, ...]:
+    return tuple(
         KernelUse(
             name=kernel.name,
             level=trace.kernel_level(kernel.name),
-            is_packing=parse_microkernel_name(kernel.name).is_packing,
+            is_packing=parse_kernel_name(kernel.name).is_packing,
             calls=kernel.execution_calls[execution],
         )
         for kernel in operator.kernels
         if kernel.execution_calls[execution]
     )
-    return _describe(operator.name, operator.delegate is not None, uses, "A")
 
 
-def _describe(
-    name: str, is_delegated: bool, kernels: tuple[KernelUse, ...], grade: Grade | None
+def describe_operator(
+    name: str, backend: Backend, mode: str | None, kernels: tuple[KernelUse, ...] | None = None
 ) -> OperatorEvidence:
-    parsed = parse_delegated_name(name) if is_delegated else parse_kernel_name(name)
-    return OperatorEvidence(
-        name=name,
-        base=parsed.base,
-        category=parsed.operator_class.category,
-        data_types=parsed.data_types,
-        microkernel_type=parsed.microkernel_type,
-        is_delegated=is_delegated,
-        kernels=kernels,
-        grade=grade,
-    )
+    """Returns what counted calls, or else an ETDump's label alone, prove in an SME mode."""
+    parts = backend.read_label(name)
+    counted = None
+    if kernels is not None:
+        counted = frozenset(kernel.level for kernel in kernels if not kernel.is_packing)
+    route = backend.sme_route(OperatorFacts(parts, mode, counted))
+    return OperatorEvidence(name, parts, backend, kernels or (), counted is not None, route)
 
 
-def name_evidence(name: str, *, is_delegated: bool, mode_in_force: str) -> OperatorEvidence:
-    """Returns what an ETDump's label alone proves: grade B for a packed GEMM or IGEMM.
+def join_evidence(
+    rows: Sequence[OperatorRow], traced: ModeEvidence | None, mode: str | None
+) -> tuple[OperatorEvidence, ...]:
+    """Gives each row the counted evidence of its own operator, else what its name proves.
 
-    A packed type on a depthwise convolution proves nothing, and `QP8` proves KleidiAI, not SME.
+    Both files list operators in the order of their execution, and both number names per delegate
+    call, so the n-th row of a name is the n-th traced operator of that name.
     """
-    evidence = _describe(name, is_delegated, (), None)
-    packed = bool(_PACKED_TYPES & set(evidence.data_types))
-    capable = evidence.microkernel_type in _SME_CAPABLE
-    grade: Grade | None = "B" if packed and capable and mode_in_force != "off" else None
-    return _describe(name, is_delegated, (), grade)
+    counted: dict[tuple[str, bool], list[OperatorEvidence]] = {}
+    for operator in traced.operators if traced else ():
+        counted.setdefault((operator.name, operator.is_delegated), []).append(operator)
+    evidence = []
+    for row in rows:
+        found = counted.get((row.label, row.is_delegated))
+        named = describe_operator(row.label, row.backend, mode)
+        evidence.append(found.pop(0) if found else named)
+    return tuple(evidence)
 
 
 def read_selected_kernels(log: str) -> tuple[tuple[str, str], ...]:
-    """Returns (kind, microkernel) of XNNPACK's log lines: grade C, selected but not executed."""
+    """Returns (kind, microkernel) of the delegate's log lines: grade C, selected but not executed."""
     found = {(match["kind"], match["name"]): None for match in _SELECTED.finditer(log)}
     return tuple(found)
 
@@ -212,14 +228,14 @@ def _merge(
 
 
 def _kind(operator: OperatorEvidence) -> tuple[str, bool]:
-    return operator.base, operator.is_delegated
+    return operator.parts.base, operator.is_delegated
 
 
 def count_reasons(evidence: ModeEvidence) -> list[tuple[Reason, list[OperatorEvidence]]]:
     """Groups the operators without SME2 by reason, the commonest first."""
     found: dict[Reason, list[OperatorEvidence]] = {}
     for operator in evidence.operators:
-        reason = operator.why_not_sme2(evidence.mode_in_force)
+        reason = operator.why_not_sme2
         if reason is not None:
             found.setdefault(reason, []).append(operator)
     order = Counter({reason: len(operators) for reason, operators in found.items()})

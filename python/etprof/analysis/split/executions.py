@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from etprof.backends.registry import OPAQUE, assign_backends, delegate_label
 from etprof.base.errors import InputFileError
 from etprof.base.units import count_of
 from etprof.etdump.plausibility import (
@@ -23,8 +24,11 @@ from etprof.etdump.plausibility import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
+    from etprof.backends.backend import Backend
     from etprof.etdump.reader import ETDump
 
 SUPPORTED_VERSION: Final = 0
@@ -94,7 +98,8 @@ class Executions:
     instruction_id: NDArray[np.int32]
     """Instruction of the program that the event belongs to; -1 when not given."""
     is_delegated: NDArray[np.bool_]
-    """Whether the event is inside a delegate."""
+    """Whether the event is inside a delegate, or a whole call of an opaque one."""
+    delegates: Delegates
     unknown_name_ids: tuple[int, ...]
     """Names of events that are neither container nor operator; their time is overhead."""
     first_execute_ns: float | None
@@ -113,7 +118,62 @@ class Executions:
         return self.execute_ns.size
 
 
-def split_executions(dump: ETDump) -> Executions:
+@dataclass(frozen=True)
+class Delegates:
+    """Whose the delegate calls of an ETDump are, by instruction."""
+
+    named: Mapping[int, str]
+    """As the export's report calls them."""
+    backends: Mapping[int, Backend]
+
+    def backend(self, instruction: int) -> Backend:
+        """Returns the backend of a call; opaque when nothing is known."""
+        return self.backends.get(instruction, OPAQUE)
+
+    @property
+    def units(self) -> dict[int, float | None]:
+        """The ns per tick of calls that do not report in ns; None for those that are one whole."""
+        ticks = {i: each.ns_per_tick for i, each in self.backends.items()}
+        return {i: unit for i, unit in ticks.items() if unit != 1.0}
+
+    @property
+    def opaque(self) -> tuple[int, ...]:
+        """Instructions of the calls that are one whole."""
+        return tuple(call for call, unit in self.units.items() if unit is None)
+
+    def label(self, names: Sequence[str], instruction: int, label_id: int, number: int) -> str:
+        """Names an operator of a delegate, or the whole call of an opaque one."""
+        if self.backend(instruction).ns_per_tick is None:
+            return self.named.get(instruction, "call of an unknown delegate")
+        return delegate_label(names, label_id, number)
+
+
+_LABELS_AT_ONCE: Final = 100_000
+"""Labels repeat in every execution, so the first so many events hold all of most files."""
+
+
+def find_delegates(dump: ETDump, named: Mapping[int, str] | None = None) -> Delegates:
+    """Returns whose the delegate calls are: as `named` by instruction, else by their labels."""
+    profile = dump.profile
+    rows = np.flatnonzero(
+        (profile.delegate_debug_id_str_id >= 0) | (profile.delegate_debug_id_int >= 0)
+    )
+    instructions, labels = profile.instruction_id[rows], profile.delegate_debug_id_str_id[rows]
+    found: dict[int, set[str]] = {}
+    while instructions.size:
+        head = slice(_LABELS_AT_ONCE)
+        for instruction, label in set(
+            zip(instructions[head].tolist(), labels[head].tolist(), strict=True)
+        ):
+            known = found.setdefault(instruction, set())
+            known |= {dump.names[label]} if label >= 0 else set()
+        more = ~np.isin(instructions[_LABELS_AT_ONCE:], list(found))
+        instructions = instructions[_LABELS_AT_ONCE:][more]
+        labels = labels[_LABELS_AT_ONCE:][more]
+    return Delegates(named or {}, assign_backends(found, named or {}))
+
+
+def split_executions(dump: ETDump, delegates: Delegates | None = None) -> Executions:
     """Takes the steady executions of `dump` apart that can be so and are near the median.
 
     Files of etprof-runner keep first and warm-up executions in event blocks of their own. In
@@ -127,7 +187,8 @@ def split_executions(dump: ETDump) -> Executions:
             "use the etprof that belongs to the runner's ExecuTorch"
         )
         raise InputFileError(msg)
-    events = examine_events(dump)
+    delegates = delegates or find_delegates(dump)
+    events = examine_events(dump, delegates.units)
     phases = _phases(dump, events.roles)
     steady = phases == _STEADY
     if not steady.any():
@@ -146,7 +207,7 @@ def split_executions(dump: ETDump) -> Executions:
         impossible=int(np.count_nonzero(steady & ~possible)),
         disturbed=int(np.count_nonzero(possible & ~kept)),
     )
-    return _collect(dump, events, phases, kept, left_out)
+    return _collect(dump, events, phases, kept, (left_out, delegates))
 
 
 def _refuse_damaged(dump: ETDump, events: Events, steady: NDArray[np.bool_]) -> None:
@@ -196,19 +257,21 @@ def _collect(
     events: Events,
     phases: NDArray[np.int8],
     kept: NDArray[np.bool_],
-    left_out: LeftOut,
+    known: tuple[LeftOut, Delegates],
 ) -> Executions:
     """Keeps the events of the executions that are kept, and renumbers those from 0."""
+    left_out, delegates = known
     profile, roles, duration = dump.profile, events.roles, events.duration
     number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[events.execution]
     inside = number >= 0
-    delegated = roles == Role.DELEGATED
+    whole = (roles == Role.DELEGATE_CALL) & np.isin(profile.instruction_id, delegates.opaque)
+    delegated = (roles == Role.DELEGATED) | whole
     operator = inside & (delegated | (roles == Role.KERNEL))
     label = np.where(delegated, profile.delegate_debug_id_str_id, profile.name_id)
     execute_ns = duration[roles == Role.EXECUTE].astype(np.float64)
     possible = events.execution_possible
     first = execute_ns[(phases == _FIRST) & possible]
-    delegate, dispatch, program = _overheads(events, number, int(kept.sum()))
+    delegate, dispatch, program = _overheads(events, number, whole, int(kept.sum()))
     return Executions(
         execute_ns=execute_ns[kept],
         delegate_overhead_ns=delegate,
@@ -220,6 +283,7 @@ def _collect(
         delegate_int_id=profile.delegate_debug_id_int[operator],
         instruction_id=profile.instruction_id[operator],
         is_delegated=delegated[operator],
+        delegates=delegates,
         unknown_name_ids=tuple(
             int(i) for i in np.unique(profile.name_id[inside & (roles == Role.OTHER)])
         ),
@@ -232,13 +296,14 @@ def _collect(
 
 
 def _overheads(
-    events: Events, number: NDArray[np.int64], count: int
+    events: Events, number: NDArray[np.int64], whole: NDArray[np.bool_], count: int
 ) -> tuple[NDArray[np.float64], ...]:
     """Time of each execution's delegate calls, operator calls and itself beyond their contents."""
     roles, place = events.roles[events.containers], number[events.containers]
+    is_operator = whole[events.containers]
 
     def rest(container: Role) -> NDArray[np.float64]:
-        chosen = (roles == container) & (place >= 0)
+        chosen = (roles == container) & (place >= 0) & ~is_operator
         sums = np.bincount(place[chosen], events.beyond[chosen], minlength=count)
         return sums.astype(np.float64)
 

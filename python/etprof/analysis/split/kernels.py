@@ -61,7 +61,12 @@ def gather_evidence(
     Outputs are read from the files that the results name. Raises InputFileError when one is
     missing or has another size than its counterpart.
     """
-    types = {t for mode in evidence.values() for o in mode.operators for t in o.data_types}
+    types = {
+        name
+        for mode in evidence.values()
+        for operator in mode.operators
+        for name in operator.backend.plain_types(operator.parts.data_types)
+    }
     arithmetic, minimum_snr_db = mode_tolerance_db(types)
     parities = [
         OutputParity(mode, "off", parity, minimum_snr_db)
@@ -146,7 +151,7 @@ def _operator_document(operator: OperatorEvidence | None) -> dict[str, object] |
         return None
     return {
         "name": operator.name,
-        "category": operator.category,
+        "category": operator.parts.operator_class.category,
         "level": operator.level,
         "grade": operator.grade,
         "kernels": [asdict(kernel) for kernel in operator.kernels],

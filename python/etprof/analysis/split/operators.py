@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from etprof.analysis.split.executions import ImplausibleETDumpError
-from etprof.backends.categories import delegate_label, parse_delegated_name, parse_kernel_name
-from etprof.backends.xnnpack.vocabulary import (
+from etprof.backends.backend import (
     CATEGORIES,
     DELEGATE_OVERHEAD,
     FRAMEWORK_OVERHEAD,
+    Backend,
     OperatorClass,
 )
+from etprof.backends.registry import PORTABLE
 from etprof.statistics.order_statistics import median_interval
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ class OperatorRow:
     """One operator of the program over the executions of a split; times in ns per inference."""
 
     label: str
-    """Name in the ETDump, with XNNPACK's running number."""
+    """Name in the ETDump, with the delegate's running number."""
+    backend: Backend
+    """Whose operator it is."""
     base: str
     operator_class: OperatorClass
     is_known: bool
-    is_delegated: bool
     instruction_id: int | None
     data_types: tuple[str, ...]
     microkernel_type: str | None
@@ -57,6 +59,11 @@ class OperatorRow:
     standard_deviation_ns: float
     share: float
     """Fraction of all `Method::execute` time."""
+
+    @property
+    def is_delegated(self) -> bool:
+        """Whether a delegate ran it."""
+        return self.backend is not PORTABLE
 
 
 @dataclass(frozen=True)
@@ -164,17 +171,18 @@ def _operator_row(
     """Describes one operator from the positions of its events."""
     first = events[0]
     delegated = bool(executions.is_delegated[first])
+    instruction = int(executions.instruction_id[first])
     label = _label(executions, names, int(first))
-    name = parse_delegated_name(label) if delegated else parse_kernel_name(label)
+    backend = executions.delegates.backend(instruction) if delegated else PORTABLE
+    name = backend.read_label(label)
     durations = executions.duration_ns[events]
     total = float(durations.sum())
-    instruction = int(executions.instruction_id[first])
     return OperatorRow(
         label=label,
+        backend=backend,
         base=name.base,
         operator_class=name.operator_class,
         is_known=name.is_known,
-        is_delegated=delegated,
         instruction_id=instruction if instruction >= 0 else None,
         data_types=name.data_types,
         microkernel_type=name.microkernel_type,
@@ -207,7 +215,8 @@ def _label(executions: Executions, names: Sequence[str], event: int) -> str:
     name_id = int(executions.name_id[event])
     number = int(executions.delegate_int_id[event])
     if executions.is_delegated[event]:
-        return delegate_label(names, name_id, number)
+        instruction = int(executions.instruction_id[event])
+        return executions.delegates.label(names, instruction, name_id, number)
     return _name(names, name_id)
 
 
@@ -219,8 +228,7 @@ def _share(total_ns: float, executions: Executions) -> float:
 def _overheads(executions: Executions) -> tuple[OverheadRow, ...]:
     """What containers have beyond their contents; with it the rows add up to the whole.
 
-    XNNPACK's operator times are whole microseconds, rounded down, so up to 1 µs of each of its
-    operators is part of the delegate overhead.
+    Where a delegate rounds its operators' times down, the rest is part of its overhead.
     """
     parts = (
         ("Delegate overhead", DELEGATE_OVERHEAD, executions.delegate_overhead_ns),

@@ -10,9 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.split.attribution import canonical_kind
-from etprof.backends.categories import parse_kernel_name
-from etprof.backends.xnnpack.vocabulary import XNNPACK_CLASSES
+from etprof.backends.portable import parse_kernel_name
+from etprof.backends.registry import backend_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 Place = tuple[int | None, int | None]
 """Instruction of the program, and the place among the delegate's nodes; None outside delegates."""
 
-_NEUTRAL_KINDS: Final = frozenset(
-    canonical_kind(name)
-    for name, entry in XNNPACK_CLASSES.items()
-    if entry.category == "Elementwise"
-)
 _PLAIN_COPIES: Final = frozenset(
     {"alias_copy", "clone", "_clone_dim_order", "_to_copy", "_to_dim_order_copy"}
 )
@@ -66,13 +60,14 @@ def find_inverse_pairs(report: MethodReport) -> tuple[InversePair, ...]:
 
 
 def _delegate_steps(delegate: Delegate) -> list[_Step]:
+    backend = backend_of(delegate.backend)
     return [
         _Step(
             (delegate.instruction, index),
             node.inputs,
             node.output,
             node.permutation,
-            canonical_kind(node.kind) in _NEUTRAL_KINDS,
+            backend.node_kind(node.kind) in backend.neutral_kinds,
         )
         for index, node in enumerate(delegate.nodes)
     ]

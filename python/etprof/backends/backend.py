@@ -1,0 +1,155 @@
+"""The one interface behind which each delegate's own words, units and kernels stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+
+class OperatorClass(NamedTuple):
+    """Where an operator's time is counted."""
+
+    category: str
+    """Headline category."""
+    finer: str
+    """Finer class below it."""
+
+
+CATEGORIES: Final = ("Convolution", "GEMM", "Data Movement", "Elementwise", "Other")
+
+UNKNOWN: Final = OperatorClass("Other", "unknown")
+FRAMEWORK_OVERHEAD: Final = OperatorClass("Other", "framework overhead")
+DELEGATE_OVERHEAD: Final = OperatorClass("Other", "delegate overhead")
+
+CONVOLUTION: Final = OperatorClass("Convolution", "convolution")
+DECONVOLUTION: Final = OperatorClass("Convolution", "transposed convolution")
+LINEAR: Final = OperatorClass("GEMM", "linear")
+MATMUL: Final = OperatorClass("GEMM", "matrix product")
+LAYOUT: Final = OperatorClass("Data Movement", "layout")
+COPY: Final = OperatorClass("Data Movement", "copy")
+VIEW: Final = OperatorClass("Data Movement", "view")
+PACKING: Final = OperatorClass("Data Movement", "packing")
+GATHER: Final = OperatorClass("Data Movement", "gather and scatter")
+FILL: Final = OperatorClass("Data Movement", "fill")
+CONVERT: Final = OperatorClass("Elementwise", "quantise and convert")
+ARITHMETIC: Final = OperatorClass("Elementwise", "arithmetic")
+ACTIVATION: Final = OperatorClass("Elementwise", "activation")
+COMPARISON: Final = OperatorClass("Elementwise", "comparison and logic")
+NORM: Final = OperatorClass("Other", "norm")
+POOL: Final = OperatorClass("Other", "pool")
+SOFTMAX: Final = OperatorClass("Other", "softmax")
+REDUCTION: Final = OperatorClass("Other", "reduction")
+RESIZE: Final = OperatorClass("Other", "resize")
+SORT: Final = OperatorClass("Other", "sort and select")
+TRANSFORM: Final = OperatorClass("Other", "Fourier transform")
+RANDOM: Final = OperatorClass("Other", "random")
+DISTANCE: Final = OperatorClass("Other", "distance")
+
+
+@dataclass(frozen=True)
+class OperatorName:
+    """The parts of an operator's name in an ETDump."""
+
+    base: str
+    """The delegate's operator type without its brackets, or ATen name without overload."""
+    data_types: tuple[str, ...]
+    """The delegate's data types, such as ("QD8", "F32", "QC8W"); empty when not named."""
+    microkernel_type: str | None
+    """Such as "IGEMM"."""
+    operator_class: OperatorClass
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the backend's table has this operator."""
+        return self.operator_class != UNKNOWN
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a convolution or matrix product, where SME can matter."""
+        return self.operator_class.category in {"Convolution", "GEMM"}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why SME was not taken, what could be done, and where that is known from."""
+
+    code: str
+    text: str
+    source: str
+
+
+@dataclass(frozen=True)
+class SmeRoute:
+    """Whether an operator runs on SME, and what says so; nothing turns `unknown` into yes."""
+
+    answer: Literal["proven", "named", "excluded", "unknown"]
+    """`proven`: calls were counted. `named`: its type, in this mode, has SME microkernels alone.
+    `excluded`: it cannot, or did not. `unknown`: nothing tells."""
+    reason: Reason | None = None
+    """Of what is excluded."""
+
+    @property
+    def takes_sme(self) -> bool:
+        """Whether calls or the name say that it runs on SME."""
+        return self.answer in {"proven", "named"}
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """What is known of one operator in one run."""
+
+    name: OperatorName
+    mode: str | None
+    """The SME mode in force: sme2, sme1 or off; None when it is not known."""
+    counted: frozenset[str | None] | None = None
+    """Levels of the computing microkernels that were counted; None when nothing was counted."""
+
+
+class Backend:
+    """A delegate of which nothing is known: its calls are opaque. Known ones override this."""
+
+    name: str = "unknown"
+    """As `--backend` takes it and file names hold it."""
+    title: str = "an unknown delegate"
+    """In sentences."""
+    delegate: str | None = None
+    """As programs call it; None for ExecuTorch's own kernels."""
+    ns_per_tick: float | None = None
+    """Of the times that it reports; None when their unit is not known."""
+    clock_step_ns: float = 0
+    """Its times are multiples of this, rounded down."""
+    starts_are_synthetic: bool = False
+    """Whether only the durations that it reports are measured."""
+    products: frozenset[str] = frozenset()
+    """Kinds that multiply: in alignment, each is paired with its equal only."""
+    neutral_kinds: frozenset[str] = frozenset()
+    """Kinds that treat every element alike, whatever the layout."""
+
+    def recognises(self, labels: Collection[str]) -> bool:
+        """Whether the labels of one delegate call are in this delegate's words."""
+        return not labels
+
+    def read_label(self, label: str) -> OperatorName:
+        """Takes an operator's label apart."""
+        return OperatorName(label, (), None, UNKNOWN)
+
+    def plain_types(self, data_types: Sequence[str]) -> tuple[str, ...]:
+        """Replaces the types of SME's routes by those of the same operator without SME."""
+        return tuple(data_types)
+
+    def sme_route(self, facts: OperatorFacts) -> SmeRoute:
+        """Says whether the operator runs on SME: the one place that answers."""
+        del facts
+        return SmeRoute("unknown")
+
+    def row_kind(self, base: str, microkernel_type: str | None) -> str:
+        """Returns the kind of an operator that ran, comparable with `node_kind`."""
+        del microkernel_type
+        return self.node_kind(base)
+
+    def node_kind(self, text: str) -> str:
+        """Returns the kind of a node of the delegate's own graph."""
+        return text.lower()

@@ -1,0 +1,42 @@
+"""Every backend that etprof knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from etprof.backends.backend import Backend
+from etprof.backends.portable import PortableBackend
+from etprof.backends.xnnpack.backend import XnnpackBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+BACKENDS: Final[tuple[Backend, ...]] = (XnnpackBackend(), PortableBackend())
+"""The first one is the default."""
+PORTABLE: Final = BACKENDS[-1]
+OPAQUE: Final = Backend()
+
+
+def backend_of(delegate: str | None) -> Backend:
+    """Returns the backend that a program calls `delegate`; an unknown one is opaque."""
+    return next((each for each in BACKENDS if each.delegate == delegate), OPAQUE)
+
+
+def backend_of_labels(labels: Collection[str]) -> Backend:
+    """Returns the backend in whose words one delegate call is labelled, where no report names it."""
+    return next((b for b in BACKENDS if b.delegate and b.recognises(labels)), OPAQUE)
+
+
+def assign_backends(
+    calls: Mapping[int, Collection[str]], named: Mapping[int, str]
+) -> dict[int, Backend]:
+    """Returns the backend of each delegate call: of its name, else of its operators' labels."""
+    return {
+        call: backend_of(named[call]) if call in named else backend_of_labels(labels)
+        for call, labels in calls.items()
+    }
+
+
+def delegate_label(names: Sequence[str], label_id: int, number: int) -> str:
+    """Names a delegate's operator: by its label, or by number where the delegate only counts."""
+    return names[label_id] if label_id >= 0 else f"delegate operator {number}"

@@ -1,0 +1,126 @@
+"""XNNPACK's words: its operators' labels, their classes, and the kinds of its graph's nodes.
+
+Sources: XNNPACK's operator-type names (src/xnnpack/operator-type-defs.inc) with its microkernel
+types; ExecuTorch's serialisation schema for the kinds of nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from etprof.backends.backend import (
+    ACTIVATION,
+    ARITHMETIC,
+    COMPARISON,
+    CONVERT,
+    CONVOLUTION,
+    COPY,
+    DECONVOLUTION,
+    LAYOUT,
+    LINEAR,
+    MATMUL,
+    NORM,
+    PACKING,
+    POOL,
+    REDUCTION,
+    RESIZE,
+    SOFTMAX,
+    UNKNOWN,
+    VIEW,
+    OperatorClass,
+    OperatorName,
+)
+
+MICROKERNEL_CLASSES: Final = {
+    ("Convolution", "DWConv"): OperatorClass("Convolution", "depthwise"),
+    ("Convolution", "VMulCAddC"): OperatorClass("Convolution", "depthwise"),
+    ("Convolution", "GEMM"): OperatorClass("Convolution", "pointwise"),
+    ("Convolution", "SPMM"): OperatorClass("Convolution", "pointwise"),
+}
+"""XNNPACK operators whose microkernel type decides the class."""
+
+_XNNPACK_TABLE: Final = {
+    CONVOLUTION: ("Convolution",),
+    DECONVOLUTION: ("Deconvolution",),
+    LINEAR: ("Fully Connected", "Dynamic Fully Connected"),
+    MATMUL: ("Batch Matrix Multiply",),
+    LAYOUT: ("Transpose", "Depth To Space", "Space To Depth"),
+    COPY: ("Copy", "Slice", "Constant Pad"),
+    VIEW: ("Static Reshape", "Static Expand Dims", "Fuse Dims", "Split Dims"),
+    PACKING: ("Pack LH",),
+    CONVERT: ("Convert",),
+    ARITHMETIC: (
+        "Abs", "Add", "ATan2", "Bankders Rounding", "Bankers Rounding", "Binary Elementwise",
+        "Ceiling", "Copy Sign", "Cosine", "Count Leading Zeros", "Cube Root", "Divide", "Exp",
+        "Floor", "Log", "Maximum", "Minimum", "Modulus", "Multiply", "Negate", "Population Count",
+        "Power", "Reciprocal Square Root", "RoPE", "Sign", "Sine", "Square", "Square Root",
+        "Squared Difference", "Subtract", "Unary Elementwise",
+    ),
+    ACTIVATION: (
+        "ApproxGELU", "Clamp", "ELU", "GELU", "HardSwish", "LeakyReLU", "PReLU", "Sigmoid", "TanH",
+    ),
+    COMPARISON: (
+        "Bitwise And", "Bitwise Not", "Bitwise Or", "Bitwise Xor", "Shift Left",
+        "Shift Right Arithmetic", "Shift Right Logical",
+    ),
+    NORM: ("Normalize",),
+    POOL: ("ArgMax Pooling", "Average Pooling", "Max Pooling", "Unpooling"),
+    SOFTMAX: ("Softmax",),
+    REDUCTION: ("Mean", "Mean Squared", "Reduce Max", "Reduce Min", "Sum"),
+    RESIZE: ("Resize Bilinear",),
+}  # fmt: skip
+
+XNNPACK_CLASSES: Final = {name: entry for entry, names in _XNNPACK_TABLE.items() for name in names}
+
+_LABEL: Final = re.compile(
+    r"(?P<base>[A-Za-z0-9][A-Za-z0-9 ]*) \((?P<detail>[^()]*)\)"
+    r"(?: (?P<microkernel>[A-Za-z0-9][A-Za-z0-9 ]*?))?(?: #(?P<number>\d+))?"
+)
+_LAYOUTS: Final = frozenset({"NC", "ND", "NHWC", "NCHW", "NWC", "NCHW2NHWC"})
+DEPTHWISE_MICROKERNELS: Final = frozenset({"DWConv", "VMulCAddC"})
+
+# A pointwise convolution runs as a fully connected operator, so these two are one kind.
+_SYNONYMS: Final = {
+    "div": "divide",
+    "conv": "product",
+    "convolution": "product",
+    "fullyconnected": "product",
+    "depthwiseconv": "depthwise",
+    "convtranspose": "deconvolution",
+    "avgpooling": "averagepooling",
+    "globalavgpooling": "mean",
+    "concatenate": "copy",
+    "argmaxpooling": "argmaxpooling",
+    "reshape": "copy",
+    "bilinear": "resizebilinear",
+    "prelu": "leakyrelu",
+}
+PRODUCT_KINDS: Final = frozenset({"product", "depthwise", "deconvolution", "batchmatrixmultiply"})
+
+
+def parse_label(label: str) -> OperatorName:
+    """Reads the label of an operator, such as `Softmax (NC, F32) #1`."""
+    match = _LABEL.fullmatch(label)
+    if match is None:
+        return OperatorName(label, (), None, UNKNOWN)
+    base, microkernel = match["base"], match["microkernel"]
+    words = [word.strip() for word in match["detail"].split(",")]
+    types = tuple(word for word in words if word and word not in _LAYOUTS)
+    by_microkernel = MICROKERNEL_CLASSES.get((base, microkernel or ""))
+    found = by_microkernel or XNNPACK_CLASSES.get(base, UNKNOWN)
+    return OperatorName(base, types, microkernel, found)
+
+
+def canonical_kind(text: str) -> str:
+    """Makes one word of a node's kind or an operator's name: `MaxPooling2d`, `Max Pooling`."""
+    word = re.sub(r"[^a-z]", "", re.sub(r"\d+d?", "", text.lower()))
+    word = re.sub(r"^(static|dynamic)(?=.)", "", word)
+    return _SYNONYMS.get(word, word)
+
+
+NEUTRAL_KINDS: Final = frozenset(
+    canonical_kind(name)
+    for name, entry in XNNPACK_CLASSES.items()
+    if entry.category == "Elementwise"
+)
