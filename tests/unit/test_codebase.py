@@ -6,15 +6,18 @@ import ast
 import functools
 import graphlib
 import json
+import re
 import statistics
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import etprof
+from tests import house_debts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,6 +180,130 @@ def test_files_are_short(folder: str) -> None:
     files = [p for s in ("py", "cpp", "h", "S") for p in (ROOT / folder).rglob(f"*.{s}")]
     too_long = [str(p) for p in files if len(p.read_text().splitlines()) > 600]
     assert not too_long
+
+
+def name_of(module: Path) -> str:
+    return module.relative_to(PACKAGE).as_posix()
+
+
+def line_count(module: Path) -> int:
+    return len(module.read_text().splitlines())
+
+
+def test_the_package_does_not_grow() -> None:
+    assert sum(map(line_count, MODULES)) <= house_debts.PACKAGE_LINES
+
+
+def test_folders_are_narrow() -> None:
+    """The commands' folder has a module a command."""
+    widths = Counter(
+        module.parent.relative_to(PACKAGE).as_posix()
+        for module in MODULES
+        if module.name != "__init__.py"
+    )
+    wide = {folder: width for folder, width in widths.items() if width > 15 and folder != "cli"}
+    too_wide = {f: w for f, w in wide.items() if w > house_debts.WIDE_FOLDERS.get(f, 15)}
+    assert not too_wide, "fold what answers one question, or give it a folder"
+
+
+def importers() -> dict[Path, set[Path]]:
+    """The modules that import each module."""
+    names = {
+        ".".join(("etprof", *m.relative_to(PACKAGE).with_suffix("").parts)): m for m in MODULES
+    }
+    found: dict[Path, set[Path]] = {module: set() for module in MODULES}
+    for module in MODULES:
+        for imported in imported_names(module):
+            for name in (imported, imported.rpartition(".")[0]):
+                if name in names and names[name] != module:
+                    found[names[name]].add(module)
+    return found
+
+
+def test_no_small_module_has_one_importer_in_its_folder() -> None:
+    alone = {
+        name_of(module)
+        for module, users in importers().items()
+        if {user.parent for user in users} == {module.parent}
+        and len(users) == 1
+        and line_count(module) <= 150
+        and not module.name.startswith("__")
+    }
+    new = alone - set(house_debts.IMPORTED_ONCE) - house_debts.IMPORTED_ONCE_YET
+    assert not new, "fold these into what imports them"
+
+
+def test_reading_holds_no_paths() -> None:
+    """A path in analysis, tables or views is a second place that reads files."""
+    holders = {
+        name_of(module)
+        for module in MODULES
+        if part_of(module) in {"analysis", "tables", "views"}
+        and any(name.split(".")[0] == "pathlib" for name in imported_names(module))
+    }
+    assert not holders - house_debts.HOLD_PATHS
+
+
+def test_one_folder_knows_xnnpack() -> None:
+    named = Counter[str]()
+    for module in MODULES:
+        named[name_of(module)] = module.read_text().lower().count("xnnpack")
+    outside = {name: count for name, count in named.items() if not name.startswith("backends/")}
+    assert sum(outside.values()) <= house_debts.NAME_XNNPACK, outside
+
+
+NUMBER = re.compile(r"\.\d*[feg%]|,")
+
+
+def test_one_module_formats_numbers() -> None:
+    own = Counter(
+        name_of(module)
+        for module in MODULES
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr)
+        for part in node.format_spec.values
+        if isinstance(part, ast.Constant) and NUMBER.search(str(part.value))
+    )
+    del own["base/units.py"]
+    assert own.total() <= house_debts.OWN_FORMATS, own
+
+
+def record_fields() -> Iterator[tuple[str, str]]:
+    """Class and name of each field of a record."""
+    classes = {
+        node.name: node
+        for module in MODULES
+        for node in ast.walk(tree_of(module))
+        if isinstance(node, ast.ClassDef)
+    }
+
+    def is_record(name: str) -> bool:
+        node = classes.get(name)
+        bases = [b.id for b in node.bases if isinstance(b, ast.Name)] if node else []
+        return name == "Record" or any(is_record(base) for base in bases if base != name)
+
+    for name, node in classes.items():
+        if is_record(name):
+            for part in node.body:
+                if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                    yield name, part.target.id
+
+
+def test_every_field_of_every_record_is_read() -> None:
+    """T11: a fact that nobody reads is dead weight, or is forgotten somewhere."""
+    read = {"schema_version", "model_config"}
+    for module in MODULES:
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                read.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                read.add(node.value)  # read by its name
+    for template in PACKAGE.rglob("*.html"):
+        read |= set(re.findall(r"\.(\w+)", template.read_text()))
+    fields = set(record_fields())
+    assert len(fields) > 100
+    unread = {f"{owner}.{field}" for owner, field in fields if field not in read}
+    assert not unread - set(house_debts.UNREAD_FIELDS)
 
 
 READING_CALLS = {
