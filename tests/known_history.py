@@ -13,7 +13,6 @@ from sqlalchemy import insert
 
 from etprof.base.files import hash_file
 from etprof.history.schema import FAILED, OK, Baseline, CategoryTime, Metric, Run
-from etprof.history.values import pack_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -209,5 +208,5 @@ def _metric(run_id: int, name: str, unit: str, samples: NDArray[np.float64]) -> 
     return {
         "run_id": run_id, "name": name, "unit": unit, "higher_is_better": unit == "1/s",
         "value": float(np.median(samples)), "low": float(ordered[1]), "high": float(ordered[-2]),
-        "count": len(samples), "samples": pack_samples(samples.tolist()),
+        "count": len(samples), "samples": tuple(samples.tolist()),
     }  # fmt: skip

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.bench.combinations import Unit
-    from etprof.history.documents import RunDocument
+    from etprof.history.schema import Run as StoredRun
 
 OFF_US = [900.0 + i % 3 for i in range(10)]
 ON_US = [300.0 + i % 4 for i in range(10)]
@@ -32,7 +32,7 @@ def units(**changes: object) -> list[Unit]:
     return found
 
 
-def on_and_off(folder: Path, **changes: Any) -> tuple[RunDocument, ...]:  # noqa: ANN401
+def on_and_off(folder: Path, **changes: Any) -> tuple[StoredRun, ...]:  # noqa: ANN401
     experiments = (
         Experiment("off", (), latency_us=OFF_US),
         Experiment("on", (), sme="sme2", latency_us=ON_US),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from etprof.history.gate import judge, judge_against
+from etprof.base.units import format_range, format_value
+from etprof.history.check import Checked, CheckRequest, CheckResult, Subject
+from etprof.history.gate import Judgement, judge, judge_against
 from etprof.history.noise import NoiseFloor, pool_groups
-from etprof.history.values import MetricValue, pack_samples, unpack_samples
+from etprof.history.schema import Metric, Run
+from etprof.history.tables import render_check
 from etprof.statistics.two_samples import shift_interval, t_quantile
 
 if TYPE_CHECKING:
@@ -24,8 +28,9 @@ TRIALS = 400
 
 def value(
     samples: Sequence[float], *, higher_is_better: bool = False, representative: bool = True
-) -> MetricValue:
-    return MetricValue(
+) -> Metric:
+    return Metric(
+        run=Run(representative=representative),
         name="latency_ns",
         unit="ns",
         higher_is_better=higher_is_better,
@@ -33,7 +38,6 @@ def value(
         low=None,
         high=None,
         samples=tuple(samples),
-        representative=representative,
     )
 
 
@@ -52,7 +56,7 @@ class Machine:
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
 
-    def run(self, factor: float = 1.0, blocks: int = 10) -> MetricValue:
+    def run(self, factor: float = 1.0, blocks: int = 10) -> Metric:
         level = 1e6 * factor * math.exp(self.random.normal() * self.run_spread)
         noise = np.exp(self.random.normal(size=blocks) * self.block_spread)
         return value((level * noise).tolist())
@@ -108,9 +112,7 @@ def test_the_threshold_decides() -> None:
         ),
     ],
 )
-def test_what_cannot_be_judged_says_why(
-    sides: tuple[MetricValue, MetricValue], reason: str
-) -> None:
+def test_what_cannot_be_judged_says_why(sides: tuple[Metric, Metric], reason: str) -> None:
     judgement = judge(*sides)
     assert (judgement.verdict, judgement.reason) == ("inconclusive", reason)
 
@@ -203,7 +205,17 @@ def test_noise_is_pooled_within_groups() -> None:
     assert pool_groups("d", "m", [[1.0], [2.0]]) is None
 
 
-def test_samples_survive_packing() -> None:
-    assert unpack_samples(pack_samples([1.5, 1e300, 5e-324])) == (1.5, 1e300, 5e-324)
-    assert pack_samples([]) is None
-    assert unpack_samples(None) == ()
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_check_formats_numbers_as_everything_does(form: str) -> None:
+    """T12: rates and changes had a formatter of their own here."""
+    subject = Subject(1, "decoder", "Phone", "2026-11-21", None, None)
+    judgement = Judgement("unchanged", 0.0, -0.0123, 0.0001, 0.05, "within")
+    entry = Checked(
+        "unchanged", subject, (subject,), "within", "decode_tokens_per_second", "1/s",
+        1234.0, 1234.4, judgement,
+    )  # fmt: skip
+    text = render_check(CheckResult(CheckRequest("window:1"), (entry,), ()), form)
+    cells = [cell.strip() for line in text.splitlines() for cell in re.split("[│|]", line)]
+    for unit, value in (("1/s", 1234.0), ("change", 0.0)):
+        assert format_value(unit, value) in cells
+    assert format_range("change", -0.0123, 0.0001) in cells

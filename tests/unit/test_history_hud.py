@@ -8,10 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from etprof.history.connection import DamagedValueError
-from etprof.history.documents import metric_document
-from etprof.history.hud import run_records
-from etprof.history.hud_schema import HudRecord
+from etprof.history.hud import HudRecord, run_records
 from etprof.history.ingest import read_run_directory
+from etprof.history.schema import Metric, RawSamples
 from tests.measured_runs import START, MeasuredRun, write_measured
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ def test_a_run_becomes_one_record_per_metric(tmp_path: Path) -> None:
 
 def test_a_language_model_has_the_names_of_the_llm_benchmark(tmp_path: Path) -> None:
     (document,) = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
-    decode = metric_document("decode_tokens_per_second", "1/s", [20.0], higher_is_better=True)
-    records = run_records(document.model_copy(update={"metrics": (*document.metrics, decode)}))
+    document.metrics.append(Metric(name="decode_tokens_per_second", value=20.0, samples=(20.0,)))
+    records = run_records(document)
     names = {record["metric"]["name"] for record in records}  # type: ignore[index]
     assert {"llm_model_load_time(ms)", "generate_time(ms)", "token_per_sec"} <= names
     assert not {"model_load_time(ms)", "avg_inference_latency(ms)"} & names
@@ -50,9 +49,9 @@ def test_a_language_model_has_the_names_of_the_llm_benchmark(tmp_path: Path) -> 
 def test_raw_values_that_are_none_are_damage(blocks: object, tmp_path: Path) -> None:
     """S1: an import may bring what no run writes."""
     (document,) = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
-    raw = {**(document.raw or {}), "blocks": blocks}
+    document.raw_row = RawSamples(document={**(document.raw or {}), "blocks": blocks})
     with pytest.raises(DamagedValueError, match=r"raw values of run .*blocks"):
-        run_records(document.model_copy(update={"raw": raw}))
+        run_records(document)
 
 
 def test_a_failed_run_is_reported_as_executorch_does(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from tests.measured_runs import MeasuredRun, write_measured
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.history.documents import RunDocument
+    from etprof.history.schema import Run
 
 
-def read_one(folder: Path, run: MeasuredRun, device: str | None = None) -> RunDocument:
+def read_one(folder: Path, run: MeasuredRun, device: str | None = None) -> Run:
     (document,) = read_run_directory(write_measured(folder, run), device=device)
     return document
 
@@ -55,7 +55,7 @@ def test_a_real_run_directory_is_read(tmp_path: Path) -> None:
     off, cpus = read_run_directory(tmp_path / "run")
     assert (off.status, off.variant, cpus.variant) == ("ok", None, "CPUs 2,3")
     assert off.series != cpus.series
-    assert off.artefacts["program"].size_bytes == 7
+    assert off.artefacts["program"]["size_bytes"] == 7
     assert "off/m_off_t1.etdump" in off.artefacts
     assert not any("cpus" in name or "_b00_result" in name for name in off.artefacts)
     assert off.categories

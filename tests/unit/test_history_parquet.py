@@ -12,9 +12,7 @@ from pyarrow import parquet
 
 from etprof.base.errors import InputFileError
 from etprof.cli import main
-from etprof.history.documents import SCHEMA_VERSION
-from etprof.history.exchange import FORMAT, Header
-from etprof.history.parquet import read_parquet
+from etprof.history.exchange import FORMAT, SCHEMA_VERSION, Header, read_parquet
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,10 +37,10 @@ TARGETS: Final = (
     ),
 """
 ASK = """
-from etprof.history.devices import identify_device
+from etprof.history.ingest import identify_device
 from etprof.targets.registry import make_target, proves_times
 print(make_target("toy", {"serial": None}).platform, proves_times("toy"))
-print(identify_device("toy", {"machine": "x"}, None).kind)
+print(identify_device("toy", {"machine": "x"}, None)[0])
 """
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from etprof.bench.combinations import Unit
     from etprof.bench.pool import Reporter
-    from etprof.history.documents import RunDocument
+    from etprof.history.schema import Run
     from etprof.history.store import Store
 
 
@@ -44,7 +44,7 @@ class Kept:
     """How a unit went, and its experiments as the history has them."""
 
     outcome: Outcome
-    runs: tuple[RunDocument, ...]
+    runs: tuple[Run, ...]
 
 
 @dataclass
@@ -111,11 +111,11 @@ class Session:
         """Adds a run to the history and writes its report, while nothing is timed here."""
         unit, errors = outcome.unit, list(outcome.errors)
         run = unit.run_directory(self.request.folder)
-        runs: tuple[RunDocument, ...] = ()
+        runs: tuple[Run, ...] = ()
         with device_lock(this_host(), patience(self.reporter.say)):
             try:
                 added = self.store.add_run_directory(run, device=unit.device.history_name)
-                runs = tuple(each.document for each in added)
+                runs = tuple(each.run for each in added)
                 is_reported = not outcome.worker and (run / ANALYSIS_SUMMARY).exists()
                 if find_etdumps(run) and not is_reported:
                     write_report_files(analyze_source(run), run)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from etprof.bench.combinations import LeftOut
     from etprof.bench.execution import Outcome
     from etprof.bench.session import Kept
-    from etprof.history.documents import MetricDocument, RunDocument
+    from etprof.history.schema import Metric, Run
     from etprof.statistics.effect import Effect
 
 SCHEMA_VERSION: Final = 1
@@ -36,6 +36,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 _AXES: Final = range(4)
 _NUMBERS: Final = range(5, 12)
+_METRIC_FACTS: Final = ("unit", "higher_is_better", "value", "low", "high", "count")
 _LLM_METRICS: Final = ("prefill_tokens_per_second", "decode_tokens_per_second")
 
 
@@ -44,7 +45,7 @@ class Row:
     """One experiment, or a unit of which nothing is known but why."""
 
     outcome: Outcome
-    run: RunDocument | None
+    run: Run | None
     effect: Effect | None
     """SME2 against off at the same thread count; on the row with SME2 only."""
 
@@ -55,7 +56,7 @@ class Row:
             return self.run.failure
         return self.outcome.errors[0] if self.outcome.errors else None
 
-    def metric(self, name: str) -> MetricDocument | None:
+    def metric(self, name: str) -> Metric | None:
         """A metric; None where there is none, and for emulated times."""
         if self.run is None or not self.run.representative:
             return None
@@ -107,7 +108,7 @@ class Row:
             "failure": self.failure,
             "representative": run.representative if run else None,
             "metrics": {
-                metric.name: metric.model_dump(exclude={"name", "samples"})
+                metric.name: {name: getattr(metric, name) for name in _METRIC_FACTS}
                 for metric in (run.metrics if run else ())
             },
             "sme2_speed_up": self.effect.speed_up if self.effect else None,
@@ -129,7 +130,7 @@ def make_rows(kept: Sequence[Kept]) -> list[Row]:
     return rows
 
 
-def _effect_of(run: RunDocument, runs: Sequence[RunDocument]) -> Effect | None:
+def _effect_of(run: Run, runs: Sequence[Run]) -> Effect | None:
     """Compares a run with SME2 with the one without, block by block as they alternated."""
     if run.sme_mode != "sme2" or not run.representative:
         return None

@@ -17,17 +17,25 @@ or ~/.pgpass). RUN is a number from `list`, a run directory, or the name of one.
 
 from __future__ import annotations
 
+import json
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from etprof.base.errors import EtprofError, OutputError, UsageError
+from etprof.base.text import clean_lines
+from etprof.base.units import count_of
 from etprof.cli.argument_types import whole_number
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from sqlalchemy.orm import Session
+
     from etprof.history.check import CheckRequest
-    from etprof.history.selection import Filters
     from etprof.history.store import Store
 
 CHECK_TEXT = """\
@@ -51,57 +59,50 @@ examples:
   etprof history check --baseline release --run out_toy_cnn/runs/linux --metric latency_ns
 """
 FORMATS = ("text", "markdown", "json")
+_FILTERS = ("model", "precision", "backend", "device", "branch", "commit")
 _MOST_LISTED = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the actions and their flags."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    _add_reading_actions(actions)
-    _add_check(actions)
-    add = _action(actions, "add", "add run directories")
+    add = _action(actions, "add", _add, "add run directories")
     add.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
     add.add_argument(
         "--device",
         metavar="NAME",
         help="call the device this; tells computers apart that have the same CPU and system",
     )
-    pin = _action(actions, "pin", "call a run a baseline, list baselines, or remove one")
+    listing = _action(actions, "list", _list, "the newest runs", filters=True)
+    limit = whole_number(1, _MOST_LISTED)
+    listing.add_argument("--limit", type=limit, default=20, metavar="N", help="runs (default 20)")
+    listing.add_argument("--failed", action="store_true", help="failed runs only")
+    show = _action(actions, "show", _show, "everything about one run")
+    show.add_argument("run_text", metavar="RUN")
+    _add_check(actions)
+    pin = _action(actions, "pin", _pin, "call a run a baseline, list baselines, or remove one")
     pin.add_argument("name", nargs="?", metavar="NAME")
     pin.add_argument("run_text", nargs="?", metavar="RUN")
     pin.add_argument("--remove", action="store_true", help="forget the baseline NAME")
-    export = _action(actions, "export", "write runs to a file", filters=True)
+    changes = _action(actions, "changes", _changes, "where levels changed", filters=True)
+    changes.add_argument("--metric", default="latency_ns", metavar="NAME")
+    noise = _action(actions, "noise", _noise, "noise floor of each device, from repeated runs")
+    noise.add_argument("--json", action="store_true", help="print the same data as JSON")
+    export = _action(actions, "export", _export, "write runs to a file", filters=True)
     export.add_argument("file", type=Path, metavar="FILE")
     export.add_argument(
         "--format",
         choices=("json", "parquet", "hud"),
         help="default: what the name of FILE ends in; hud: records of PyTorch's dashboard, v3",
     )
-    _action(actions, "import", "add the runs of an export").add_argument(
-        "file", type=Path, metavar="FILE"
-    )
-
-
-def _add_reading_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    listing = _action(actions, "list", "the newest runs", filters=True)
-    listing.add_argument(
-        "--limit",
-        type=whole_number(1, _MOST_LISTED),
-        default=20,
-        metavar="N",
-        help="runs (default 20)",
-    )
-    listing.add_argument("--failed", action="store_true", help="failed runs only")
-    show = _action(actions, "show", "everything about one run")
-    show.add_argument("run_text", metavar="RUN")
-    changes = _action(actions, "changes", "where levels changed", filters=True)
-    changes.add_argument("--metric", default="latency_ns", metavar="NAME")
-    noise = _action(actions, "noise", "noise floor of each device, from repeated runs")
-    noise.add_argument("--json", action="store_true", help="print the same data as JSON")
+    imports = _action(actions, "import", _import, "add the runs of an export")
+    imports.add_argument("file", type=Path, metavar="FILE")
 
 
 def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    check = _action(actions, "check", "is the newest run worse than a baseline?", filters=True)
+    check = _action(
+        actions, "check", _check, "is the newest run worse than a baseline?", filters=True
+    )
     check.description, check.epilog = CHECK_TEXT, CHECK_EPILOG
     check.add_argument(
         "--baseline", required=True, metavar="B", help="NAME, branch:NAME or window:N"
@@ -135,6 +136,7 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 def _action(
     actions: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
+    work: Callable[[argparse.Namespace], int],
     text: str,
     *,
     filters: bool = False,
@@ -149,99 +151,210 @@ def _action(
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.set_defaults(work=work)
     parser.add_argument("--store", metavar="FILE|URL", help="the history")
     if filters:
-        for flag in ("model", "precision", "backend", "device", "branch", "commit"):
+        for flag in _FILTERS:
             parser.add_argument(f"--{flag}", metavar=flag.upper(), help=f"only this {flag}")
     return parser
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Opens the history and does what was asked."""
+    """Does what was asked; each action opens the history itself."""
+    code: int = arguments.work(arguments)
+    return code
+
+
+def _open(arguments: argparse.Namespace, *, create: bool = False) -> Store:
     from etprof.history.store import open_store
 
-    creates = arguments.action in ("add", "import")
-    with open_store(arguments.store, create=creates) as store:
-        return _ACTIONS[arguments.action](store, arguments)
+    return open_store(arguments.store, create=create)
 
 
-def _add(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.history import commands
+def _add(arguments: argparse.Namespace) -> int:
+    """Adds run directories one by one; what cannot be read is named, and the others are added."""
+    from etprof.history.ingest import read_run_directory
 
-    return commands.add(store, arguments.run_dirs, arguments.device)
-
-
-def _list(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.history import commands
-
-    return commands.list_runs(store, _filters(arguments), arguments.limit)
-
-
-def _show(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.history import commands
-
-    return commands.show(store, arguments.run_text)
-
-
-def _check(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.history import commands
-
-    return commands.check(store, _check_request(arguments), arguments.format, arguments.out)
-
-
-def _changes(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.history import commands
-
-    _check_metric(arguments.metric, "--metric")
-    return commands.changes(store, arguments.metric, _filters(arguments))
+    unread: list[EtprofError] = []
+    with ExitStack() as stack:
+        store = None
+        for run_dir in arguments.run_dirs:
+            try:
+                runs = read_run_directory(run_dir, device=arguments.device)
+            except EtprofError as error:
+                if len(arguments.run_dirs) == 1:
+                    raise
+                unread.append(error)
+                continue
+            # Not before: no history is made where nothing is to be kept.
+            store = store or stack.enter_context(_open(arguments, create=True))
+            for entry in store.add(runs, moves=True):
+                how = "added" if entry.is_new else "known"
+                failure = f", failed: {entry.run.failure}" if entry.run.failure else ""
+                _say(f"{how} #{entry.run_id} {run_dir} {entry.run.experiment}{failure}")
+    for reason in unread:
+        _say(f"not added: {reason}")
+    return unread[0].exit_code if unread else 0
 
 
-def _noise(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.history import commands
-
-    return commands.noise(store, as_json=arguments.json)
-
-
-def _export(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.history import commands
-
-    kind = arguments.format or _format_of(arguments.file)
-    return commands.export(store, arguments.file, kind, _filters(arguments))
-
-
-def _import(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.history import commands
-
-    return commands.import_runs(store, arguments.file)
-
-
-def _pin(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.base.errors import UsageError
-    from etprof.history import commands
-
-    if arguments.name is None:
-        return commands.list_baselines(store)
-    if arguments.remove:
-        return commands.unpin(store, arguments.name)
-    if arguments.run_text is None:
-        msg = f"which run is {arguments.name} to be? `etprof history pin {arguments.name} RUN`"
-        raise UsageError(msg)
-    return commands.pin(store, arguments.name, arguments.run_text)
-
-
-def _filters(arguments: argparse.Namespace) -> Filters:
+def _list(arguments: argparse.Namespace) -> int:
     from etprof.history.schema import FAILED
-    from etprof.history.selection import Filters
+    from etprof.history.selection import newest_runs
+    from etprof.history.tables import RUNS
 
-    return Filters(
-        model=arguments.model,
-        precision=arguments.precision,
-        backend=arguments.backend,
-        device=arguments.device,
-        git_branch=arguments.branch,
-        git_commit=arguments.commit,
-        status=FAILED if getattr(arguments, "failed", False) else None,
+    filters = _filters(arguments) | ({"status": FAILED} if arguments.failed else {})
+    with _open(arguments) as store, store.session() as session:
+        runs = newest_runs(session, filters, arguments.limit)
+        return _show_table(RUNS, runs, "No run matches; `add` adds run directories")
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from etprof.history.selection import find_runs
+    from etprof.history.tables import run_details
+
+    with _open(arguments) as store, store.session() as session:
+        for found in find_runs(session, arguments.run_text):
+            Console().print(run_details(found))
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    """Judges, and prints or writes the result; returns 1 for a regression or a failed run."""
+    from rich.console import Console
+
+    from etprof.base.atomic import write_text
+    from etprof.history.check import check_history
+    from etprof.history.tables import check_on_terminal, render_check
+
+    request = _check_request(arguments)
+    with _open(arguments) as store, store.session() as session:
+        result = check_history(session, request)
+    if arguments.out is not None:
+        write_text(arguments.out, render_check(result, arguments.format))
+    elif arguments.format == "text":
+        Console().print(check_on_terminal(result))
+    else:
+        print(render_check(result, arguments.format), end="")
+    return result.exit_code
+
+
+def _pin(arguments: argparse.Namespace) -> int:
+    """Makes runs a baseline, forgets one, or lists what is pinned."""
+    from etprof.history.selection import find_runs, pin_runs, unpin
+
+    name, text = arguments.name, arguments.run_text
+    if name is None:
+        return _list_baselines(arguments)
+    if not arguments.remove and text is None:
+        msg = f"which run is {name} to be? `etprof history pin {name} RUN`"
+        raise UsageError(msg)
+
+    def pin(session: Session) -> list[int]:
+        runs = find_runs(session, text)
+        pin_runs(session, name, runs, datetime.now(UTC))
+        return [run.id for run in runs]
+
+    with _open(arguments) as store:
+        if arguments.remove:
+            count = count_of(store.write(lambda session: unpin(session, name)), "series", "series")
+            _say(f"{name} is no baseline any more (it was one of {count})")
+            return 0
+        numbers = ", ".join(f"#{number}" for number in store.write(pin))
+    _say(f"{name} is now {numbers}; `etprof history check --baseline {name}` compares with it")
+    return 0
+
+
+def _list_baselines(arguments: argparse.Namespace) -> int:
+    from etprof.history.selection import pinned_runs
+    from etprof.history.tables import BASELINES
+
+    with _open(arguments) as store, store.session() as session:
+        missing = "No baseline is pinned; `etprof history pin NAME RUN` pins one"
+        return _show_table(BASELINES, pinned_runs(session), missing)
+
+
+def _changes(arguments: argparse.Namespace) -> int:
+    """Prints where a metric's level changed, series by series."""
+    from dataclasses import replace
+
+    from etprof.history.metric_names import metric_label
+    from etprof.history.tables import CHANGES
+    from etprof.history.trend import find_changes
+
+    metric = _check_metric(arguments.metric, "--metric")
+    with _open(arguments) as store, store.session() as session:
+        found = find_changes(session, metric, _filters(arguments))
+        table = replace(CHANGES, title=metric_label(metric))
+        return _show_table(table, found, f"No change of level in {metric}")
+
+
+def _noise(arguments: argparse.Namespace) -> int:
+    from etprof.history.metric_names import METRICS
+    from etprof.history.noise import noise_floors
+    from etprof.history.tables import NOISE
+
+    with _open(arguments) as store, store.session() as session:
+        floors = noise_floors(session, tuple(METRICS))
+    if arguments.json:
+        print(json.dumps([asdict(floor) for floor in floors], indent=2, ensure_ascii=False))
+        return 0
+    missing = (
+        "No A/A data yet: measure the same program twice on one device, at one commit without "
+        "changes, and add both runs"
     )
+    return _show_table(NOISE, floors, missing)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    """Writes runs to a file; never over one that is there."""
+    from etprof.history.exchange import export_runs
+
+    path: Path = arguments.file
+    kind = arguments.format or path.suffix.removeprefix(".").lower()
+    if kind not in ("json", "parquet", "hud") or (kind == "hud" and not arguments.format):
+        msg = f"{path}: call it .json or .parquet, or say --format json, parquet or hud"
+        raise UsageError(msg)
+    if path.exists():
+        msg = f"{path} exists and is not overwritten; choose another name"
+        raise OutputError(msg)
+    with _open(arguments) as store, store.session() as session:
+        count = export_runs(session, path, kind, _filters(arguments))
+    _say(f"Wrote {count_of(count, 'run')} to {path}")
+    return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    """Adds the runs of an export."""
+    from etprof.history.exchange import import_runs, open_export
+
+    export = open_export(arguments.file)
+    with _open(arguments, create=True) as store:
+        done = import_runs(store, export)
+    pinned = f", pinned {count_of(done.baselines, 'baseline')}" if done.baselines else ""
+    print(f"Added {count_of(done.added, 'run')}, {done.known:,} were known{pinned}")
+    return 0
+
+
+def _say(text: str) -> None:
+    print(clean_lines(text))
+
+
+def _show_table(table: Any, subjects: Any, missing: str) -> int:  # noqa: ANN401 - imported lazily
+    """Prints a table of `subjects`, or that there are none."""
+    from rich.console import Console
+
+    from etprof.views.terminal import terminal_table
+
+    Console().print(terminal_table(table.of(subjects)) if subjects else missing)
+    return 0
+
+
+def _filters(arguments: argparse.Namespace) -> dict[str, str]:
+    """Returns the flags that choose runs."""
+    given = {flag: getattr(arguments, flag) for flag in _FILTERS}
+    return {flag: value for flag, value in given.items() if value is not None}
 
 
 def _check_request(arguments: argparse.Namespace) -> CheckRequest:
@@ -265,8 +378,6 @@ def _check_request(arguments: argparse.Namespace) -> CheckRequest:
 
 def _threshold(text: str) -> tuple[str | None, float]:
     """Reads `5` or `load_ns=20`, in per cent."""
-    from etprof.base.errors import UsageError
-
     name, _, number = text.rpartition("=")
     try:
         percent = float(number)
@@ -280,33 +391,10 @@ def _threshold(text: str) -> tuple[str | None, float]:
     return name or None, percent / 100
 
 
-def _check_metric(name: str, flag: str) -> None:
-    from etprof.base.errors import UsageError
+def _check_metric(name: str, flag: str) -> str:
     from etprof.history.metric_names import METRICS
 
     if name not in METRICS:
         msg = f"{flag} {name}: no such metric; there are {', '.join(METRICS)}"
         raise UsageError(msg)
-
-
-def _format_of(path: Path) -> str:
-    from etprof.base.errors import UsageError
-
-    kind = path.suffix.removeprefix(".").lower()
-    if kind not in ("json", "parquet"):
-        msg = f"{path}: call it .json or .parquet, or say --format json, parquet or hud"
-        raise UsageError(msg)
-    return kind
-
-
-_ACTIONS: dict[str, Callable[[Store, argparse.Namespace], int]] = {
-    "add": _add,
-    "list": _list,
-    "show": _show,
-    "check": _check,
-    "pin": _pin,
-    "changes": _changes,
-    "noise": _noise,
-    "export": _export,
-    "import": _import,
-}
+    return name

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from etprof.dashboard.visit import Catalogue
     from etprof.history.gate import Judgement
     from etprof.history.noise import NoiseFloor
-    from etprof.history.schema import Run
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric, Run
 
 View = dict[str, Any]
 _COLOURS: Final = {"regression": "worse", "improvement": "better"}
@@ -41,8 +40,8 @@ class Judge:
     def change(
         self,
         device: str,
-        baseline: MetricValue | None,
-        candidate: MetricValue | None,
+        baseline: Metric | None,
+        candidate: Metric | None,
         against: str,
     ) -> View | None:
         """Returns the change for a template; None where there is nothing to judge."""
@@ -80,7 +79,7 @@ def _interval_text(found: Judgement) -> str:
     return f"{format_change(found.low)} … {format_change(found.high)}"
 
 
-def _speed_up(found: Judgement, candidate: MetricValue) -> View:
+def _speed_up(found: Judgement, candidate: Metric) -> View:
     """The same change as a speed-up: baseline ÷ candidate for times, the inverse for rates."""
     if found.change is None:
         return {}

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from etprof.dashboard.queries import Series
     from etprof.dashboard.visit import Visit
-    from etprof.history.schema import Run
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric, Run
 
 View = dict[str, Any]
 ROWS_A_PAGE: Final = 50
@@ -72,7 +71,7 @@ def choose_metric(visit: Visit) -> str:
     return name
 
 
-def value_view(value: MetricValue | None) -> View | None:
+def value_view(value: Metric | None) -> View | None:
     """A value with its interval; None where there is none or where it means nothing."""
     if value is None or not value.representative:
         return None

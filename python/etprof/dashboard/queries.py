@@ -14,7 +14,6 @@ from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import aliased, defer
 
 from etprof.history.schema import FAILED, Baseline, CategoryTime, Metric, Run
-from etprof.history.values import MetricValue, metric_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -180,24 +179,23 @@ def load_runs(session: Session, ids: Iterable[int]) -> dict[int, Run]:
     return found
 
 
-def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int, MetricValue]:
+def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int, Metric]:
     """Returns one metric of each run that has it, by run."""
     chosen = {run.id: run for run in runs}
-    found: dict[int, MetricValue] = {}
+    found: dict[int, Metric] = {}
     for batch in _batches(sorted(chosen)):
         rows = session.scalars(
             select(Metric).where(Metric.run_id.in_(batch), Metric.name == metric)
         )
         for row in rows:
-            representative = chosen[row.run_id].representative
-            found[row.run_id] = metric_value(row, representative=representative)
+            found[row.run_id] = row
     return found
 
 
-def load_all_values(session: Session, run: Run) -> dict[str, MetricValue]:
+def load_all_values(session: Session, run: Run) -> dict[str, Metric]:
     """Returns every metric of one run, by name."""
     rows = session.scalars(select(Metric).where(Metric.run_id == run.id))
-    return {row.name: metric_value(row, representative=run.representative) for row in rows}
+    return {row.name: row for row in rows}
 
 
 def load_categories(session: Session, run_id: int) -> dict[str, float]:

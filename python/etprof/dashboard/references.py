@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-    from etprof.history.schema import Run
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric, Run
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Reference:
     label: str
     run_id: int
     candidate_id: int
-    value: MetricValue | None
+    value: Metric | None
 
     @property
     def compare_address(self) -> Address:

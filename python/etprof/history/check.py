@@ -11,13 +11,11 @@ from etprof.history.gate import DEFAULT_THRESHOLD, Judgement, judge_against
 from etprof.history.noise import NoiseFloors
 from etprof.history.schema import FAILED, Metric, Run
 from etprof.history.selection import (
-    Filters,
     baseline_runs,
     check_baseline,
     find_runs,
     newest_of_each_series,
 )
-from etprof.history.values import metric_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +52,7 @@ class CheckRequest:
     """NAME, branch:NAME or window:N."""
     runs: tuple[str, ...] = ()
     """Candidates; none: the newest run of each series."""
-    filters: Filters = field(default_factory=Filters)
+    filters: Mapping[str, str] = field(default_factory=dict)
     metrics: tuple[str, ...] = CHECKED
     threshold: float = DEFAULT_THRESHOLD
     thresholds: Mapping[str, float] = field(default_factory=dict)
@@ -163,41 +161,32 @@ def _judge_metrics(
 ) -> list[Checked]:
     """Judges the metrics that both sides have."""
     after = {metric.name: metric for metric in candidate.metrics}
-    before = [{metric.name: metric for metric in run.metrics} for run in baselines]
+    before: dict[str, list[Metric]] = {}
+    for run in baselines:
+        for metric in run.metrics:
+            before.setdefault(metric.name, []).append(metric)
     return [
-        _judge_metric(noise, request, (candidate, after[name]), _pairs(name, baselines, before))
+        _judge_metric(noise, request, after[name], before[name])
         for name in request.metrics
-        if name in after and any(name in metrics for metrics in before)
+        if name in after and name in before
     ]
 
 
-def _pairs(
-    name: str, runs: Sequence[Run], metrics: Sequence[Mapping[str, Metric]]
-) -> list[tuple[Run, Metric]]:
-    pairs = zip(runs, metrics, strict=True)
-    return [(run, known[name]) for run, known in pairs if name in known]
-
-
 def _judge_metric(
-    noise: NoiseFloors,
-    request: CheckRequest,
-    candidate: tuple[Run, Metric],
-    baselines: Sequence[tuple[Run, Metric]],
+    noise: NoiseFloors, request: CheckRequest, after: Metric, before: Sequence[Metric]
 ) -> Checked:
-    run, metric = candidate
-    floor = noise.floor(run.device, metric.name, before=run.measured_at)
-    after = metric_value(metric, representative=run.representative)
-    before = [metric_value(m, representative=r.representative) for r, m in baselines]
-    threshold = request.thresholds.get(metric.name, request.threshold)
+    run, name = after.run, after.name
+    floor = noise.floor(run.device, name, before=run.measured_at)
+    threshold = request.thresholds.get(name, request.threshold)
     judgement = judge_against(before, after, threshold, noise=floor)
     return Checked(
         outcome=judgement.verdict,
         subject=subject_of(run),
-        baseline=tuple(subject_of(entry) for entry, _ in baselines),
+        baseline=tuple(subject_of(metric.run) for metric in before),
         reason=judgement.reason,
-        metric=metric.name,
-        unit=metric.unit,
-        before=median(value.value for value in before),
+        metric=name,
+        unit=after.unit,
+        before=median(metric.value for metric in before),
         after=after.value,
         judgement=judgement,
     )

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from sqlalchemy import select
 
 from etprof.base.atomic import replacing
-from etprof.base.errors import InputFileError
+from etprof.base.errors import InputFileError, UsageError
 from etprof.base.files import open_regular, read_bounded
 from etprof.base.json_input import parse_json
 from etprof.base.records import Name, Record, first_problem
 from etprof.base.text import escape_unfit_json
+from etprof.history.columns import Checked, Moment
 from etprof.history.connection import DamagedValueError
-from etprof.history.documents import SCHEMA_VERSION, Digest, Moment, RunDocument
 from etprof.history.hud import run_records
-from etprof.history.parquet import PARQUET_MAGIC, read_parquet, write_parquet
-from etprof.history.rows import iterate_runs
-from etprof.history.schema import Baseline, Run
+from etprof.history.schema import (
+    METRIC_RECORD,
+    RUN_RECORD,
+    Baseline,
+    Digest,
+    Metric,
+    Run,
+    make_run,
+    record_of,
+)
+from etprof.history.selection import choose_runs
+from etprof.history.store import iterate_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from sqlalchemy.orm import Session
 
-    from etprof.history.selection import Filters
+    from etprof.history.schema import Table
     from etprof.history.store import Store
 
-Format = Literal["json", "parquet", "hud"]
 FORMAT: Final = "etprof-history"
+SCHEMA_VERSION: Final = 1
 _MOST_BYTES: Final = 2**30
 """Of a JSON export, which is read as a whole; Parquet is read in parts."""
 _BATCH: Final = 200
 """Runs that are imported in one transaction."""
+
+
+PARQUET_MAGIC: Final = b"PAR1"
+_HEADER: Final = b"etprof_history"
+_ROWS: Final = 500
+"""Of a Parquet file that are read at once."""
+_AS_JSON: Final = ("pins", "artefacts", "categories", "raw")
+"""Columns whose keys differ from run to run: JSON text."""
+Entry = TypeVar("Entry")
 
 
 class PinnedRun(Record):
@@ -55,10 +75,18 @@ class Header(Record):
     baselines: tuple[PinnedRun, ...] = ()
 
 
-class _Export(Header):
+class _Document(Header):
     """A whole JSON export."""
 
     runs: tuple[dict[str, Any], ...] = Field(default=())
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export that was opened."""
+
+    header: Header
+    runs: Iterator[Run]
 
 
 @dataclass(frozen=True)
@@ -71,32 +99,29 @@ class Imported:
     baselines: int
 
 
-def export_runs(session: Session, path: Path, kind: Format, filters: Filters) -> int:
+def export_runs(session: Session, path: Path, kind: str, filters: Mapping[str, str]) -> int:
     """Writes the runs that `filters` let through, oldest first; returns how many."""
-    documents = _Counted(iterate_runs(session, filters.apply(select(Run))))
+    counted = itertools.count()
+    runs = (run for run in iterate_runs(session, choose_runs(filters)) if next(counted) >= 0)
     if kind == "hud":
-        records = (record for document in documents for record in run_records(document))
-        _write_list(path, "[", records, "]\n")
-        return documents.count
+        _write_list(path, "[", (record for run in runs for record in run_records(run)), "]\n")
+        return next(counted)
     header = Header(format=FORMAT, schema_version=SCHEMA_VERSION, baselines=_baselines(session))
+    records = map(_record, runs)
     if kind == "parquet":
-        write_parquet(path, documents, header.model_dump_json())
-        return documents.count
+        _write_parquet(path, records, header.model_dump_json())
+        return next(counted)
     opening = header.model_dump_json()[:-1] + ',"runs":['
-    _write_list(path, opening, (d.model_dump(mode="json") for d in documents), "]}\n")
-    return documents.count
+    _write_list(path, opening, (record.model_dump(mode="json") for record in records), "]}\n")
+    return next(counted)
 
 
-class _Counted:
-    """Counts what is taken from it."""
-
-    def __init__(self, documents: Iterable[RunDocument]) -> None:
-        self._documents, self.count = documents, 0
-
-    def __iter__(self) -> Iterator[RunDocument]:
-        for document in self._documents:
-            self.count += 1
-            yield document
+def _record(run: Run) -> Record:
+    try:
+        return record_of(run)
+    except ValidationError as error:
+        msg = f"run {run.id}: {first_problem(error)}"
+        raise DamagedValueError(msg) from None
 
 
 def _baselines(session: Session) -> tuple[PinnedRun, ...]:
@@ -119,33 +144,13 @@ def _write_list(path: Path, opening: str, items: Iterable[object], closing: str)
         stream.write(b"\n" + closing.encode())
 
 
-def import_file(store: Store, path: Path) -> Imported:
-    """Adds the runs of a JSON or Parquet export; those that the store has stay as they are.
+def open_export(path: Path) -> Export:
+    """Opens a JSON or Parquet export; its runs are checked as they are taken from it.
 
-    Raises InputFileError for a file of another kind, a newer one, or a damaged one; runs before
-    the damage are in the store then.
+    Raises InputFileError for a file of another kind, a newer one, or a damaged one.
     """
-    header, documents = _open_export(path)
-    if header.schema_version > SCHEMA_VERSION:
-        msg = f"{path} is of a newer etprof (schema {header.schema_version}); update etprof"
-        raise InputFileError(msg)
-    added = known = 0
-    for batch in _batches(_checked(path, documents)):
-        results = store.add(batch)
-        added += sum(result.is_new for result in results)
-        known += sum(not result.is_new for result in results)
-    return Imported(added, known, store.write(lambda session: _pin(session, header)))
-
-
-def _open_export(path: Path) -> tuple[Header, Iterable[dict[str, Any]]]:
-    """Returns an export's header and its runs, not checked yet."""
     try:
-        with open_regular(path) as stream:
-            is_parquet = stream.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
-        if is_parquet:
-            text, rows = read_parquet(path)
-            return Header.model_validate(parse_json(text)), rows
-        export = _Export.model_validate(parse_json(read_bounded(path, _MOST_BYTES)))
+        header, rows = _open(path)
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}; `etprof history export` writes such files"
         raise InputFileError(msg) from error
@@ -153,7 +158,33 @@ def _open_export(path: Path) -> tuple[Header, Iterable[dict[str, Any]]]:
         raise _not_an_export(path, first_problem(error)) from None
     except ValueError as error:
         raise _not_an_export(path, f"document: Invalid JSON: {error}") from None
-    return export, export.runs
+    if header.schema_version > SCHEMA_VERSION:
+        msg = f"{path} is of a newer etprof (schema {header.schema_version}); update etprof"
+        raise InputFileError(msg)
+    return Export(header, _checked(path, rows))
+
+
+def _open(path: Path) -> tuple[Header, Iterable[dict[str, Any]]]:
+    with open_regular(path) as stream:
+        is_parquet = stream.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+    if is_parquet:
+        text, rows = read_parquet(path)
+        return Header.model_validate(parse_json(text)), rows
+    document = _Document.model_validate(parse_json(read_bounded(path, _MOST_BYTES)))
+    return document, document.runs
+
+
+def import_runs(store: Store, export: Export) -> Imported:
+    """Adds the runs of an export; those that the store has stay as they are.
+
+    Runs before a damaged one are in the store then.
+    """
+    added = known = 0
+    for batch in _batches(export.runs):
+        results = store.add(batch)
+        added += sum(result.is_new for result in results)
+        known += sum(not result.is_new for result in results)
+    return Imported(added, known, store.write(lambda session: _pin(session, export.header)))
 
 
 def _not_an_export(path: Path, problem: str) -> InputFileError:
@@ -162,24 +193,19 @@ def _not_an_export(path: Path, problem: str) -> InputFileError:
     )
 
 
-def _checked(path: Path, rows: Iterable[dict[str, Any]]) -> Iterator[RunDocument]:
+def _checked(path: Path, rows: Iterable[dict[str, Any]]) -> Iterator[Run]:
     for number, row in enumerate(rows):
         try:
-            yield RunDocument.model_validate(row)
+            yield make_run(row)
         except ValidationError as error:
             problem = first_problem(error)
             msg = f"{path} is damaged: runs.{number}.{problem}; export it again"
             raise InputFileError(msg) from None
 
 
-def _batches(documents: Iterator[RunDocument]) -> Iterator[list[RunDocument]]:
-    batch: list[RunDocument] = []
-    for document in documents:
-        batch.append(document)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
+def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    entries = iter(entries)
+    while batch := list(itertools.islice(entries, _BATCH)):
         yield batch
 
 
@@ -196,3 +222,76 @@ def _pin(session: Session, header: Header) -> int:
         )
         count += 1
     return count
+
+
+def _pyarrow() -> Any:  # noqa: ANN401 - an untyped package
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet
+    except ImportError as error:
+        msg = f"Parquet needs pyarrow ({error}); `pip install 'etprof[parquet]'`, or use JSON"
+        raise UsageError(msg) from error
+    return pa
+
+
+def _write_parquet(path: Path, records: Iterable[Record], header: str) -> None:
+    """Writes runs batch by batch; `header` goes into the file's metadata."""
+    pa = _pyarrow()
+    schema = _schema(pa).with_metadata({_HEADER: header.encode()})
+    with replacing(path) as stream, pa.parquet.ParquetWriter(stream, schema) as writer:
+        for batch in _batches(records):
+            rows = [record.model_dump() for record in batch]
+            told = [row | {name: json.dumps(row[name]) for name in _AS_JSON} for row in rows]
+            writer.write_table(pa.Table.from_pylist(told, schema=schema))
+
+
+def read_parquet(path: Path) -> tuple[str, Iterator[dict[str, Any]]]:
+    """Returns the header and the runs, not checked; raises InputFileError for other files."""
+    pa = _pyarrow()
+    try:
+        file = pa.parquet.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, error) from error
+    header = (file.schema_arrow.metadata or {}).get(_HEADER)
+    if header is None:
+        msg = f"{path} is not an export of a history; write one with `etprof history export`"
+        raise InputFileError(msg)
+    return header.decode(), _rows(path, file)
+
+
+def _rows(path: Path, file: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+    pa = _pyarrow()
+    try:
+        for batch in file.iter_batches(_ROWS):
+            for row in batch.to_pylist():
+                yield row | {name: parse_json(row[name]) for name in _AS_JSON}
+    # OSError is pyarrow's word for data that cannot be decompressed; OverflowError, for a date after
+    # the year 9999.
+    except (
+        pa.ArrowException, KeyError, OSError, OverflowError, TypeError, ValueError
+    ) as error:  # fmt: skip
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> InputFileError:
+    reason = next(iter(str(error).splitlines()), type(error).__name__)
+    return InputFileError(f"{path} is damaged: {reason}; export it again")
+
+
+def _schema(pa: Any) -> Any:  # noqa: ANN401
+    """The columns: one per field of a run's record, nested as that is."""
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    kinds |= {datetime: pa.timestamp("us", tz="UTC"), bytes: pa.list_(pa.float64())}
+
+    text = pa.string()
+
+    def fields(table: type[Table], record: type[Record]) -> list[tuple[str, Any]]:
+        known = {c.key: c.type for c in table.__table__.columns if isinstance(c.type, Checked)}
+        return [
+            (name, kinds.get(known[name].kinds[0], text) if name in known else text)
+            for name in record.model_fields
+        ]
+
+    metric = pa.struct(fields(Metric, METRIC_RECORD))
+    own = [(name, kind) for name, kind in fields(Run, RUN_RECORD) if name != "metrics"]
+    return pa.schema([*own, ("metrics", pa.list_(metric))])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from etprof.history.noise import NoiseFloor
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric
 
 Verdict = Literal["regression", "improvement", "unchanged", "inconclusive"]
 
@@ -62,8 +62,8 @@ class Judgement:
 
 
 def judge(
-    baseline: MetricValue,
-    candidate: MetricValue,
+    baseline: Metric,
+    candidate: Metric,
     threshold: float = DEFAULT_THRESHOLD,
     *,
     noise: NoiseFloor | None = None,
@@ -73,8 +73,8 @@ def judge(
 
 
 def judge_against(
-    baselines: Sequence[MetricValue],
-    candidate: MetricValue,
+    baselines: Sequence[Metric],
+    candidate: Metric,
     threshold: float = DEFAULT_THRESHOLD,
     *,
     noise: NoiseFloor | None = None,
@@ -101,19 +101,19 @@ def judge_against(
     return Judgement(verdict, change, low, high, threshold, _reason(verdict, change, threshold))
 
 
-def _is_startup(value: MetricValue) -> bool:
+def _is_startup(value: Metric) -> bool:
     return value.name in METRICS and METRICS[value.name].is_startup
 
 
-def _knows_runs(baselines: Sequence[MetricValue], noise: NoiseFloor | None) -> bool:
+def _knows_runs(baselines: Sequence[Metric], noise: NoiseFloor | None) -> bool:
     """Whether it is known how much repeated runs differ."""
     measured = noise is not None and noise.freedom >= LEAST_FREEDOM
     return measured or len(baselines) >= _RUNS_WITH_SPREAD
 
 
 def _interval(
-    baselines: Sequence[MetricValue],
-    candidate: MetricValue,
+    baselines: Sequence[Metric],
+    candidate: Metric,
     centre: float,
     noise: NoiseFloor | None,
 ) -> tuple[float, float] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,17 +18,8 @@ from etprof.base.files import hash_file
 from etprof.base.json_input import read_json
 from etprof.base.records import first_problem
 from etprof.base.text import RAW_NAMES, clean, raw_names
-from etprof.history.devices import identify_device
-from etprof.history.documents import (
-    Artefact,
-    MetricDocument,
-    RunDocument,
-    full_hash,
-    metric_document,
-    short_hash,
-)
 from etprof.history.metric_names import METRICS
-from etprof.history.schema import FAILED, OK
+from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.directory import (
     MANIFEST,
     ManifestExperiment,
@@ -38,16 +30,21 @@ from etprof.run.directory import (
 )
 from etprof.run.directory import METRICS as METRICS_FILE
 from etprof.run.provenance import load_manifest_document, load_provenance
+from etprof.statistics.order_statistics import median_interval
 from etprof.statistics.summary import trimmed_mean
-from etprof.targets.registry import proves_times
+from etprof.targets.registry import find_kind, proves_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from etprof.history.schema import Run
     from etprof.run.directory import BlockMetrics, ExperimentMetrics, Manifest, Metrics
     from etprof.run.provenance import Provenance
+    from etprof.run.runner_result import Cpu
 
+_PASSING_SERIAL: Final = re.compile(r".*:\d+|emulator-\d+")
+"""Serials that say how a device is connected now, not which it is."""
 _TRIM: Final = 0.1
 """Cut from each end for the trimmed mean: what is left is the middle 80 %."""
 _KEPT_IN_RAW: Final = re.compile(r".*(_b\d+_result\.json|\.log|\.csv|\.html|\.md)")
@@ -71,7 +68,9 @@ class _Source:
         self.manifest_sha256 = hash_file(run / MANIFEST)
         self.metrics: Metrics | None = load_metrics(run)
         self.raw = _read_raw(run) if self.metrics else {}
-        self.device = identify_device(manifest.platform, manifest.target, manifest.cpu, device)
+        found = identify_device(manifest.platform, manifest.target, manifest.cpu)
+        self.device_kind, name, self.soc = found
+        self.device = device or name
         self.categories, self.split_error = _read_categories(run)
 
     @property
@@ -99,7 +98,7 @@ class _Source:
         return found if found and found.blocks else None
 
 
-def read_run_directory(run: Path, *, device: str | None = None) -> list[RunDocument]:
+def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
     """Returns the run directory's experiments; `device` is the name its owner gives the device.
 
     Raises InputFileError for anything else than a run directory, and for damaged files.
@@ -109,7 +108,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[RunDocum
         raise InputFileError(msg)
     source = _Source(run, device)
     try:
-        found = [_read_with_raw_names(source, experiment) for experiment in source.experiments]
+        found = [_read_experiment(source, experiment) for experiment in source.experiments]
     except ValidationError as error:
         msg = f"{run} says what no history takes: {first_problem(error)}; measure again"
         raise InputFileError(msg) from None
@@ -119,55 +118,82 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[RunDocum
     return found
 
 
-def _read_experiment(source: _Source, experiment: ManifestExperiment) -> RunDocument:
+def _read_experiment(source: _Source, experiment: ManifestExperiment) -> Run:
     manifest, provenance = source.manifest, source.provenance
     measured = source.measured(experiment.name)
     build = provenance.runner.build if provenance.runner else {}
     version = build.get("executorch_version") or provenance.pins.get("executorch")
     git = manifest.git
-    return RunDocument(
-        key=_key(source, experiment),
-        run_name=source.run.resolve().name,
-        run_path=str(source.run.resolve()),
-        manifest_sha256=source.manifest_sha256,
-        manifest_run_id=source.document.get("run_id"),
-        experiment=experiment.name,
-        measured_at=source.measured_at,
-        status=OK if measured else FAILED,
-        failure=_failure(source, experiment, measured),
-        model=manifest.model.name,
-        precision=manifest.model.precision,
-        backend=manifest.model.backend,
-        method=manifest.model.method,
-        device=source.device.name,
-        device_kind=source.device.kind,
-        soc=source.device.soc,
-        sme_mode=measured.sme if measured else _sme_of_failed(source, experiment),
-        threads=measured.threads if measured else experiment.threads,
-        variant=_variant(source, experiment),
-        revision=_revision(source),
-        git_commit=git.commit if git else None,
-        git_branch=git.branch if git else None,
-        git_dirty=git.dirty if git else None,
-        executorch_version=str(version) if version else None,
-        pins=provenance.pins,
-        artefacts=_artefacts(source, experiment),
-        representative=_is_representative(source),
-        metrics=_read_metrics(measured) if measured else (),
-        categories=source.categories.get(experiment.name, {}),
-        raw=source.raw.get(experiment.name) if measured else None,
+    run = make_run(
+        {
+            "key": _key(source, experiment),
+            "run_name": source.run.resolve().name,
+            "run_path": str(source.run.resolve()),
+            "manifest_sha256": source.manifest_sha256,
+            "manifest_run_id": source.document.get("run_id"),
+            "experiment": experiment.name,
+            "measured_at": source.measured_at,
+            "status": OK if measured else FAILED,
+            "failure": _failure(source, experiment, measured),
+            "model": manifest.model.name,
+            **manifest.model.model_dump(include={"precision", "backend", "method"}),
+            "device": source.device,
+            "device_kind": source.device_kind,
+            "soc": source.soc,
+            "sme_mode": measured.sme if measured else _sme_of_failed(source, experiment),
+            "threads": measured.threads if measured else experiment.threads,
+            "variant": _variant(source, experiment),
+            "revision": _revision(source),
+            **{f"git_{name}": fact for name, fact in (git.model_dump() if git else {}).items()},
+            "executorch_version": str(version) if version else None,
+            "pins": provenance.pins,
+            "artefacts": _artefacts(source, experiment),
+            "representative": _is_representative(source),
+            "metrics": _read_metrics(measured) if measured else (),
+            "categories": source.categories.get(experiment.name, {}),
+            "raw": source.raw.get(experiment.name) if measured else None,
+        }
     )
+    _keep_raw_names(source, experiment, run)
+    return run
 
 
-def _read_with_raw_names(source: _Source, experiment: ManifestExperiment) -> RunDocument:
+def _keep_raw_names(source: _Source, experiment: ManifestExperiment, run: Run) -> None:
     """Keeps the bytes of changed names beside the raw samples; a failed run has no such place."""
-    document = _read_experiment(source, experiment)
     named = source.manifest.model_dump(include={"model", "platform", "git", "cpu", "target"})
-    own = document.model_dump(exclude={"raw"})
-    changed = raw_names(named, experiment.model_dump(), source.provenance.pins, own)
-    if document.raw is None or not changed:
-        return document
-    return document.model_copy(update={"raw": {**document.raw, RAW_NAMES: changed}})
+    changed = raw_names(named, experiment.model_dump(), source.provenance.pins, run.facts())
+    if run.raw_row is not None and changed:
+        run.raw_row.document = {**run.raw_row.document, RAW_NAMES: changed}
+
+
+def identify_device(
+    platform: str, target: Mapping[str, object], cpu: Cpu | None
+) -> tuple[str, str, str | None]:
+    """Returns the kind of a device, a name that brings its runs together, and its SoC.
+
+    A phone is its make, model and serial. A computer is its CPU, cores and system, which two
+    computers may share: runs of unlike computers are told apart by their owner's names only.
+    """
+    found = find_kind(platform)
+    kind = found.history_name if found else "local"
+    if kind == "android":
+        serial = str(target.get("serial") or "")
+        known = _join(target, "manufacturer", "model") or "Android device"
+        is_lasting = serial and not _PASSING_SERIAL.fullmatch(serial)
+        soc = _join(target, "soc_manufacturer", "soc_model")
+        return kind, f"{known} ({serial})" if is_lasting else known, soc
+    if kind == "emulator":
+        return kind, _join(target, "emulator", "emulated_cpu") or "emulator", None
+    # The maker of a CPU may pad its name with spaces.
+    model = " ".join((cpu.model_name or cpu.architecture).split()) if cpu else None
+    model = model or _join(target, "machine")
+    cores = cpu.logical_cores if cpu else target.get("logical_cores")
+    facts = (model, f"{cores} cores" if cores else None, _join(target, "system"))
+    return kind, ", ".join(fact for fact in facts if fact) or platform, model
+
+
+def _join(target: Mapping[str, object], *keys: str) -> str | None:
+    return " ".join(str(target[key]) for key in keys if target.get(key)) or None
 
 
 def _key(source: _Source, experiment: ManifestExperiment) -> str:
@@ -252,20 +278,20 @@ def _is_representative(source: _Source) -> bool:
     return source.metrics.times_are_meaningful if source.metrics else True
 
 
-def _artefacts(source: _Source, experiment: ManifestExperiment) -> dict[str, Artefact]:
+def _artefacts(source: _Source, experiment: ManifestExperiment) -> dict[str, dict[str, Any]]:
     """The program, its inputs and the experiment's own files, by content."""
-    found: dict[str, Artefact] = {}
+    found: dict[str, dict[str, Any]] = {}
     model = source.provenance.model
     named = {f"input_{i}": entry for i, entry in enumerate(source.provenance.inputs or ())}
     for name, entry in {"program": model, **named}.items():
         if entry is not None and entry.sha256:
-            found[name] = Artefact(sha256=entry.sha256, size_bytes=entry.size_bytes)
+            found[name] = entry.model_dump(include={"sha256", "size_bytes"})
     folder = safe_name(experiment.group or experiment.name)
     own_threads = re.compile(rf"(.*_t{experiment.threads}(?!\d)|(?!.*_t\d)).*")
     for name, digest in source.manifest.files.items():
         inside = name.startswith(f"{folder}/") and own_threads.fullmatch(name)
         if (inside or name == METRICS_FILE) and not _KEPT_IN_RAW.fullmatch(name):
-            found[name] = Artefact(sha256=digest, size_bytes=_size_bytes(source.run / name))
+            found[name] = {"sha256": digest, "size_bytes": _size_bytes(source.run / name)}
     return found
 
 
@@ -273,19 +299,29 @@ def _size_bytes(path: Path) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def _read_metrics(measured: ExperimentMetrics) -> tuple[MetricDocument, ...]:
+def _read_metrics(measured: ExperimentMetrics) -> list[dict[str, Any]]:
     """Reduces blocks to metrics, by name; a metric that not all blocks have is left out."""
     blocks = [_block_values(block) for block in measured.blocks]
-    return tuple(
-        metric_document(
-            name,
-            METRICS[name].unit,
-            [block[name] for block in blocks],
-            higher_is_better=METRICS[name].higher_is_better,
-        )
+    return [
+        _metric(name, [block[name] for block in blocks])
         for name in sorted(METRICS)
         if all(name in block for block in blocks)
-    )
+    ]
+
+
+def _metric(name: str, samples: Sequence[float]) -> dict[str, Any]:
+    """Reduces block values to their median with its interval."""
+    kind, interval = METRICS[name], median_interval(samples)
+    return {
+        "name": name,
+        "unit": kind.unit,
+        "higher_is_better": kind.higher_is_better,
+        "value": median(samples),
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "count": len(samples),
+        "samples": tuple(samples),
+    }
 
 
 def _block_values(block: BlockMetrics) -> dict[str, float]:

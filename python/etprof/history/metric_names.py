@@ -48,3 +48,8 @@ METRICS: Final[dict[str, MetricKind]] = {
     "token_latency_ns": _time("Latency of a token", "token_latency(ms)"),
 }
 HEADLINE: Final = "latency_ns"
+
+
+def metric_label(name: str) -> str:
+    """Names a metric in words; one of a newer etprof keeps its own name."""
+    return METRICS[name].label if name in METRICS else name

@@ -1,41 +1,44 @@
 """The store's tables: runs, their metrics, categories and raw samples, and pinned baselines.
 
 A row of `runs` is one experiment of a run directory: one model, precision, backend, method, device,
-SME mode and thread count. What is not known is NULL, never a guess.
+SME mode and thread count. What is not known is NULL, never a guess. The columns are the one
+declaration of a run: imports and exports, filters, and the facts on pages come from here.
 """
 
 from __future__ import annotations
 
-import math
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+import hashlib
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
-from sqlalchemy import (
-    JSON,
-    Boolean,
-    DateTime,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    TypeDecorator,
-)
+from pydantic import AfterValidator, Field, create_model
+from sqlalchemy import ForeignKey, Index, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from etprof.base.text import clean, clean_data
-from etprof.history.connection import DamagedValueError
+from etprof.base.records import Count, Name, Named, Record
+from etprof.history.columns import (
+    Checked,
+    CheckedBoolean,
+    CheckedFloat,
+    CheckedInteger,
+    CheckedObject,
+    CheckedText,
+    Number,
+    PackedObject,
+    Samples,
+    UtcDateTime,
+)
+from etprof.targets.registry import TARGETS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from sqlalchemy import Dialect
+    from sqlalchemy.orm import MappedColumn
 
 OK: Final = "ok"
 FAILED: Final = "failed"
-_INFINITE: Final = (math.inf, -math.inf)
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -45,102 +48,19 @@ _NAMES = {
 }
 
 
-class _Checked(TypeDecorator[Any]):
-    """A value that is read only if it is of its kind: SQLite's columns hold anything."""
-
-    kinds: ClassVar[tuple[type, ...]]
-    fit: ClassVar[Callable[[Any], Any]] = staticmethod(lambda value: value)
-    """Makes of a value of the right kind what is handed out."""
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
-        """Returns what reads a value; it raises DamagedValueError for one of another kind."""
-        read, kinds, fit = super().result_processor(dialect, coltype), self.kinds, type(self).fit
-
-        def process(value: object) -> object:
-            try:
-                found = value if read is None else read(value)
-            except (TypeError, ValueError, OverflowError) as error:
-                msg = f"a value is no {kinds[0].__name__}: {error}"
-                raise DamagedValueError(msg) from None
-            if found is None:
-                return None
-            if type(found) in kinds and found not in _INFINITE:
-                return fit(found)
-            msg = f"a value is a {type(found).__name__} where a {kinds[0].__name__} belongs"
-            raise DamagedValueError(msg)
-
-        return process
+def _check_device_kind(name: str) -> str:
+    known = [each.history_name for each in TARGETS]
+    if name not in known:
+        msg = f"not one of {', '.join(known)}"
+        raise ValueError(msg)
+    return name
 
 
-class CheckedText(_Checked):
-    """A text that is shown: a store may be a stranger's file, so it is cleaned when it is read."""
+class Artefact(Record):
+    """A file by its content."""
 
-    impl = String
-    cache_ok = True
-    kinds = (str,)
-    fit: ClassVar[Callable[[Any], Any]] = staticmethod(clean)
-
-
-class CheckedInteger(_Checked):
-    """A whole number."""
-
-    impl = Integer
-    cache_ok = True
-    kinds = (int,)
-
-
-class CheckedBoolean(_Checked):
-    """True or False."""
-
-    impl = Boolean
-    cache_ok = True
-    kinds = (bool,)
-
-
-class CheckedFloat(_Checked):
-    """A finite number."""
-
-    impl = Float
-    cache_ok = True
-    kinds = (float, int)
-
-
-class CheckedBytes(_Checked):
-    """Bytes."""
-
-    impl = LargeBinary
-    cache_ok = True
-    kinds = (bytes,)
-
-
-class CheckedObject(_Checked):
-    """A JSON object, whose texts are shown."""
-
-    impl = JSON
-    cache_ok = True
-    kinds = (dict,)
-    fit: ClassVar[Callable[[Any], Any]] = staticmethod(clean_data)
-
-
-class UtcDateTime(_Checked):
-    """A moment in UTC, stored without a zone and always read with one."""
-
-    impl = DateTime
-    cache_ok = True
-    kinds = (datetime,)
-
-    def process_bind_param(self, value: datetime | None, dialect: object) -> datetime | None:  # noqa: ARG002
-        """Turns a moment of any zone into UTC; refuses one without a zone."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            msg = f"{value} has no time zone"
-            raise ValueError(msg)
-        return value.astimezone(UTC).replace(tzinfo=None)
-
-    def process_result_value(self, value: datetime | None, dialect: object) -> datetime | None:  # noqa: ARG002
-        """Gives the moment its zone back."""
-        return None if value is None else value.replace(tzinfo=UTC)
+    sha256: Name
+    size_bytes: Count | None = None
 
 
 class Table(DeclarativeBase):
@@ -150,12 +70,32 @@ class Table(DeclarativeBase):
     type_annotation_map: ClassVar = {
         datetime: UtcDateTime(),
         dict[str, Any]: CheckedObject(),
-        bytes: CheckedBytes(),
         float: CheckedFloat(),
         str: CheckedText(),
         int: CheckedInteger(),
         bool: CheckedBoolean(),
     }
+
+    def facts(self) -> dict[str, Any]:
+        """Returns the row's own columns by name."""
+        return {column.key: getattr(self, column.key) for column in self.__table__.columns}
+
+
+def _fact(
+    title: str | None = None,
+    *,
+    accepts: object = None,
+    flag: str | None = None,
+    tells_apart: bool = False,
+    **how: Any,  # noqa: ANN401 - whatever mapped_column takes
+) -> MappedColumn[Any]:
+    """Declares a column: its title for people, what an import must be, and how it filters.
+
+    `flag` is the word that chooses runs by it; runs that differ where `tells_apart` are not two
+    runs of the same thing.
+    """
+    info = {"title": title, "accepts": accepts, "flag": flag, "tells_apart": tells_apart}
+    return mapped_column(info=info, **how)
 
 
 class Run(Table):
@@ -170,54 +110,73 @@ class Run(Table):
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    key: Mapped[str] = mapped_column(unique=True)
-    """Hash of program, experiment, launches and samples: the same run is added once."""
-    run_name: Mapped[str]
+    run_name: Mapped[str] = _fact("run")
     """Name of the run directory."""
-    run_path: Mapped[str | None]
-    """Where it was when it was added; `whereabouts` tells whether it is there still."""
-    manifest_sha256: Mapped[str | None]
-    """Of manifest.json when it was added: what tells its directory from others at the same path.
-    NULL where an etprof of schema 0001 added it, or where there is no directory."""
-    manifest_run_id: Mapped[str | None]
-    """The manifest's own name for the run; NULL for older manifests, too."""
-    experiment: Mapped[str]
+    experiment: Mapped[str] = _fact("experiment")
     measured_at: Mapped[datetime] = mapped_column(index=True)
     added_at: Mapped[datetime]
-    status: Mapped[str]
+    status: Mapped[str] = _fact(accepts=Literal["ok", "failed"], flag="status")
     """OK or FAILED."""
     failure: Mapped[str | None]
     """Why it failed, or what part of it did; one line."""
-    model: Mapped[str]
-    precision: Mapped[str | None]
-    backend: Mapped[str | None]
-    method: Mapped[str | None]
-    device: Mapped[str]
-    device_kind: Mapped[str]
-    """local, macos, android or emulator."""
-    soc: Mapped[str | None]
-    sme_mode: Mapped[str]
-    threads: Mapped[int | None]
-    variant: Mapped[str | None]
+    model: Mapped[str] = _fact("model", flag="model", tells_apart=True)
+    precision: Mapped[str | None] = _fact("precision", flag="precision", tells_apart=True)
+    backend: Mapped[str | None] = _fact("backend", flag="backend", tells_apart=True)
+    method: Mapped[str | None] = _fact("method", tells_apart=True)
+    device: Mapped[str] = _fact("device", flag="device", tells_apart=True)
+    device_kind: Mapped[str] = _fact(
+        "kind of device", accepts=Annotated[Name, AfterValidator(_check_device_kind)]
+    )
+    """A target's name in the history."""
+    soc: Mapped[str | None] = _fact("SoC")
+    sme_mode: Mapped[str] = _fact("SME", tells_apart=True)
+    threads: Mapped[int | None] = _fact("threads", tells_apart=True)
+    variant: Mapped[str | None] = _fact("variant", tells_apart=True)
     """What else was set for it, such as CPUs, a launcher, or how many tokens; NULL for nothing."""
-    series: Mapped[str]
-    """Short hash of model, precision, backend, method, device, SME mode, threads and variant: runs
-    with the same are one trend."""
-    revision: Mapped[str | None]
+    git_commit: Mapped[str | None] = _fact("commit", flag="commit", tells_apart=True)
+    git_branch: Mapped[str | None] = _fact("branch", flag="branch", tells_apart=True)
+    git_dirty: Mapped[bool | None] = _fact("files were changed")
+    executorch_version: Mapped[str | None] = _fact("ExecuTorch", tells_apart=True)
+    pins: Mapped[dict[str, Any]] = _fact(
+        "pins", accepts=Named[Name | None], tells_apart=True, default={}
+    )
+    artefacts: Mapped[dict[str, Any]] = _fact(
+        "artefacts", accepts=Named[Artefact], tells_apart=True, default={}
+    )
+    """{name: {"sha256": …, "size_bytes": …}}"""
+    revision: Mapped[str | None] = _fact("revision")
     """Short hash of what was measured: commit, program, pins, runner. Runs of one series with the
     same revision repeat each other (A/A); NULL where that cannot be known, as in a dirty tree."""
-    git_commit: Mapped[str | None]
-    git_branch: Mapped[str | None]
-    git_dirty: Mapped[bool | None]
-    executorch_version: Mapped[str | None]
-    pins: Mapped[dict[str, Any]]
-    artefacts: Mapped[dict[str, Any]]
-    """{name: {"sha256": …, "size_bytes": …}}"""
+    series: Mapped[str] = _fact("series")
+    """Short hash of model, precision, backend, method, device, SME mode, threads and variant: runs
+    with the same are one trend."""
+    run_path: Mapped[str | None] = _fact("run directory")
+    """Where it was when it was added; `whereabouts` tells whether it is there still."""
+    manifest_run_id: Mapped[str | None] = _fact("run id")
+    """The manifest's own name for the run; NULL for older manifests."""
+    manifest_sha256: Mapped[str | None] = _fact("SHA-256 of the manifest", accepts=Digest)
+    """Of manifest.json when it was added: what tells its directory from others at the same path.
+    NULL where an etprof of schema 0001 added it, or where there is no directory."""
+    key: Mapped[str] = _fact("key", accepts=Digest, unique=True)
+    """Hash of program, experiment, launches and samples: the same run is added once."""
     representative: Mapped[bool]
     """False for emulated times, which are never judged."""
 
-    metrics: Mapped[list[Metric]] = relationship(order_by="Metric.name", passive_deletes=True)
-    categories: Mapped[list[CategoryTime]] = relationship(passive_deletes=True)
+    metrics: Mapped[list[Metric]] = relationship(
+        order_by="Metric.name", back_populates="run", passive_deletes=True
+    )
+    category_rows: Mapped[list[CategoryTime]] = relationship(passive_deletes=True)
+    raw_row: Mapped[RawSamples | None] = relationship(passive_deletes=True)
+
+    @property
+    def categories(self) -> dict[str, float]:
+        """Time of an inference by category of operators, in ns; empty where no ETDump was read."""
+        return {row.category: row.time_ns for row in self.category_rows}
+
+    @property
+    def raw(self) -> dict[str, Any] | None:
+        """The experiment's object in metrics.json, with the bytes of changed names (`RAW_NAMES`)."""
+        return self.raw_row.document if self.raw_row else None
 
 
 def _run_key(*, primary: bool = True) -> Mapped[int]:
@@ -232,8 +191,7 @@ class Metric(Table):
 
     run_id: Mapped[int] = _run_key()
     name: Mapped[str] = mapped_column(primary_key=True)
-    unit: Mapped[str]
-    """ns, bytes or 1/s."""
+    unit: Mapped[str] = _fact(accepts=Literal["ns", "bytes", "1/s"])
     higher_is_better: Mapped[bool]
     value: Mapped[float]
     """Median over blocks."""
@@ -242,8 +200,15 @@ class Metric(Table):
     high: Mapped[float | None]
     count: Mapped[int]
     """Blocks."""
-    samples: Mapped[bytes | None]
-    """One value per block: zlib of little-endian float64 (`values.unpack_samples`)."""
+    samples: Mapped[tuple[float, ...]] = mapped_column(Samples, nullable=True)
+    """One value per block."""
+
+    run: Mapped[Run] = relationship(back_populates="metrics")
+
+    @property
+    def representative(self) -> bool:
+        """False for emulated times: they are kept, but never judged."""
+        return self.run.representative
 
 
 class CategoryTime(Table):
@@ -262,8 +227,7 @@ class RawSamples(Table):
     __tablename__ = "raw_samples"
 
     run_id: Mapped[int] = _run_key()
-    document: Mapped[bytes]
-    """zlib of the experiment's JSON object."""
+    document: Mapped[dict[str, Any]] = mapped_column(PackedObject)
 
 
 class Baseline(Table):
@@ -275,3 +239,78 @@ class Baseline(Table):
     series: Mapped[str] = mapped_column(primary_key=True)
     run_id: Mapped[int] = _run_key(primary=False)
     pinned_at: Mapped[datetime]
+
+
+def _columns_with(word: str) -> dict[str, Any]:
+    columns = Run.__table__.columns
+    return {column.key: column.info[word] for column in columns if column.info.get(word)}
+
+
+TITLES: Final[Mapping[str, str]] = _columns_with("title")
+"""What pages and terminals say of a run, column by column."""
+TELLS_APART: Final = tuple(_columns_with("tells_apart"))
+FLAGS: Final[Mapping[str, str]] = {flag: name for name, flag in _columns_with("flag").items()}
+"""The column that each word chooses runs by."""
+_OF_A_SERIES: Final = (
+    "model", "precision", "backend", "method", "device", "sme_mode", "threads", "variant"
+)  # fmt: skip
+_OF_THE_STORE: Final = {"id", "run_id", "added_at", "series"}
+
+
+def _record_of(table: type[Table], **further: Any) -> type[Record]:  # noqa: ANN401
+    """Returns what checks an import of a table's rows: a field per column."""
+    fields: dict[str, Any] = {}
+    for column in table.__table__.columns:
+        if column.key not in _OF_THE_STORE and isinstance(column.type, Checked):
+            kind = column.info.get("accepts") or column.type.accepts
+            if column.nullable and column.type.missing is None:
+                kind = kind | None
+            optional = column.nullable or column.default is not None
+            default = column.default.arg if column.default is not None else column.type.missing
+            fields[column.key] = (kind, default if optional else ...)
+    return create_model(f"{table.__name__}Record", __base__=Record, **fields, **further)
+
+
+METRIC_RECORD: Final = _record_of(Metric)
+RUN_RECORD: Final = _record_of(
+    Run,
+    metrics=(tuple[METRIC_RECORD, ...], ()),  # type: ignore[valid-type]  # made of its columns
+    categories=(Named[Number], {}),
+    raw=(dict[str, Any] | None, None),
+)
+"""A run as exports have it, and as anything is checked that becomes one."""
+
+
+def make_run(facts: Mapping[str, Any]) -> Run:
+    """Makes a run of facts as an export has them; raises pydantic's ValidationError."""
+    checked = RUN_RECORD.model_validate(facts).model_dump()
+    metrics, categories, raw = (checked.pop(name) for name in ("metrics", "categories", "raw"))
+    return Run(
+        **checked,
+        series=short_hash(*(checked[name] for name in _OF_A_SERIES)),
+        metrics=[Metric(**metric) for metric in metrics],
+        category_rows=[CategoryTime(category=n, time_ns=t) for n, t in categories.items()],
+        raw_row=None if raw is None else RawSamples(document=raw),
+    )
+
+
+def record_of(run: Run) -> Record:
+    """Undoes `make_run`; raises pydantic's ValidationError for what no etprof has written."""
+    facts = {
+        **run.facts(),
+        "metrics": [metric.facts() for metric in run.metrics],
+        "categories": run.categories,
+        "raw": run.raw,
+    }
+    return RUN_RECORD.model_validate(facts)
+
+
+def short_hash(*parts: object) -> str:
+    """Names a combination of facts in 16 hexadecimal digits."""
+    return full_hash(*parts)[:16]
+
+
+def full_hash(*parts: object) -> str:
+    """SHA-256 of JSON data; what is equal has the same hash on every machine."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

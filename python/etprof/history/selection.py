@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,10 +9,10 @@ from sqlalchemy import Select, delete, func, select
 
 from etprof.base.errors import UsageError
 from etprof.base.text import clean
-from etprof.history.schema import OK, Baseline, Run
+from etprof.history.schema import FLAGS, OK, Baseline, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy.orm import Session
@@ -26,41 +25,29 @@ _MOST_DIGITS: Final = 18
 _NEWEST_FIRST: Final = (Run.measured_at.desc(), Run.id.desc())
 
 
-@dataclass(frozen=True)
-class Filters:
-    """Which runs are meant; None is any."""
+def choose_runs(filters: Mapping[str, str]) -> Select[Run]:
+    """Returns the query of the runs that `filters` let through, by the words of `FLAGS`.
 
-    model: str | None = None
-    precision: str | None = None
-    backend: str | None = None
-    device: str | None = None
-    git_branch: str | None = None
-    git_commit: str | None = None
-    """May be the first digits."""
-    status: str | None = None
-
-    def apply(self, query: Select[Run]) -> Select[Run]:
-        """Narrows a query of runs."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None:
-                continue
-            column = getattr(Run, field.name)
-            same = column.startswith(value, autoescape=True)
-            query = query.where(same if field.name == "git_commit" else column == value)
-        return query
+    A commit may be the first digits of one.
+    """
+    query = select(Run)
+    for flag, value in filters.items():
+        column = getattr(Run, FLAGS[flag])
+        is_same = column.startswith(value, autoescape=True) if flag == "commit" else column == value
+        query = query.where(is_same)
+    return query
 
 
-def newest_runs(session: Session, filters: Filters, limit: int) -> Sequence[Run]:
+def newest_runs(session: Session, filters: Mapping[str, str], limit: int) -> Sequence[Run]:
     """Returns up to `limit` runs, newest first."""
-    query = filters.apply(select(Run)).order_by(*_NEWEST_FIRST).limit(limit)
+    query = choose_runs(filters).order_by(*_NEWEST_FIRST).limit(limit)
     return session.scalars(query).all()
 
 
-def newest_of_each_series(session: Session, filters: Filters) -> Sequence[Run]:
+def newest_of_each_series(session: Session, filters: Mapping[str, str]) -> Sequence[Run]:
     """Returns the newest run of every series that has one under `filters`."""
     rank = func.row_number().over(partition_by=Run.series, order_by=_NEWEST_FIRST)
-    chosen = filters.apply(select(Run))
+    chosen = choose_runs(filters)
     ranked = chosen.with_only_columns(Run.id, rank.label("rank")).subquery()
     newest = select(ranked.c.id).where(ranked.c.rank == 1)
     query = select(Run).where(Run.id.in_(newest))
@@ -101,6 +88,12 @@ def pin_runs(session: Session, name: str, runs: Sequence[Run], moment: datetime)
         raise UsageError(msg)
     for run in runs:
         session.merge(Baseline(name=name, series=run.series, run_id=run.id, pinned_at=moment))
+
+
+def pinned_runs(session: Session) -> Sequence[tuple[Baseline, Run]]:
+    """Returns every baseline with its run, by name."""
+    query = select(Baseline, Run).join(Run, Run.id == Baseline.run_id)
+    return [(entry, run) for entry, run in session.execute(query.order_by(Baseline.name, Run.id))]
 
 
 def unpin(session: Session, name: str) -> int:

@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DatabaseError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, selectinload
 
 from etprof.base.errors import InputFileError
 from etprof.base.files import check_regular
@@ -26,16 +27,15 @@ from etprof.history.connection import (
     is_transient,
     parse_target,
 )
-from etprof.history.migrate import bring_up_to_date
-from etprof.history.rows import insert_run
-from etprof.history.schema import Run
+from etprof.history.migrations import bring_up_to_date
+from etprof.history.schema import CategoryTime, Metric, RawSamples, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sqlalchemy import Engine
+    from sqlalchemy import Engine, Select
 
-    from etprof.history.documents import RunDocument
+    from etprof.history.schema import Table
 
 DEFAULT_STORE: Final = "etprof_history.sqlite"
 VARIABLE: Final = "ETPROF_HISTORY"
@@ -45,6 +45,12 @@ _HEADER_BYTES: Final = 100
 _PATIENCE_S: Final = 60.0
 _LONGEST_PAUSE_S: Final = 1.0
 
+_INSERTS: Final[dict[str, Callable[[type[Run]], sqlite.Insert | postgresql.Insert]]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+_BATCH: Final = 200
+
 Result = TypeVar("Result")
 
 
@@ -53,7 +59,7 @@ class AddedRun:
     """A run that is in the store now."""
 
     run_id: int
-    document: RunDocument
+    run: Run
     is_new: bool
     """False when the store had it already; nothing was changed then."""
 
@@ -96,14 +102,12 @@ class Store:
 
         return self.add(read_run_directory(run, device=device), moves=True)
 
-    def add(self, documents: Sequence[RunDocument], *, moves: bool = False) -> list[AddedRun]:
+    def add(self, runs: Sequence[Run], *, moves: bool = False) -> list[AddedRun]:
         """Adds runs in one transaction: all of them or, when it fails, none.
 
-        With `moves`, known runs lie from now on where `documents` say.
+        With `moves`, known runs lie from now on where `runs` say.
         """
-        return self.write(
-            lambda session: [_add(session, document, moves=moves) for document in documents]
-        )
+        return self.write(lambda session: [_add(session, run, moves=moves) for run in runs])
 
     def write(self, work: Callable[[Session], Result]) -> Result:
         """Runs `work` in one transaction of its own, again when others were in the way.
@@ -118,16 +122,43 @@ class Store:
             return work(session)
 
 
-def _add(session: Session, document: RunDocument, *, moves: bool) -> AddedRun:
-    run_id = insert_run(session, document, datetime.now(UTC))
+def _add(session: Session, run: Run, *, moves: bool) -> AddedRun:
+    facts = run.facts()
+    del facts["id"]
+    statement = (
+        _INSERTS[session.get_bind().dialect.name](Run)
+        .values({**facts, "added_at": datetime.now(UTC)})
+        .on_conflict_do_nothing(index_elements=["key"])
+        .returning(Run.id)
+    )
+    run_id: int | None = session.execute(statement).scalar()
     if run_id is not None:
-        return AddedRun(run_id, document, is_new=True)
-    known = session.scalars(select(Run).where(Run.key == document.key)).one()
+        _insert(session, Metric, run.metrics, run_id)
+        _insert(session, CategoryTime, run.category_rows, run_id)
+        _insert(session, RawSamples, [run.raw_row] if run.raw_row else [], run_id)
+        return AddedRun(run_id, run, is_new=True)
+    known = session.scalars(select(Run).where(Run.key == run.key)).one()
     if moves:
-        known.run_name, known.run_path = document.run_name, document.run_path
-        known.manifest_sha256 = document.manifest_sha256
-        known.manifest_run_id = document.manifest_run_id
-    return AddedRun(known.id, document, is_new=False)
+        for name in ("run_name", "run_path", "manifest_sha256", "manifest_run_id"):
+            setattr(known, name, getattr(run, name))
+    return AddedRun(known.id, run, is_new=False)
+
+
+def _insert(session: Session, table: type[Table], rows: Sequence[Table], run_id: int) -> None:
+    """Inserts what belongs to a run."""
+    if rows:
+        session.execute(insert(table), [{**row.facts(), "run_id": run_id} for row in rows])
+
+
+def iterate_runs(session: Session, query: Select[Run]) -> Iterator[Run]:
+    """Yields the runs of `query` with all they have, in order of their numbers, batch by batch."""
+    last = -1
+    parts = (selectinload(part) for part in (Run.metrics, Run.category_rows, Run.raw_row))
+    query = query.order_by(Run.id).limit(_BATCH).options(*parts)
+    while batch := session.scalars(query.where(Run.id > last)).all():
+        last = batch[-1].id
+        yield from batch
+        session.expunge_all()
 
 
 def patiently(work: Callable[[], Result]) -> Result:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from etprof.history.schema import OK, Metric, Run
-from etprof.history.selection import Filters, newest_of_each_series
+from etprof.history.selection import newest_of_each_series
 from etprof.statistics.change_points import find_change_points
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy.orm import Session
 
@@ -31,12 +31,17 @@ class LevelChange:
     higher_is_better: bool
 
     @property
+    def is_worse(self) -> bool:
+        """Whether the new level is on the wrong side of the old one."""
+        return (self.change < 0) == self.higher_is_better
+
+    @property
     def change(self) -> float:
         """After ÷ before, minus one."""
         return self.after / self.before - 1
 
 
-def find_changes(session: Session, metric: str, filters: Filters) -> list[LevelChange]:
+def find_changes(session: Session, metric: str, filters: Mapping[str, str]) -> list[LevelChange]:
     """Returns all changes of level of representative runs, series by series, oldest first."""
     found: list[LevelChange] = []
     for newest in newest_of_each_series(session, filters):
@@ -47,8 +52,8 @@ def find_changes(session: Session, metric: str, filters: Filters) -> list[LevelC
             .where(Metric.name == metric)
             .order_by(Run.measured_at, Run.id)
         )
-        if filters.git_branch is not None:
-            query = query.where(Run.git_branch == filters.git_branch)
+        if "branch" in filters:
+            query = query.where(Run.git_branch == filters["branch"])
         rows = session.execute(query).all()
         found += _changes(session, metric, [row[0] for row in rows], [row[1] for row in rows])
     return found

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from etprof.cli import main
+from etprof.history.columns import decompress, unpack_samples
 from etprof.history.connection import DamagedValueError
 from etprof.history.store import open_store
-from etprof.history.values import decompress, unpack_samples
 from tests.known_history import pin
 from tests.measured_runs import MeasuredRun, write_measured
 

@@ -173,7 +173,7 @@ def test_names_of_stores_have_no_password() -> None:
         (
             "x.json",
             b'{"format": "etprof-history", "schema_version": 1, "runs": [{"key": "x"}]}',
-            "is damaged: runs.0.key: ",
+            "is damaged: runs.0.run_name: ",
         ),
         ("x.parquet", b"PAR1 and then nothing", "is damaged: "),
     ],
@@ -236,3 +236,12 @@ def test_a_schema_that_is_no_text(capsys: pytest.CaptureFixture[str], tmp_path: 
     code, error = run(capsys, "list", "--store", path)
     assert code == 8
     assert str(path) in error
+
+
+@pytest.mark.parametrize("words", [("import", "gone.json"), ("add", "gone"), ("add", "a", "b")])
+def test_no_history_is_made_for_nothing(words: tuple[str, ...], tmp_path: Path) -> None:
+    """A missing export or run directory once left an empty store behind."""
+    store = tmp_path / "h.sqlite"
+    paths = [str(tmp_path / name) for name in words[1:]]
+    code = main(["history", words[0], "--store", str(store), *paths])
+    assert (code, store.exists()) == (4, False)

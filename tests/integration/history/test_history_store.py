@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,19 +15,15 @@ from sqlalchemy import func, select, text
 from etprof.base.files import hash_file
 from etprof.history import migrations
 from etprof.history.connection import StoreError
-from etprof.history.documents import failed_run
 from etprof.history.ingest import read_run_directory
-from etprof.history.migrate import alembic_config
-from etprof.history.rows import iterate_runs
-from etprof.history.schema import CategoryTime, Metric, RawSamples, Run, Table
-from etprof.history.store import Store, open_store
+from etprof.history.migrations import alembic_config
+from etprof.history.schema import CategoryTime, Metric, RawSamples, Run, Table, make_run, record_of
+from etprof.history.store import Store, iterate_runs, open_store
 from tests.known_runs import on_off_run, write_run
 from tests.measured_runs import MeasuredRun, write_measured
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from etprof.history.documents import RunDocument
 
 
 def count(store: Store, table: type[Table]) -> int:
@@ -36,7 +31,7 @@ def count(store: Store, table: type[Table]) -> int:
         return session.scalar(select(func.count()).select_from(table)) or 0
 
 
-def contents(store: Store) -> list[RunDocument]:
+def contents(store: Store) -> list[Run]:
     with store.session() as session:
         return list(iterate_runs(session, select(Run)))
 
@@ -45,7 +40,8 @@ def test_a_run_comes_out_as_it_went_in(store: Store, tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", on_off_run())
     added = store.add_run_directory(run)
     assert [entry.is_new for entry in added] == [True, True]
-    assert contents(store) == read_run_directory(run)
+    kept = [record_of(entry) for entry in contents(store)]
+    assert kept == [record_of(entry) for entry in read_run_directory(run)]
     off, on = contents(store)
     assert (off.sme_mode, on.sme_mode) == ("off", "sme2")
     assert off.categories["Convolution"] == pytest.approx(750_000)
@@ -73,16 +69,6 @@ def test_a_failed_experiment_is_a_row_beside_the_measured_one(store: Store, tmp_
     assert not failed.metrics
 
 
-def test_a_failure_without_a_directory_is_kept(store: Store) -> None:
-    facts = {"model": "m", "device": "Phone", "device_kind": "android", "sme_mode": "off"}
-    moment = datetime(2026, 11, 21, tzinfo=UTC)
-    failure = failed_run(
-        run_name="nightly", experiment="off", measured_at=moment, failure="export failed", **facts
-    )
-    assert [entry.is_new for entry in store.add([failure, failure])] == [True, False]
-    assert contents(store) == [failure]
-
-
 def test_hostile_names_are_only_names(store: Store, tmp_path: Path) -> None:
     hostile = "'; DROP TABLE runs; --\x00\x1b[31m\u202e<script>"
     git = {"commit": "c" * 40, "branch": hostile, "dirty": False}
@@ -97,11 +83,11 @@ def test_hostile_names_are_only_names(store: Store, tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_failed_transaction_stays(store: Store, tmp_path: Path) -> None:
-    documents = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
-    twice = documents[0].metrics[0]
-    broken = documents[0].model_copy(update={"key": "f" * 64, "metrics": (twice, twice)})
+    (run,) = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
+    facts = record_of(run).model_dump()
+    broken = make_run({**facts, "key": "f" * 64, "metrics": facts["metrics"][:1] * 2})
     with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
-        store.add([documents[0], broken])
+        store.add([run, broken])
     assert count(store, Run) == count(store, Metric) == 0
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from etprof.dashboard.queries import Series
     from etprof.dashboard.visit import Visit
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric
 
 _BAR_WIDTH: Final = 200.0
 _GROUPS_A_PAGE: Final = 15
@@ -62,12 +62,12 @@ def _place(entry: Series) -> tuple[str, ...]:
     return (*(facts[name] for name in shared), entry.method, entry.variant)
 
 
-def _load(visit: Visit, series: Sequence[Series], metric: str) -> dict[int, MetricValue]:
+def _load(visit: Visit, series: Sequence[Series], metric: str) -> dict[int, Metric]:
     runs = load_runs(visit.session, (entry.latest_id for entry in series if entry.latest_id))
     return load_values(visit.session, runs.values(), metric)
 
 
-def _group(series: list[Series], values: dict[int, MetricValue], metric: str) -> View:
+def _group(series: list[Series], values: dict[int, Metric], metric: str) -> View:
     """The models of one configuration, the smallest value first."""
     known = [(entry, values[entry.latest_id]) for entry in series if entry.latest_id in values]
     known.sort(key=lambda pair: pair[1].value)
@@ -78,7 +78,7 @@ def _group(series: list[Series], values: dict[int, MetricValue], metric: str) ->
     }
 
 
-def _row(entry: Series, value: MetricValue, largest: float, metric: str) -> View:
+def _row(entry: Series, value: Metric, largest: float, metric: str) -> View:
     return {
         "facts": series_facts(entry),
         "model": entry.model,

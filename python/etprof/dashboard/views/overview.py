@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from etprof.dashboard.queries import Series
     from etprof.dashboard.references import Reference
     from etprof.dashboard.visit import Visit
-    from etprof.history.schema import Run
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric, Run
 
 _SIDES: Final = ("off", "sme2")
 Group = dict[str, "Series"]
@@ -45,7 +44,7 @@ class Loaded:
     """What the shown rows need of the store."""
 
     runs: dict[int, Run]
-    values: dict[int, MetricValue]
+    values: dict[int, Metric]
     references: dict[int, Reference]
     judge: Judge
 

@@ -31,8 +31,7 @@ from etprof.history.schema import FAILED
 
 if TYPE_CHECKING:
     from etprof.dashboard.visit import Visit
-    from etprof.history.schema import Run
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric, Run
 
 _STRIP_WIDTH: Final = 1000.0
 _LONGEST_ID: Final = 10
@@ -84,7 +83,7 @@ def show(visit: Visit) -> View:
     }  # fmt: skip
 
 
-def _rows(visit: Visit, run: Run, values: dict[str, MetricValue], before: int | None) -> list[View]:
+def _rows(visit: Visit, run: Run, values: dict[str, Metric], before: int | None) -> list[View]:
     """Every metric with its change against the run before."""
     other = load_runs(visit.session, [before]).get(before) if before else None
     earlier = load_all_values(visit.session, other) if other else {}
@@ -102,7 +101,7 @@ def _rows(visit: Visit, run: Run, values: dict[str, MetricValue], before: int | 
     ]
 
 
-def _strip(value: MetricValue) -> View | None:
+def _strip(value: Metric) -> View | None:
     """The values of the blocks as dots on one line."""
     if len(value.samples) < 2:
         return None

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from etprof.dashboard.queries import Series
     from etprof.dashboard.visit import Visit
-    from etprof.history.schema import Run
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric, Run
 
 CHOICES: Final = ("precision", "backend")
 _REFERENCES: Final = {"precision": "fp32", "backend": "portable"}
@@ -83,10 +82,10 @@ class Loaded:
     """What the shown rows need of the store."""
 
     runs: dict[int, Run]
-    values: dict[int, MetricValue]
+    values: dict[int, Metric]
     judge: Judge
 
-    def value(self, entry: Series | None) -> MetricValue | None:
+    def value(self, entry: Series | None) -> Metric | None:
         """The latest value of a series."""
         return None if entry is None else self.values.get(entry.latest_id or 0)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from etprof.dashboard.queries import Series, TrendPoint
     from etprof.dashboard.visit import Visit
-    from etprof.history.values import MetricValue
+    from etprof.history.schema import Metric
 
 MOST_RUNS: Final = 1_000
 """Runs of a line that are looked at; older ones are in the store."""
@@ -110,7 +110,7 @@ def _judged(visit: Visit, lines: dict[str, Line], metric: str, device: str) -> V
     }
 
 
-def _describe(row: Row, values: dict[int, MetricValue], judge: Judge, device: str) -> View:
+def _describe(row: Row, values: dict[int, Metric], judge: Judge, device: str) -> View:
     sme, point, before = row
     value = values.get(point.run_id)
     baseline = values.get(before.run_id) if before else None

@@ -1,0 +1,275 @@
+"""What a history shows, declared as tables: runs, their parts, baselines, noise, changes, checks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console, Group
+from rich.text import Text
+
+from etprof.base.units import MISSING, count_of, format_value
+from etprof.history.check import subject_of
+from etprof.history.metric_names import HEADLINE, metric_label
+from etprof.history.schema import FAILED, TITLES
+from etprof.history.whereabouts import find_run_directory
+from etprof.tables.table import Column, Table
+from etprof.views.markdown import escape, markdown_table
+from etprof.views.terminal import terminal_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from rich.console import RenderableType
+
+    from etprof.history.check import Checked, CheckResult, Subject
+    from etprof.history.schema import Run
+
+CHECK_VERSION: Final = 1
+_SHOWN_DIGITS: Final = 10
+"""Of a commit."""
+_STYLES: Final = {"failed": "bold red", "regression": "bold red", "improvement": "green"}
+_MARKS: Final = {
+    "failed": "❌ failed",
+    "regression": "🔴 regression",
+    "improvement": "🟢 improvement",
+    "inconclusive": "⚪ inconclusive",
+    "unchanged": "⚪ unchanged",
+}
+_URGENT: Final = ("failed", "regression", "improvement")
+
+
+def format_moment(moment: datetime) -> str:
+    """Formats a moment to the minute."""
+    return moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+def format_commit(run: Run) -> str:
+    """Names the commit; `+` says that files were changed."""
+    if run.git_commit is None:
+        return MISSING
+    return run.git_commit[:_SHOWN_DIGITS] + ("+" if run.git_dirty else "")
+
+
+def _outcome(run: Run) -> str:
+    """A run's headline, or why there is none."""
+    if run.status == FAILED:
+        return "failed"
+    if not run.representative:
+        return "emulated"
+    found = next((metric for metric in run.metrics if metric.name == HEADLINE), None)
+    return MISSING if found is None else format_value(found.unit, found.value)
+
+
+def _commits(change: Any) -> str:  # noqa: ANN401 - a LevelChange
+    return f"{format_commit(change.previous)}..{format_commit(change.run)}"
+
+
+def _through(way: Callable[[Any], Any], *columns: Column) -> list[Column]:
+    """The same columns for subjects from which `way` leads to theirs."""
+    return [replace(column, of=lambda s, c=column: c.value_of(way(s))) for column in columns]  # type: ignore[misc]
+
+
+def _judged(name: str) -> Callable[[Any], Any]:
+    """What the judgement of a comparison says; None where nothing was judged."""
+    return lambda entry: getattr(entry.judgement, name, None)
+
+
+def _text(name: str, **how: Any) -> Column:  # noqa: ANN401
+    return Column(name, "string", **how)
+
+
+_UNIT: Final = _text("unit", place="data", of=attrgetter("unit"))
+_ENDS: Final = tuple(
+    Column(name, "float64", "@unit", place="data", of=attrgetter(name)) for name in ("low", "high")
+)
+_OF_A_RUN: Final = (
+    _text("run", of=lambda run: f"#{run.id}"),
+    _text("what", of=lambda run: subject_of(run).title),
+    _text("device", of=attrgetter("device")),
+)
+_COMMIT: Final = _text("commit", of=format_commit)
+_MEASURED: Final = _text("measured", of=lambda run: format_moment(run.measured_at))
+
+RUNS: Final = Table(
+    "history_runs",
+    (
+        *_OF_A_RUN, _MEASURED, _COMMIT, _text("branch", of=lambda run: run.git_branch or MISSING),
+        _text("inference", of=_outcome, styles=_STYLES),
+    ),
+)  # fmt: skip
+METRICS_OF_A_RUN: Final = Table(
+    "history_metrics",
+    (
+        _text("metric", of=lambda metric: metric_label(metric.name)), _UNIT, *_ENDS,
+        Column(
+            "median", "float64", "@unit", of=attrgetter("value"), bounds=("low", "high")
+        ),
+        Column("blocks", "Int64", "count", of=attrgetter("count")),
+    ),
+)  # fmt: skip
+ARTEFACTS: Final = Table(
+    "history_artefacts",
+    (
+        _text("artefact", of=lambda entry: entry[0]),
+        _text("SHA-256", of=lambda entry: entry[1].get("sha256")),
+        Column("size", "Int64", "bytes", of=lambda entry: entry[1].get("size_bytes")),
+    ),
+)
+BASELINES: Final = Table(
+    "history_baselines",
+    (
+        _text("baseline", of=lambda pair: pair[0].name),
+        *_through(itemgetter(1), *_OF_A_RUN, _COMMIT),
+        _text("pinned", of=lambda pair: format_moment(pair[0].pinned_at)),
+    ),
+)
+NOISE: Final = Table(
+    "history_noise",
+    (
+        _text("device", of=attrgetter("device")),
+        _text("metric", of=lambda floor: metric_label(floor.metric)),
+        Column("spread", "float64", "share", of=attrgetter("of_run")),
+        Column("runs", "Int64", "count", of=attrgetter("runs")),
+        Column("groups", "Int64", "count", of=attrgetter("groups")),
+    ),
+    title="Spread of one run, from runs that repeat each other (A/A)",
+)
+CHANGES: Final = Table(
+    "history_changes",
+    (
+        *_through(attrgetter("run"), *_OF_A_RUN, _MEASURED),
+        _text("commits", of=_commits),
+        _UNIT,
+        Column("before", "float64", "@unit", of=attrgetter("before")),
+        Column("after", "float64", "@unit", of=attrgetter("after")),
+        Column("change", "float64", "change", of=attrgetter("change")),
+        _text(
+            "", of=lambda entry: "worse" if entry.is_worse else "better",
+            styles={"worse": "red", "better": "green"},
+        ),
+    ),
+)  # fmt: skip
+CHECK: Final = Table(
+    "history_check",
+    (
+        _text("verdict", of=attrgetter("outcome"), styles=_STYLES),
+        _text("run", of=lambda entry: _name(entry.subject)),
+        _text("metric", of=lambda entry: metric_label(entry.metric) if entry.metric else None),
+        _UNIT,
+        Column("before", "float64", "@unit", title="baseline", of=attrgetter("before")),
+        Column("after", "float64", "@unit", title="now", of=attrgetter("after")),
+        *(
+            Column(
+                name, "float64", "change", place="everywhere" if name == "change" else "data",
+                of=_judged(name),
+                bounds=("low", "high") if name == "change" else None,
+            )
+            for name in ("low", "high", "change")
+        ),
+        _text("why", of=attrgetter("reason")),
+    ),
+)  # fmt: skip
+_MARKED: Final = replace(CHECK.columns[0], of=lambda entry: _MARKS[entry.outcome], styles={})
+_CHECK_IN_MARKDOWN: Final = replace(CHECK, columns=(_MARKED, *CHECK.columns[1:]))
+
+
+def run_details(run: Run) -> RenderableType:
+    """Returns everything about one run."""
+    place = find_run_directory(run)
+    told = {
+        "run_path": str(place.folder or f"{run.run_path or MISSING} ({place.reason})"),
+        "pins": ", ".join(f"{name} {version}" for name, version in run.pins.items()),
+        "artefacts": count_of(len(run.artefacts), "file"),
+    }
+    facts = {title: told.get(name, getattr(run, name)) for name, title in TITLES.items()}
+    facts |= {
+        "measured": format_moment(run.measured_at),
+        "status": run.status if run.failure is None else f"{run.status}: {run.failure}",
+    }
+    lines = [Text(f"#{run.id} {subject_of(run).title}", style="bold")]
+    lines += [
+        Text(f"{title:24} {MISSING if fact is None else fact}") for title, fact in facts.items()
+    ]
+    if not run.representative:
+        lines.append(Text("Emulated: its times mean nothing", style="yellow"))
+    metrics, artefacts = (
+        METRICS_OF_A_RUN.of(run.metrics),
+        ARTEFACTS.of(sorted(run.artefacts.items())),
+    )
+    return Group(*lines, terminal_table(metrics), terminal_table(artefacts), Text(""))
+
+
+def render_check(result: CheckResult, form: str) -> str:
+    """Returns a check's result as `text`, `markdown` for a pull request, or `json`."""
+    if form == "markdown":
+        return _markdown(result)
+    if form == "json":
+        return json.dumps(_document(result), indent=2, ensure_ascii=False) + "\n"
+    console = Console(width=160, no_color=True)
+    with console.capture() as capture:
+        console.print(check_on_terminal(result))
+    return capture.get()
+
+
+def check_on_terminal(result: CheckResult) -> RenderableType:
+    """Returns the table with every comparison and the headline below."""
+    parts: list[RenderableType] = []
+    if result.entries:
+        parts.append(terminal_table(CHECK.of(result.entries)))
+    parts += [Text(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline]
+    return Group(*parts, Text(_headline(result), style="bold"))
+
+
+def _markdown(result: CheckResult) -> str:
+    """Returns a comment: what needs eyes first, the rest folded away."""
+    urgent = [entry for entry in result.entries if entry.outcome in _URGENT]
+    calm = [entry for entry in result.entries if entry.outcome not in _URGENT]
+    lines = [f"### etprof: {escape(_headline(result))}", ""]
+    lines += _markdown_table(urgent) if urgent else []
+    if calm:
+        summary = f"{count_of(len(calm), 'comparison')} without a significant change"
+        lines += [f"<details><summary>{summary}</summary>", "", *_markdown_table(calm)]
+        lines += ["</details>", ""]
+    lines += [f"- Nothing to compare with: {escape(_name(s))}" for s in result.without_baseline]
+    rule = (
+        f"A change counts beyond {result.request.threshold * 100:g} % (or its metric's own "
+        "threshold) and only where its whole 95 % interval lies there; inconclusive is neither "
+        "good nor bad."
+    )
+    return "\n".join([*lines, "", rule]).strip() + "\n"
+
+
+def _markdown_table(entries: list[Checked]) -> list[str]:
+    return markdown_table(_CHECK_IN_MARKDOWN.of(entries))
+
+
+def _document(result: CheckResult) -> dict[str, Any]:
+    """Returns the same data for programs; times in ns, changes as fractions."""
+    return {
+        "schema_version": CHECK_VERSION,
+        "baseline": result.request.baseline,
+        "threshold": result.request.threshold,
+        "thresholds": dict(result.request.thresholds),
+        "exit_code": result.exit_code,
+        "counts": result.counts,
+        "entries": [asdict(entry) for entry in result.entries],
+        "without_baseline": [asdict(subject) for subject in result.without_baseline],
+    }
+
+
+def _headline(result: CheckResult) -> str:
+    """Says in one line what came out."""
+    told = [f"{count} {outcome}" for outcome, count in result.counts.items() if count]
+    verdict = "worse than" if result.exit_code else "no regression against"
+    text = f"{verdict} {result.request.baseline}: {', '.join(told) or 'nothing was compared'}"
+    if result.without_baseline:
+        text += f"; {count_of(len(result.without_baseline), 'run')} without a baseline"
+    return text[0].upper() + text[1:]
+
+
+def _name(subject: Subject) -> str:
+    return f"#{subject.run_id} {subject.title} on {subject.device}"
