@@ -14,7 +14,8 @@ from etprof.cli.report import FORMATS
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.program import Program
-from tests.fake_target import FakeTarget
+from tests.world.sim_target import SimTarget
+from tests.world.spec import Capabilities, Failure, RunSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ LAUNCHES = len(EXPERIMENTS) * (BLOCKS + 1)
 SPLITS = {each.name for each in EXPERIMENTS}
 
 
-def run_with(folder: Path, target: FakeTarget, settings: Settings) -> Measured:
+def run_with(folder: Path, target: SimTarget, settings: Settings) -> Measured:
     model = folder / "m.pte"
     model.write_bytes(b"program")
     return measure(
@@ -82,10 +83,16 @@ def test_any_subset_of_failed_launches_still_yields_a_report(
         failing = {launch for launch in range(LAUNCHES) if subset >> launch & 1}
         if len(failing) == LAUNCHES:
             with pytest.raises(TargetError, match="launch 0 failed"):
-                run_with(folder, FakeTarget(failing), Settings(blocks=BLOCKS))
+                run_with(
+                    folder,
+                    SimTarget(RunSpec(failure=Failure(frozenset(failing)))),
+                    Settings(blocks=BLOCKS),
+                )
             assert not (folder / "run").exists()
             continue
-        measured = run_with(folder, FakeTarget(failing), Settings(blocks=BLOCKS))
+        measured = run_with(
+            folder, SimTarget(RunSpec(failure=Failure(frozenset(failing)))), Settings(blocks=BLOCKS)
+        )
         assert len(measured.records) == LAUNCHES
         assert_everything_is_told(folder, measured, capsys)
 
@@ -93,15 +100,15 @@ def test_any_subset_of_failed_launches_still_yields_a_report(
 @pytest.mark.parametrize(
     ("target", "settings"),
     [
-        (FakeTarget(), Settings(blocks=3, budget_s=0.000001)),
-        (FakeTarget(trace=True), Settings(blocks=1)),
-        (FakeTarget(failing_sme="off"), Settings(blocks=3)),
-        (FakeTarget(event_tracer=False), Settings(blocks=3)),
+        (SimTarget(), Settings(blocks=3, budget_s=0.000001)),
+        (SimTarget(RunSpec(capabilities=Capabilities(only_counts=True))), Settings(blocks=1)),
+        (SimTarget(RunSpec(failure=Failure(sme="off"))), Settings(blocks=3)),
+        (SimTarget(RunSpec(capabilities=Capabilities(event_tracer=False))), Settings(blocks=3)),
     ],
     ids=["no time at all", "a trace runner", "one mode fails", "a runner without event tracer"],
 )
 def test_a_run_without_some_kind_of_launch_is_reported(
-    target: FakeTarget, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    target: SimTarget, settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """T13: these ended in `min()` of nothing and in divisions by zero."""
     assert_everything_is_told(tmp_path, run_with(tmp_path, target, settings), capsys)

@@ -15,9 +15,9 @@ import pytest
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.run.directory import load_manifest
-from tests.fake_target import FakeTarget
 from tests.world.crashes import states_before_each_change
 from tests.world.host import etprof, simulated_host
+from tests.world.sim_target import SimTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,7 +138,7 @@ def test_a_run_that_is_cut_off_anywhere_is_explained_and_finished(tmp_path: Path
     document = {"model": "model.pte", "output_root": "run", "experiments": experiments}
     config.write_text(json.dumps({**document, "measurement": measurement}))
     run, copies = tmp_path / "run", tmp_path / "copies"
-    with simulated_host(FakeTarget), states_before_each_change(run, copies) as states:
+    with simulated_host(SimTarget), states_before_each_change(run, copies) as states:
         completed = etprof(tmp_path, "run", config)
         assert completed.exit_code == 0, completed.stderr
     assert len(states) > 20
@@ -150,7 +150,7 @@ def test_a_run_that_is_cut_off_anywhere_is_explained_and_finished(tmp_path: Path
         state.rename(run)
         assert etprof(tmp_path, "validate", run).exit_code in {0, 1}
         before = load_manifest(run)
-        with simulated_host(FakeTarget):
+        with simulated_host(SimTarget):
             completed = etprof(tmp_path, "run", config, "--resume")
         assert completed.exit_code == 0, completed.stderr
         assert etprof(tmp_path, "validate", run).exit_code == 0

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from etprof.cli import main
-from etprof.measuring import configured_run
 from etprof.targets import local
+from etprof.targets.emulator import target as emulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,8 +52,10 @@ def etprof(folder: Path, *words: object, columns: int = WIDTH) -> Done:
 
 @contextmanager
 def simulated_host(make: Callable[..., Any]) -> Iterator[None]:
-    """Lets the targets that `make` makes stand in for this machine."""
+    """Lets the targets that `make` makes stand in for this machine, and for the emulator."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (configured_run, local):
-            patch.setattr(module, "LocalTarget", make)
+        for module in (local, emulated):
+            for name in ("LocalTarget", "EmulatorTarget"):
+                if hasattr(module, name):
+                    patch.setattr(module, name, make)
         yield

@@ -1,0 +1,257 @@
+"""A target whose runner is simulated: it writes what etprof-runner writes, and refuses what it does.
+
+`tests/integration/test_world.py` asks both the same and compares the shapes of their answers.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from etprof.base.atomic import write_bytes, write_json
+from etprof.base.errors import TargetError
+from etprof.run.runner_result import read_result
+from etprof.targets.device_lock import this_host
+from etprof.targets.state import TargetState
+from tests.world.etdumps import runner_etdump
+from tests.world.spec import RunSpec
+
+if TYPE_CHECKING:
+    from etprof.run.runner_result import RunnerResult
+    from etprof.targets.device_lock import MeasuredDevice
+    from etprof.targets.request import RunnerRequest
+
+OUTPUT_BYTES = 40
+FEATURES = {"off": {}, "sme1": {"sme": True}, "sme2": {"sme": True, "sme2": True}}
+
+
+class SimTarget:
+    """A machine as its spec says; `requests` is the log of all that reached its runner."""
+
+    def __init__(self, spec: RunSpec | None = None, **_: object) -> None:
+        self.spec = spec or RunSpec()
+        self.platform = self.spec.capabilities.platform
+        self.requests: list[RunnerRequest] = []
+        self._random = random.Random(self.spec.seed)  # noqa: S311 - noise, no secrets
+        self._run_factor = self._factor(self.spec.noise.run)
+
+    def describe(self) -> dict[str, object]:
+        return {"system": "Simulated"}
+
+    def device(self) -> MeasuredDevice | None:
+        return this_host()
+
+    def sme_modes(self) -> tuple[str, ...]:
+        return self.spec.capabilities.modes
+
+    def can_count(self) -> bool:
+        return self.spec.capabilities.counts
+
+    def default_threads(self) -> int:
+        return 1
+
+    def read_state(self) -> TargetState:
+        return TargetState()
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        number = len(self.requests)
+        self.requests.append(request)
+        self._refuse(request, number)
+        mode = self.spec.in_force(request.sme)
+        iterations = request.iterations or self.spec.samples
+        etdump = None
+        if request.etdump is not None:
+            etdump = runner_etdump(self.spec.operators[mode], request.warmup, iterations)
+            write_bytes(request.etdump, etdump)
+        if request.outputs is not None:
+            default = bytes(range(OUTPUT_BYTES))
+            write_bytes(request.outputs / "output_0.bin", self.spec.outputs.get(mode, default))
+        if request.kernel_trace is not None:
+            write_json(request.kernel_trace, self._kernel_trace(request, mode, iterations))
+        latencies = self._latencies(mode, number, iterations)
+        document = self._result(request, mode, latencies)
+        if etdump is not None:
+            document["etdump"] = {"path": str(request.etdump), "size_bytes": len(etdump)}
+        write_json(request.result, document)
+        return read_result(request.result)
+
+    def _refuse(self, request: RunnerRequest, number: int) -> None:
+        """Raises what etprof-runner's refusal, or the failure that the spec asks for, becomes."""
+        spec, asked = self.spec, request.sme
+        modes = ("off", "sme1", "sme2")
+        best = spec.capabilities.sme
+        if asked != "auto" and modes.index(asked) > modes.index(best):
+            msg = f"--sme {asked}: this CPU has no {asked.upper()}; use --sme off, or a CPU with it"
+            raise TargetError(msg)
+        if request.kernel_trace is not None and not spec.capabilities.counts:
+            msg = "--kernel-trace is given, but this runner has no trace"
+            raise TargetError(msg)
+        if request.etdump is not None and not spec.capabilities.event_tracer:
+            msg = "--etdump is given, but this runner is built without event tracer"
+            raise TargetError(msg)
+        for path in (request.model, *request.inputs):
+            if not path.is_file():
+                msg = f"{path} does not exist"
+                raise TargetError(msg)
+        if request.method != "forward":
+            msg = f"the program has no method {request.method!r}"
+            raise TargetError(msg)
+        failure = spec.failure
+        instruments = [
+            name
+            for name in ("etdump", "kernel_trace", "outputs")
+            if getattr(request, name) is not None
+        ]
+        wanted = failure.instrument
+        if (
+            number in failure.launches
+            or (failure.sme is not None and asked == failure.sme)
+            or (wanted is not None and wanted in (instruments or ["none"]))
+        ):
+            msg = f"launch {number} failed; try again"
+            raise TargetError(msg)
+
+    def _factor(self, spread: float) -> float:
+        return max(0.1, self._random.gauss(1.0, spread)) if spread else 1.0
+
+    def _latencies(self, mode: str, number: int, iterations: int) -> list[int]:
+        noise = self.spec.noise
+        launch = self._run_factor * self._factor(noise.block) * (1 + noise.drift * number)
+        found = []
+        for _ in range(iterations):
+            slow = self._random.random() < noise.outlier_share
+            factor = launch * self._factor(noise.call) * (noise.outlier_factor if slow else 1.0)
+            found.append(round(self.spec.execute_ns(mode) * factor))
+        return found
+
+    def _result(self, request: RunnerRequest, mode: str, latencies: list[int]) -> dict[str, object]:
+        traced = request.kernel_trace is not None or self.spec.capabilities.only_counts
+        one = latencies[0]
+        passes = {"etdump": request.etdump, "kernel_trace": request.kernel_trace}
+        return {
+            **self._head(request, mode, traced=traced),
+            "model": {"path": str(request.model), "size_bytes": request.model.stat().st_size},
+            "data_path": None if request.data is None else str(request.data),
+            "pass": next((name for name, path in passes.items() if path is not None), "timing"),
+            "cpu": {
+                "architecture": "aarch64",
+                "model_name": "Simulated",
+                "logical_cores": 8,
+                "features": {"dotprod": True, **FEATURES[self.spec.capabilities.sme]},
+            },
+            "seed": request.seed,
+            "inputs": [_tensor(0, [1, 3, 32, 32], None) | {"source": "seeded"}],
+            "load": {"program_ns": 1000, "method_ns": 90_000, "mode": "file"},
+            "first_inference_ns": 3 * one,
+            "warmup_latency_ns": [2 * one] * request.warmup,
+            "latency_ns": latencies,
+            "iterations": len(latencies),
+            "memory": {
+                "rss_before_load_bytes": 2**20,
+                "rss_after_load_bytes": 2**21,
+                "peak_rss_bytes": 2**22,
+                "pss_bytes": 2**20,
+                "planned_buffers_bytes": [4096],
+            },
+            "outputs": [_tensor(0, [1, 10], request.outputs) | {"nonfinite_count": 0}],
+            "etdump": None,
+        }
+
+    def _head(self, request: RunnerRequest, mode: str, *, traced: bool) -> dict[str, object]:
+        """What a result and a kernel trace have in common."""
+        names = sorted(FEATURES[self.spec.capabilities.sme])
+        return {
+            "schema_version": 1,
+            "runner": {
+                "version": "0.1.0",
+                "build": {
+                    "compiler": "GNU",
+                    "compiler_version": "12.2.0",
+                    "flags": "-O3 -DNDEBUG",
+                    "build_type": "Release",
+                    "system": "Linux",
+                    "processor": "aarch64",
+                    "sanitizers": "",
+                    "executorch_version": "1.5.1",
+                    "provider": "wheel",
+                    "sme": "auto",
+                    "sme_compiled_out": False,
+                    "trace": traced,
+                    "event_tracer": self.spec.capabilities.event_tracer,
+                    "xnnpack_log": False,
+                    "ndk_version": "",
+                    "sources": [],
+                    "symbol_check": None,
+                },
+            },
+            "method": request.method,
+            "threads": {"requested": request.threads, "in_force": request.threads or 1},
+            "sme": {
+                "requested": request.sme,
+                "in_force": mode,
+                "cpu_features": names,
+                "shown_features": [] if mode == "off" else names,
+            },
+        }
+
+    def _kernel_trace(
+        self, request: RunnerRequest, mode: str, iterations: int
+    ) -> dict[str, object]:
+        phases = ["First", *["Warmup"] * request.warmup, *["Execute"] * iterations]
+        count, operators, now = len(phases), self.spec.operators[mode], 0
+        traced, totals = [], dict[str, int]()
+        for each in operators:
+            traced.append(
+                {
+                    "name": each.label,
+                    "delegate": each.instruction if each.is_delegated else None,
+                    "parallel_calls": 1,
+                    "start_ns": [now] * count,
+                    "duration_ns": [each.us * 1000] * count,
+                    "reported_ns": [each.us * 1000] * count if each.is_delegated else [],
+                    "kernels": [
+                        {"name": name, "execution_calls": [calls] * count}
+                        for name, calls in each.kernels.items()
+                    ],
+                }
+            )
+            now += each.us * 1000
+            for name, calls in each.kernels.items():
+                totals[name] = totals.get(name, 0) + calls
+        length = self.spec.execute_ns(mode)
+        return {
+            **self._head(request, mode, traced=True),
+            "model": {"path": str(request.model), "size_bytes": request.model.stat().st_size},
+            "clock": {
+                "source": "CLOCK_MONOTONIC", "mark_cost_ns": 50.0,
+                "marks": count * len(operators), "cost_share": 0.01,
+            },
+            "kernels": [
+                {
+                    "name": name, "level": mode.replace("sme1", "sme"), "operation": "matmul",
+                    "destination": "f32", "inputs": ["f32p2vlx1"], "tile": "2vlx2vl",
+                    "instruction": "mopa", "threads": 1, "load_calls": 0,
+                    "execution_calls": [calls] * count, "total_calls": calls * count,
+                }
+                for name, calls in totals.items()
+            ],
+            "executions": [
+                {
+                    "phase": phase, "start_ns": i * length, "duration_ns": length,
+                    "aligned": True, "kernels_outside_operators": [],
+                }
+                for i, phase in enumerate(phases)
+            ],
+            "all_operators_named": True,
+            "operators": traced,
+        }  # fmt: skip
+
+
+def _tensor(index: int, shape: list[int], folder: object) -> dict[str, object]:
+    size_bytes = 4
+    for each in shape:
+        size_bytes *= each
+    path = None if folder is None else f"{folder}/output_{index}.bin"
+    return {
+        "index": index, "dtype": "float32", "shape": shape, "size_bytes": size_bytes, "path": path,
+    }  # fmt: skip

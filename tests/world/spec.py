@@ -1,0 +1,122 @@
+"""What is measured in the simulated world: described once, so that every true value is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CALL_NS = 1_000
+"""What a call of a portable kernel costs beside the kernel."""
+SME2_KERNEL, SME1_KERNEL = (
+    f"kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1b_2vlx2vl_{isa}_mopa" for isa in ("sme2", "sme")
+)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator as a trace names it; `kernels` are calls of microkernels in an execution."""
+
+    label: str
+    us: int
+    instruction: int = 0
+    kernels: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_delegated(self) -> bool:
+        """Whether it is in a delegate's call; a portable kernel is in a call of its own."""
+        return not self.label.startswith("native_call_")
+
+
+PLAIN = (
+    Operator("Transpose (ND, X32) #1", 10),
+    Operator("Convolution (NHWC, F32) IGEMM #1", 400),
+    Operator("native_call_mean.out", 30, 1),
+    Operator("Fully Connected (NC, F32) GEMM #1", 100, 2),
+)
+
+
+def _packed(kernel: str, divisor: int) -> tuple[Operator, ...]:
+    return (
+        PLAIN[0],
+        Operator("Convolution (NHWC, PF32) IGEMM #1", 400 // divisor, 0, {kernel: 7}),
+        PLAIN[2],
+        Operator("Fully Connected (NC, PF32) GEMM #1", 100 // divisor, 2, {kernel: 2}),
+    )
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What the simulated machine and its runner can do."""
+
+    platform: str = "linux"
+    sme: str = "sme2"
+    """The best that the CPU has: sme2, sme1 or off."""
+    event_tracer: bool = True
+    counts: bool = True
+    """Whether a runner that counts microkernels is there."""
+    only_counts: bool = False
+    """Whether it is the only one, and so the one that times."""
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes that a user may ask for."""
+        every = ("sme2", "sme1", "off")
+        return ("auto",) if self.sme == "off" else every[every.index(self.sme) :]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Relative spreads of a run, a launch and a call; a drift a launch; rare slow calls."""
+
+    run: float = 0.0
+    block: float = 0.0
+    call: float = 0.01
+    drift: float = 0.0
+    outlier_share: float = 0.0
+    outlier_factor: float = 10.0
+    wraps_at: int | None = None
+    """Stamps of an ETDump are counted modulo this."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Launches that fail: by number, by mode, by what they are to write."""
+
+    launches: frozenset[int] = frozenset()
+    sme: str | None = None
+    instrument: str | None = None
+    """etdump, kernel_trace, outputs or none."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A program on a machine: operators in each mode, noise, and what fails."""
+
+    operators: Mapping[str, Sequence[Operator]] = field(
+        default_factory=lambda: {
+            "sme2": _packed(SME2_KERNEL, 4),
+            "sme1": _packed(SME1_KERNEL, 2),
+            "off": PLAIN,
+        }
+    )
+    capabilities: Capabilities = Capabilities()
+    noise: Noise = Noise()
+    failure: Failure = Failure()
+    samples: int = 20
+    """Iterations of a launch that is asked for seconds."""
+    outputs: Mapping[str, bytes] = field(default_factory=dict)
+    """Bytes of the one output by mode, where they are not the usual ones."""
+    seed: int = 0
+
+    def in_force(self, asked: str) -> str:
+        """The mode that a launch runs in."""
+        return self.capabilities.sme if asked == "auto" else asked
+
+    def execute_ns(self, mode: str) -> int:
+        """The true length of one execution."""
+        operators = self.operators[mode]
+        portable = sum(not each.is_delegated for each in operators)
+        return sum(each.us for each in operators) * 1000 + portable * CALL_NS
