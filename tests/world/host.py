@@ -12,6 +12,7 @@ import pytest
 
 from etprof.cli import main
 from etprof.targets import local
+from etprof.targets.android import target as phone
 from etprof.targets.emulator import target as emulated
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def etprof(folder: Path, *words: object, columns: int = WIDTH) -> Done:
 def simulated_host(make: Callable[..., Any]) -> Iterator[None]:
     """Lets the targets that `make` makes stand in for this machine, and for the emulator."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (local, emulated):
-            for name in ("LocalTarget", "EmulatorTarget"):
+        for module in (local, emulated, phone):
+            for name in ("LocalTarget", "EmulatorTarget", "AndroidTarget"):
                 if hasattr(module, name):
                     patch.setattr(module, name, make)
         yield

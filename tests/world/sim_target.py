@@ -32,6 +32,8 @@ class SimTarget:
         self.spec = spec or RunSpec()
         self.platform = self.spec.capabilities.platform
         self.requests: list[RunnerRequest] = []
+        self.temperatures_c: list[float] = []
+        """What its sensor will say, one after the other; then it has none."""
         self._random = random.Random(self.spec.seed)  # noqa: S311 - noise, no secrets
         self._run_factor = self._factor(self.spec.noise.run)
 
@@ -51,6 +53,8 @@ class SimTarget:
         return 1
 
     def read_state(self) -> TargetState:
+        if self.temperatures_c:
+            return TargetState(temperatures_c={"cpu": self.temperatures_c.pop(0)})
         return TargetState()
 
     def run(self, request: RunnerRequest) -> RunnerResult:
@@ -69,7 +73,7 @@ class SimTarget:
         if request.kernel_trace is not None:
             write_json(request.kernel_trace, self._kernel_trace(request, mode, iterations))
         latencies = self._latencies(mode, number, iterations)
-        document = self._result(request, mode, latencies)
+        document = self._result(request, mode, latencies, number)
         if etdump is not None:
             document["etdump"] = {"path": str(request.etdump), "size_bytes": len(etdump)}
         write_json(request.result, document)
@@ -124,7 +128,9 @@ class SimTarget:
             found.append(round(self.spec.execute_ns(mode) * factor))
         return found
 
-    def _result(self, request: RunnerRequest, mode: str, latencies: list[int]) -> dict[str, object]:
+    def _result(
+        self, request: RunnerRequest, mode: str, latencies: list[int], number: int
+    ) -> dict[str, object]:
         traced = request.kernel_trace is not None or self.spec.capabilities.only_counts
         one = latencies[0]
         passes = {"etdump": request.etdump, "kernel_trace": request.kernel_trace}
@@ -141,7 +147,7 @@ class SimTarget:
             },
             "seed": request.seed,
             "inputs": [_tensor(0, [1, 3, 32, 32], None) | {"source": "seeded"}],
-            "load": {"program_ns": 1000, "method_ns": 90_000, "mode": "file"},
+            "load": {"program_ns": 1000, "method_ns": 90_000 + 1000 * number, "mode": "file"},
             "first_inference_ns": 3 * one,
             "warmup_latency_ns": [2 * one] * request.warmup,
             "latency_ns": latencies,
@@ -149,7 +155,7 @@ class SimTarget:
             "memory": {
                 "rss_before_load_bytes": 2**20,
                 "rss_after_load_bytes": 2**21,
-                "peak_rss_bytes": 2**22,
+                "peak_rss_bytes": 2**22 + 2**20 * number,
                 "pss_bytes": 2**20,
                 "planned_buffers_bytes": [4096],
             },
