@@ -18,6 +18,7 @@ from tests.known_etdumps import runner_etdump
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
@@ -54,6 +55,9 @@ class FakeTarget:
 
     def read_state(self) -> TargetState:
         return TargetState()
+
+    def runner_file(self, request: RunnerRequest) -> Path | None:
+        return request.runner
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         number = len(self.requests)

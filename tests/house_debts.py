@@ -55,6 +55,7 @@ UNREAD_FIELDS = {
     "Clock.cost_share": "yet", "Clock.mark_cost_ns": "yet", "Clock.marks": "yet",
     "Execution.kernels_outside_operators": "yet", "Kernel.destination": "yet",
     "Kernel.tile": "yet", "Kernel.total_calls": "yet", "KernelTrace.all_operators_named": "yet",
+    "LaunchRecord.asked": "for people: what the runner was given",
     "LaunchRecord.waited_s": "yet", "Memory.rss_before_load_bytes": "yet",
     "Repetition.sampling_ns": "yet", "SmeState.cpu_features": "yet", "SmeState.requested": "yet",
     "SmeState.shown_features": "yet", "Threads.requested": "yet",

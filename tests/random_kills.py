@@ -32,7 +32,8 @@ from sqlalchemy import create_engine, text
 from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
 from etprof.measuring.validation import validate_run, worst_level
-from etprof.run.directory import Manifest, find_etdumps, load_manifest
+from etprof.run.directory import find_etdumps
+from etprof.run.manifest import Manifest, load_manifest
 from tests.process_tree import LONGEST_END_S, ProcessTree
 
 if TYPE_CHECKING:

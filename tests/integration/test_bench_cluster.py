@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from etprof.base.process import Completed, run_command
-from etprof.run.directory import load_manifest
+from etprof.run.manifest import load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,6 @@ import errno
 import hashlib
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -58,7 +57,7 @@ def test_the_manifest_tells_hashes_sizes_and_shapes(toy_fp16: ExportedFiles) -> 
     assert manifest["source"]["origin"] == source.origin
     assert manifest["source"]["sha256"] == source.hash_files()
     state = read_git_state(Path(source.origin).parent) if is_tracked(Path(source.origin)) else None
-    assert manifest["source"]["git"] == (state and asdict(state))
+    assert manifest["source"]["git"] == (state and state.model_dump())
 
 
 def test_the_inputs_are_not_constant(toy_fp16: ExportedFiles) -> None:

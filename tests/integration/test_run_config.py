@@ -14,7 +14,7 @@ import pytest
 
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.run.directory import load_manifest
+from etprof.run.manifest import load_manifest
 from tests.world.crashes import states_before_each_change
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget

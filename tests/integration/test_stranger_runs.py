@@ -13,6 +13,7 @@ import pytest
 from etprof.cli import main
 from etprof.export.request import ExportRequest
 from etprof.targets.runner import find_host_runner
+from tests.manifests import edit_manifest
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Exports
@@ -182,13 +183,14 @@ def test_resume_takes_no_command_from_the_run_directory(
     """S4: a manifest that was exchanged since is a difference, not an order."""
     (folder / "config.json").write_text(json.dumps(config({})))
     assert main(["run", "config.json"]) == 0
-    path = folder / "out/manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["launches"] = []
-    manifest["experiments"][0]["launcher"] = ["sh", "-c", f"touch {folder}/marker"]
-    manifest["experiments"][0]["runner"] = str(script(folder))
-    manifest["config"]["content"]["experiments"][0]["launcher"] = ["sh", str(script(folder))]
-    path.write_text(json.dumps(manifest))
+
+    def exchange(manifest: dict[str, Any]) -> None:
+        command = ["sh", "-c", f"touch {folder}/marker"]
+        manifest["launches"] = []
+        manifest["experiments"][0] |= {"launcher": command, "runner": str(script(folder))}
+        manifest["config"]["content"]["experiments"][0]["launcher"] = ["sh", str(script(folder))]
+
+    edit_manifest(folder / "out", exchange)
     assert main(["run", "config.json", "--resume"]) == 2
     assert "launcher was" in capsys.readouterr().err
     assert not (folder / "marker").exists()

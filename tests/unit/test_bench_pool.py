@@ -28,7 +28,7 @@ from etprof.bench.local_pool import run_here
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.pool import Task
 from etprof.history.ingest import read_run_directory
-from etprof.run.directory import Manifest, load_manifest
+from etprof.run.manifest import Manifest, load_manifest
 from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice, this_host
 from tests.device_holder import held
 from tests.fake_target import GeneratingTarget

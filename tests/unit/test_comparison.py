@@ -17,7 +17,7 @@ from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.cli.compare import COMPARED_FIELDS
 from etprof.report.verdicts import badge_of, describe_comparison
-from etprof.run.directory import ManifestExperiment
+from etprof.run.manifest import Experiment as PlannedExperiment
 from tests.fake_target import result_document
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_run, write_run
@@ -169,7 +169,7 @@ def test_android_profiles_and_cores_are_compared(tmp_path: Path) -> None:
     one, other = (analyze(tmp_path / name, on_off_run()) for name in ("one", "other"))
     ((before, after), *_) = match_runs(one, other)
     assert before.provenance is not None
-    cores = ManifestExperiment(name=before.experiment.name, sme="off", threads=1, cpus=(4, 5))
+    cores = PlannedExperiment(name=before.experiment.name, sme="off", threads=1, cpus=(4, 5))
     boosted = before.provenance.model_copy(
         update={"target": {"profile": "boost"}, "experiments": (cores,)}
     )

@@ -83,7 +83,7 @@ def test_the_runner_is_given_ids_and_no_method(tmp_path: Path) -> None:
     assert "--generate=4" in words
     assert "--prompt-tokens=7,8,9" in words
     assert not [word for word in words if "method" in word]
-    named = replace(GENERATION, prefill_method="read", decode_method="add")
+    named = GENERATION.model_copy(update={"prefill_method": "read", "decode_method": "add"})
     words = runner_arguments(replace(plain, generation=named))
     assert {"--prefill-method=read", "--decode-method=add"} <= {*words}
     assert "--method=decode" in runner_arguments(plain)
@@ -250,7 +250,8 @@ def test_the_run_continues_only_with_the_same_prompt(tmp_path: Path) -> None:
     program = Program(name="m", label="m_fp32", model=tmp_path / "m.pte", method="decode")
     settings = Settings(blocks=6, etdump_iterations=10, generation=GENERATION)
     load_earlier(tmp_path / "run", program, FakeTarget(), SIDES, settings)
-    other = replace(settings, generation=replace(GENERATION, prompt_tokens=(7,)))
+    changed = GENERATION.model_copy(update={"prompt_tokens": (7,)})
+    other = settings.model_copy(update={"generation": changed})
     with pytest.raises(UsageError, match="generation: was"):
         load_earlier(tmp_path / "run", program, FakeTarget(), SIDES, other)
 

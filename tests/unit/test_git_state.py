@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.base.process import run_command
-from etprof.measuring.git_state import GitState, is_tracked, read_git_state
+from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.run.directory import ManifestGit, load_manifest
+from etprof.run.manifest import GitState, load_manifest
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 
@@ -46,7 +46,9 @@ def state_of(folder: Path) -> GitState:
 
 
 def test_commit_and_branch_are_known(tree: Path) -> None:
-    assert state_of(tree) == GitState(git(tree, "rev-parse", "HEAD"), "work", dirty=False)
+    assert state_of(tree) == GitState(
+        commit=git(tree, "rev-parse", "HEAD"), branch="work", dirty=False
+    )
 
 
 def test_changed_files_make_it_dirty_and_new_ones_do_not(tree: Path) -> None:
@@ -103,7 +105,7 @@ def test_a_measurement_writes_it_into_its_manifest(
     manifest = load_manifest(tree / "run")
     assert manifest is not None
     commit = git(tree, "rev-parse", "HEAD")
-    assert manifest.git == ManifestGit(commit=commit, branch="work", dirty=False)
+    assert manifest.git == GitState(commit=commit, branch="work", dirty=False)
 
 
 def test_outside_of_git_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

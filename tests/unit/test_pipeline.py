@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from etprof.measuring.validation import validate_run, worst_level
 from etprof.run.directory import load_metrics
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
+from tests.manifests import edit_manifest
 
 EXPERIMENTS = [
     Experiment(name="linux_sme2_on", sme="sme2", warmup=3),
@@ -88,7 +88,7 @@ def test_what_the_export_says_comes_along(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert {name: (folder / name).read_text() for name in texts} == texts
     hashed = json.loads((folder / "manifest.json").read_text())["files"]
-    assert {name: hashed[name] for name in texts} == {n: hash_file(folder / n) for n in texts}
+    assert {n: hashed[n]["sha256"] for n in texts} == {n: hash_file(folder / n) for n in texts}
 
 
 def test_reports_may_be_written_anew(tmp_path: Path) -> None:
@@ -278,7 +278,9 @@ def test_a_run_is_not_resumed_with_other_inputs(tmp_path: Path) -> None:
 def test_a_run_is_not_resumed_with_other_experiments_of_the_same_name(tmp_path: Path) -> None:
     run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
     name = EXPERIMENTS[0].name
-    changed = replace(EXPERIMENTS[0], warmup=7, cpus=(1,), runner=Path("/own/runner"))
+    changed = EXPERIMENTS[0].model_copy(
+        update={"warmup": 7, "cpus": (1,), "runner": Path("/own/runner")}
+    )
     assert refusal(tmp_path, FakeTarget(), changed) == [
         f"  experiment {name}: warmup was {EXPERIMENTS[0].warmup}, is 7",
         f"  experiment {name}: cpus was (), is (1,)",
@@ -287,7 +289,7 @@ def test_a_run_is_not_resumed_with_other_experiments_of_the_same_name(tmp_path: 
 
 
 def test_a_run_is_resumed_with_a_runner_of_its_own(tmp_path: Path) -> None:
-    own = [replace(EXPERIMENTS[0], runner=Path("/own/runner"))]
+    own = [EXPERIMENTS[0].model_copy(update={"runner": Path("/own/runner")})]
     run(tmp_path, FakeTarget(failing=[1]), own)
     assert blocks(run(tmp_path, FakeTarget(), own, resume=True), own[0].name) == [0, 1, 2, 3]
 
@@ -297,8 +299,7 @@ def test_a_run_is_not_resumed_on_another_platform_or_with_another_method(tmp_pat
     elsewhere = FakeTarget()
     elsewhere.platform = "mac"
     assert refusal(tmp_path, elsewhere) == ["  platform: was linux, is mac"]
-    manifest = tmp_path / "run" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"method": "forward"', '"method": "encode"'))
+    edit_manifest(tmp_path / "run", lambda document: document["model"].update(method="encode"))
     assert refusal(tmp_path, FakeTarget()) == ["  method: was encode, is forward"]
 
 
@@ -359,5 +360,5 @@ def test_the_manifest_says_who_what_where(tmp_path: Path) -> None:
     assert manifest["pins"]["executorch"] is not None
     assert manifest["settings"]["blocks"] == 4
     assert manifest["runner"]["build"]["compiler"] == "GNU"
-    for name, digest in manifest["files"].items():
-        assert hash_file(tmp_path / "run" / name) == digest
+    for name, listed in manifest["files"].items():
+        assert hash_file(tmp_path / "run" / name) == listed["sha256"]

@@ -12,12 +12,12 @@ from etprof.base.errors import InputFileError, OutputError
 from etprof.run.directory import (
     experiment_files,
     find_etdumps,
-    load_manifest,
     load_metrics,
     runs_folder,
     safe_name,
     set_aside,
 )
+from etprof.run.manifest import load_manifest
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
+from tests.manifests import edit_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +75,7 @@ def test_an_order_that_favours_one_side_is_seen(run: Path) -> None:
     def sort(document: dict[str, Any]) -> None:
         document["launches"].sort(key=lambda launch: launch["experiment"])
 
-    change(run / "manifest.json", sort)
+    edit_manifest(run, sort)
     assert state(run, "balanced order") == "failed"
     assert validity(run).badge == "questionable: balanced order"
 
@@ -96,7 +97,7 @@ def set_states(run: Path, **fields: list[Any]) -> None:
             for name, values in fields.items():
                 launch["state_before"][name] = values[index % len(values)]
 
-    change(run / "manifest.json", edit)
+    edit_manifest(run, edit)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from tests.world.etdumps import runner_etdump
 from tests.world.spec import RunSpec
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
@@ -56,6 +58,9 @@ class SimTarget:
         if self.temperatures_c:
             return TargetState(temperatures_c={"cpu": self.temperatures_c.pop(0)})
         return TargetState()
+
+    def runner_file(self, request: RunnerRequest) -> Path | None:
+        return request.runner
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         number = len(self.requests)

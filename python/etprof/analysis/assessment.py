@@ -12,7 +12,6 @@ from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
 from etprof.analysis.reference_run import find_reference_run
 from etprof.analysis.run_analysis import RunAnalysis, analyze_source
 from etprof.analysis.split.tracer_cost import TracerCost, find_tracer_costs
-from etprof.run.provenance import Provenance, load_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +27,6 @@ class Assessment:
 
     run: RunAnalysis
     insight: RunInsight
-    provenance: Provenance | None
     comparisons: tuple[Comparison, ...]
     findings: tuple[ExperimentFindings, ...]
     reference: RunAnalysis | None = None
@@ -83,7 +81,6 @@ def assess_run(
     return Assessment(
         run=run,
         insight=insight,
-        provenance=load_provenance(run.source) if run.source.is_dir() else None,
         comparisons=comparisons,
         findings=evaluate_run(
             insight,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.split.attribution import Attribution, attribute_operators
 from etprof.run.delegation import find_method_report
-from etprof.run.provenance import load_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -140,8 +139,7 @@ class RunInsight:
 def describe_run(run: RunAnalysis) -> RunInsight:
     """Joins everything that lies beside the run's ETDumps; what is missing becomes a note."""
     in_folder = run.source.is_dir()
-    provenance = load_provenance(run.source) if in_folder else None
-    report = find_method_report(run.source, provenance) if in_folder else None
+    report = find_method_report(run.source, run.manifest) if in_folder else None
     experiments = tuple(_describe_experiment(entry, report) for entry in run.experiments)
     notes = []
     if report is None:

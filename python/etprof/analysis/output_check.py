@@ -24,8 +24,8 @@ from etprof.run.runner_result import read_result
 
 if TYPE_CHECKING:
     from etprof.analysis.compare.comparability import Side
+    from etprof.run.manifest import Manifest
     from etprof.run.program import MethodFiles
-    from etprof.run.provenance import Provenance
     from etprof.run.runner_result import RunnerResult
 
 _MARGIN_DB: Final = 6.0
@@ -86,7 +86,7 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
     return tuple(checks)
 
 
-def check_references(etdump: Path, provenance: Provenance, run: Path) -> tuple[OutputCheck, ...]:
+def check_references(etdump: Path, provenance: Manifest, run: Path) -> tuple[OutputCheck, ...]:
     """Compares an experiment's outputs with the eager model's, which the export wrote.
 
     Empty where they cannot be compared: other inputs than the export's, no references beside the
@@ -94,8 +94,8 @@ def check_references(etdump: Path, provenance: Provenance, run: Path) -> tuple[O
     """
     result = read_split_result(etdump)
     exported, model = _read_export(run), provenance.model
-    least_db = _eager_limit(model.precision if model else None)
-    if result is None or exported is None or model is None or least_db is None:
+    least_db = _eager_limit(model.precision)
+    if result is None or exported is None or least_db is None:
         return ()
     method = exported.methods.get(model.method or exported.method)
     if method is None or not _has_example_inputs(provenance, method):
@@ -134,7 +134,7 @@ def _eager_limit(precision: str | None) -> float | None:
     return EAGER_MINIMUM_SNR_DB.get(kind or "")
 
 
-def _has_example_inputs(provenance: Provenance, method: MethodFiles) -> bool:
+def _has_example_inputs(provenance: Manifest, method: MethodFiles) -> bool:
     given = [entry.sha256 for entry in provenance.inputs or ()]
     examples = [tensor.sha256 for tensor in method.inputs if tensor.path is not None]
     return given == examples and None not in given

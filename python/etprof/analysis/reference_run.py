@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import InputFileError
-from etprof.run.directory import find_etdumps, load_manifest, load_metrics, runs_folder
+from etprof.run.directory import find_etdumps, load_metrics, runs_folder
+from etprof.run.manifest import load_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.analysis.run_analysis import RunAnalysis
-    from etprof.run.directory import Manifest
+    from etprof.run.manifest import Manifest
 
 REFERENCE_MODELS: Final = ("mobilenet_v2", "mobilenet_v3_small")
 """Models of known shape, nearly all convolution and matrix product; the first that is there counts."""

@@ -21,17 +21,9 @@ from etprof.base.units import count_of, format_duration
 from etprof.etdump.plausibility import Role
 from etprof.etdump.reader import load_etdump
 from etprof.run.delegation import find_method_report
-from etprof.run.directory import (
-    MANIFEST,
-    METRICS,
-    ExperimentMetrics,
-    Manifest,
-    find_etdumps,
-    load_manifest,
-    load_metrics,
-)
+from etprof.run.directory import METRICS, ExperimentMetrics, find_etdumps, load_metrics
 from etprof.run.kernel_trace import read_kernel_trace
-from etprof.run.provenance import load_provenance
+from etprof.run.manifest import MANIFEST, Manifest, load_manifest
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
 if TYPE_CHECKING:
@@ -41,7 +33,7 @@ if TYPE_CHECKING:
     from etprof.analysis.split.executions import Delegates
     from etprof.etdump.plausibility import Events
     from etprof.etdump.reader import ETDump
-    from etprof.run.directory import LaunchRecord
+    from etprof.run.manifest import LaunchRecord
 
 
 _MOST_FAILURES: Final = 10
@@ -156,7 +148,7 @@ def _analyze_run(run: Path) -> RunAnalysis:
         notes.append(_NO_SME2)
     known = metrics.experiments if metrics else {}
     names = _experiment_names(etdumps, run, known)
-    delegates = _named_delegates(run)
+    delegates = _named_delegates(run, manifest)
     experiments = tuple(
         _analyze_experiment(path, name, known.get(name), delegates) for path, name in names
     )
@@ -175,9 +167,9 @@ def _analyze_run(run: Path) -> RunAnalysis:
     )
 
 
-def _named_delegates(run: Path) -> dict[int, str]:
+def _named_delegates(run: Path, manifest: Manifest | None) -> dict[int, str]:
     """Returns what the export's report calls the delegates, by instruction."""
-    report = find_method_report(run, load_provenance(run))
+    report = find_method_report(run, manifest)
     return {
         each.instruction: each.backend
         for each in (report.delegates if report else ())

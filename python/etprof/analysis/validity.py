@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.compare.comparability import Side
-    from etprof.run.directory import LaunchRecord
+    from etprof.run.manifest import LaunchRecord
 
 State = Literal["passed", "failed", "unknown"]
 

@@ -68,6 +68,11 @@ def write_json(path: Path, document: object) -> None:
 
     JSON is UTF-8; of a file name that is not, each strange byte becomes a question mark.
     """
+    write_bytes(path, json_bytes(document))
+
+
+def json_bytes(document: object) -> bytes:
+    """Returns the text that `write_json` writes."""
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
     told = text.encode("utf-8", "replace").decode()
-    write_bytes(path, f"{escape_unfit_json(told)}\n".encode())
+    return f"{escape_unfit_json(told)}\n".encode()

@@ -39,6 +39,13 @@ def read_json(
 ) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Returns what the JSON file `path` holds; raises `error` with the reason and the way out."""
     data = read_input(path, most_bytes=most_bytes, way_out=way_out, error=error)
+    return decode_json(data, path, way_out=way_out, error=error)
+
+
+def decode_json(
+    data: bytes, path: Path, *, way_out: str, error: type[EtprofError] = InputFileError
+) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Returns what `data`, read from `path`, holds; raises `error` as `read_json` does."""
     try:
         return parse_json(data)
     except ValueError as problem:

@@ -59,6 +59,11 @@ def read_record(
 ) -> Document:
     """Reads and checks the JSON file `path`; raises InputFileError with field and way out."""
     document = read_json(path, way_out=way_out, most_bytes=most_bytes)
+    return check_record(kind, document, path, way_out=way_out)
+
+
+def check_record(kind: type[Document], document: object, path: Path, *, way_out: str) -> Document:
+    """Checks JSON data that was read from `path`; raises InputFileError with field and way out."""
     try:
         return kind.model_validate(document)
     except ValidationError as error:

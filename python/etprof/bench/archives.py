@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import gzip
 import io
@@ -12,15 +11,14 @@ import tarfile
 import tempfile
 import zlib
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from etprof.base.atomic import write_json
 from etprof.base.errors import InputFileError
 from etprof.base.files import MOST_PROGRAM_BYTES
-from etprof.base.json_input import read_json
 from etprof.export.request import ExportedFiles
 from etprof.measuring.git_state import read_git_state
-from etprof.run.directory import MANIFEST, load_manifest, set_aside
+from etprof.run.directory import set_aside
+from etprof.run.manifest import MANIFEST, load_manifest, save_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,23 +61,16 @@ def unpack_run(archive: bytes, run: Path, program: Path) -> None:
     with tempfile.TemporaryDirectory(dir=run.parent, prefix=".run-") as name:
         _unpack(archive, Path(name))
         found = Path(name, "run")
-        manifest = _read_manifest(found)
-        git = read_git_state(Path())
-        manifest["git"] = dataclasses.asdict(git) if git else None
-        manifest["model"]["path"] = str(program)
-        write_json(found / MANIFEST, manifest)
+        manifest = load_manifest(found)
+        if manifest is None:
+            msg = f"the archive of a worker has no {MANIFEST}; measure again"
+            raise InputFileError(msg)
+        model = manifest.model.model_copy(update={"path": str(program)})
+        update = {"git": read_git_state(Path()), "model": model}
+        save_manifest(found, manifest.model_copy(update=update))
         if run.exists():
             shutil.rmtree(run)
         found.rename(run)
-
-
-def _read_manifest(run: Path) -> dict[str, Any]:
-    """Returns the whole manifest, once it is known to be one."""
-    if load_manifest(run) is None:
-        msg = f"the archive of a worker has no {MANIFEST}; measure again"
-        raise InputFileError(msg)
-    document: dict[str, Any] = read_json(run / MANIFEST, way_out="measure again")
-    return document
 
 
 def _pack(entries: Iterable[tuple[Path, str]]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 import time
@@ -15,7 +14,8 @@ from etprof.bench.failures import write_failure
 from etprof.measuring.configured_run import configured_experiments, configured_settings, make_target
 from etprof.measuring.pipeline import Earlier, measure
 from etprof.measuring.resume import load_earlier
-from etprof.run.directory import load_manifest, set_aside
+from etprof.run.directory import set_aside
+from etprof.run.manifest import load_manifest
 from etprof.run.program import describe_program
 from etprof.targets.device_lock import device_lock, this_host
 from etprof.targets.registry import proves_times
@@ -152,9 +152,14 @@ def _plan(config: Config, target: Target) -> tuple[list[Experiment], Settings]:
     if proves_times(target.platform):
         return experiments, settings
     return (
-        [dataclasses.replace(each, iterations=1, warmup=0) for each in experiments],
-        dataclasses.replace(
-            settings, blocks=1, min_seconds=_ONCE_S, etdump_iterations=1, kernel_trace=True
+        [each.model_copy(update={"iterations": 1, "warmup": 0}) for each in experiments],
+        settings.model_copy(
+            update={
+                "blocks": 1,
+                "min_seconds": _ONCE_S,
+                "etdump_iterations": 1,
+                "kernel_trace": True,
+            }
         ),
     )
 

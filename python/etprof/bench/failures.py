@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import etprof
-from etprof.base.atomic import write_json
 from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
 from etprof.measuring.git_state import read_git_state
-from etprof.run.directory import MANIFEST, safe_name, set_aside
+from etprof.run.directory import safe_name, set_aside
 from etprof.run.generation import plan_generation
+from etprof.run.manifest import (
+    MANIFEST,
+    Experiment,
+    LaunchRecord,
+    Manifest,
+    MeasuredModel,
+    Settings,
+    new_run_id,
+    save_manifest,
+)
 from etprof.run.program import load_export_manifest
+from etprof.run.runner_result import Cpu
 from etprof.targets.local import LocalTarget
 from etprof.targets.registry import proves_times
 
@@ -42,82 +51,78 @@ def write_failure(
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     kind = unit.device.kind
     platform = target.platform if target else kind
-    git = read_git_state(Path())
     experiments = _experiments(unit, platform)
-    launches = [
-        {
-            "experiment": experiment["name"],
-            "purpose": "timing",
-            "block": 0,
-            "started_at": now,
-            "duration_s": 0.0,
-            "error": reason,
-        }
-        for experiment in experiments
-    ]
-    document = {
-        "schema_version": 1,
-        "status": "failed",
-        "created_at": now,
-        "updated_at": now,
-        "etprof_version": etprof.__version__,
-        "command": sys.argv,
-        "git": dataclasses.asdict(git) if git else None,
-        "platform": platform,
-        "times_are_meaningful": proves_times(kind),
-        "model": _describe_model(unit, program),
-        "cpu": _describe_cpu(target),
-        "target": _describe_target(unit, target),
-        "config": {"path": None, "unit": unit.identity()},
-        "settings": _settings(unit),
-        "experiments": experiments,
-        "launches": launches,
-        "notes": [reason],
-        "files": {},
-    }
-    write_json(run / MANIFEST, document)
+    manifest = Manifest(
+        run_id=new_run_id(),
+        status="failed",
+        created_at=now,
+        updated_at=now,
+        etprof_version=etprof.__version__,
+        command=tuple(sys.argv),
+        git=read_git_state(Path()),
+        platform=platform,
+        times_are_meaningful=proves_times(kind),
+        model=_describe_model(unit, program),
+        cpu=_describe_cpu(target),
+        target=_describe_target(unit, target),
+        config={"path": None, "unit": unit.identity()},
+        settings=_settings(unit),
+        experiments=experiments,
+        launches=tuple(
+            LaunchRecord(
+                experiment=experiment.name,
+                purpose="timing",
+                block=0,
+                started_at=now,
+                duration_s=0.0,
+                error=reason,
+            )
+            for experiment in experiments
+        ),
+        notes=(reason,),
+    )
+    save_manifest(run, manifest)
 
 
-def _experiments(unit: Unit, platform: str) -> list[dict[str, object]]:
+def _experiments(unit: Unit, platform: str) -> tuple[Experiment, ...]:
     """Lists what would have been measured, named as a run that works names it."""
     several = len(unit.threads) > 1
-    return [
-        {
-            "name": f"{platform}_{mode}_t{threads}" if several else f"{platform}_{mode}",
-            "group": f"{platform}_{mode}" if several else "",
-            "sme": mode,
-            "threads": threads,
-            "mode": "timing",
-        }
+    return tuple(
+        Experiment(
+            name=f"{platform}_{mode}_t{threads}" if several else f"{platform}_{mode}",
+            group=f"{platform}_{mode}" if several else "",
+            sme=mode,
+            threads=threads,
+        )
         for mode in unit.sme or ("auto",)
         for threads in unit.threads
-    ]
+    )
 
 
-def _settings(unit: Unit) -> dict[str, object]:
+def _settings(unit: Unit) -> Settings:
     """Returns what a run that works would be told apart by; nothing when that cannot be read."""
     generation = unit.model.generation
     if generation is None:
-        return {}
+        return Settings()
     try:
-        return {"generation": dataclasses.asdict(plan_generation(**dict(generation)))}
+        return Settings(generation=plan_generation(**dict(generation)))
     except EtprofError:
-        return {}
+        return Settings()
 
 
-def _describe_model(unit: Unit, program: Path | None) -> dict[str, object]:
+def _describe_model(unit: Unit, program: Path | None) -> MeasuredModel:
     is_there = program is not None and program.is_file()
     exported = load_export_manifest(program) if program is not None and is_there else None
     method = unit.method(program) if program is not None and is_there else unit.model.method
-    return {
-        "name": safe_name(unit.model.name),
-        "label": unit.program.label,
-        "method": method or (exported.method if exported else "forward"),
-        "backend": unit.backend,
-        "precision": unit.precision,
-        "path": str(program) if program else None,
-        "sha256": hash_file(program) if program is not None and is_there else None,
-    }
+    return MeasuredModel(
+        name=safe_name(unit.model.name),
+        label=unit.program.label,
+        method=method or (exported.method if exported else "forward"),
+        backend=unit.backend,
+        precision=unit.precision,
+        path=str(program) if program else None,
+        sha256=hash_file(program) if program is not None and is_there else None,
+    )
 
 
 def _describe_target(unit: Unit, target: Target | None) -> dict[str, object]:
@@ -129,12 +134,13 @@ def _describe_target(unit: Unit, target: Target | None) -> dict[str, object]:
         return known
 
 
-def _describe_cpu(target: Target | None) -> dict[str, object] | None:
+def _describe_cpu(target: Target | None) -> Cpu | None:
     """Returns this machine's CPU, by which the history knows it; None for other targets."""
     if not isinstance(target, LocalTarget):
         return None
     try:
-        return target.describe_cpu() or None
+        found = target.describe_cpu()
     except EtprofError:
         # Not even the runner is there: that is the failure itself, most likely.
         return None
+    return Cpu.model_validate(found) if found else None

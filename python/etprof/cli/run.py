@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, object]]:
     """Returns the config and its identity for the manifest: path, hash, content."""
     from etprof.config import load_config, parse_config, read_config_text
-    from etprof.run.directory import load_manifest
+    from etprof.run.manifest import load_manifest
 
     given = [p for p in (arguments.config, arguments.config_flag, arguments.from_manifest) if p]
     if len(given) != 1:

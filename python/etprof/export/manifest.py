@@ -80,7 +80,7 @@ def describe_source(model: str) -> dict[str, Any]:
     return {
         "origin": source.origin,
         "sha256": source.hash_files(),
-        "git": None if state is None else asdict(state),
+        "git": None if state is None else state.model_dump(),
     }
 
 

@@ -20,16 +20,9 @@ from etprof.base.records import first_problem
 from etprof.base.text import RAW_NAMES, clean, raw_names
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
-from etprof.run.directory import (
-    MANIFEST,
-    ManifestExperiment,
-    find_etdumps,
-    load_manifest,
-    load_metrics,
-    safe_name,
-)
 from etprof.run.directory import METRICS as METRICS_FILE
-from etprof.run.provenance import load_manifest_document, load_provenance
+from etprof.run.directory import find_etdumps, load_metrics, safe_name
+from etprof.run.manifest import MANIFEST, Experiment, load_manifest
 from etprof.statistics.order_statistics import median_interval
 from etprof.statistics.summary import trimmed_mean
 from etprof.targets.registry import find_kind, proves_times
@@ -39,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.history.schema import Run
-    from etprof.run.directory import BlockMetrics, ExperimentMetrics, Manifest, Metrics
-    from etprof.run.provenance import Provenance
+    from etprof.run.directory import BlockMetrics, ExperimentMetrics, Metrics
+    from etprof.run.manifest import Manifest
     from etprof.run.runner_result import Cpu
 
 _PASSING_SERIAL: Final = re.compile(r".*:\d+|emulator-\d+")
@@ -56,15 +49,13 @@ class _Source:
 
     def __init__(self, run: Path, device: str | None) -> None:
         self.run = run
-        manifest, provenance = load_manifest(run), load_provenance(run)
-        if manifest is None or provenance is None:
+        manifest = load_manifest(run)
+        if manifest is None:
             msg = (
                 f"{run} is not a run directory: no manifest.json; `etprof profile MODEL` makes one"
             )
             raise InputFileError(msg)
         self.manifest: Manifest = manifest
-        self.provenance: Provenance = provenance
-        self.document: Mapping[str, Any] = load_manifest_document(run) or {}
         self.manifest_sha256 = hash_file(run / MANIFEST)
         self.metrics: Metrics | None = load_metrics(run)
         self.raw = _read_raw(run) if self.metrics else {}
@@ -84,13 +75,13 @@ class _Source:
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     @property
-    def experiments(self) -> Iterator[ManifestExperiment]:
+    def experiments(self) -> Iterator[Experiment]:
         """Experiments that are timed, planned ones first."""
         planned = {experiment.name for experiment in self.manifest.experiments}
         yield from (e for e in self.manifest.experiments if e.mode == "timing")
         for name, metrics in (self.metrics.experiments if self.metrics else {}).items():
             if name not in planned:
-                yield ManifestExperiment(name=name, sme=metrics.sme, threads=metrics.threads)
+                yield Experiment(name=name, sme=metrics.sme, threads=metrics.threads)
 
     def measured(self, experiment: str) -> ExperimentMetrics | None:
         """The experiment's metrics; None when no block of it was finished."""
@@ -118,11 +109,11 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
     return found
 
 
-def _read_experiment(source: _Source, experiment: ManifestExperiment) -> Run:
-    manifest, provenance = source.manifest, source.provenance
+def _read_experiment(source: _Source, experiment: Experiment) -> Run:
+    manifest = source.manifest
     measured = source.measured(experiment.name)
-    build = provenance.runner.build if provenance.runner else {}
-    version = build.get("executorch_version") or provenance.pins.get("executorch")
+    build = manifest.runner.build if manifest.runner else {}
+    version = build.get("executorch_version") or manifest.pins.get("executorch")
     git = manifest.git
     run = make_run(
         {
@@ -130,7 +121,7 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> Run:
             "run_name": source.run.resolve().name,
             "run_path": str(source.run.resolve()),
             "manifest_sha256": source.manifest_sha256,
-            "manifest_run_id": source.document.get("run_id"),
+            "manifest_run_id": manifest.run_id,
             "experiment": experiment.name,
             "measured_at": source.measured_at,
             "status": OK if measured else FAILED,
@@ -146,7 +137,7 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> Run:
             "revision": _revision(source),
             **{f"git_{name}": fact for name, fact in (git.model_dump() if git else {}).items()},
             "executorch_version": str(version) if version else None,
-            "pins": provenance.pins,
+            "pins": manifest.pins,
             "artefacts": _artefacts(source, experiment),
             "representative": _is_representative(source),
             "metrics": _read_metrics(measured) if measured else (),
@@ -158,10 +149,12 @@ def _read_experiment(source: _Source, experiment: ManifestExperiment) -> Run:
     return run
 
 
-def _keep_raw_names(source: _Source, experiment: ManifestExperiment, run: Run) -> None:
+def _keep_raw_names(source: _Source, experiment: Experiment, run: Run) -> None:
     """Keeps the bytes of changed names beside the raw samples; a failed run has no such place."""
     named = source.manifest.model_dump(include={"model", "platform", "git", "cpu", "target"})
-    changed = raw_names(named, experiment.model_dump(), source.provenance.pins, run.facts())
+    changed = raw_names(
+        named, experiment.model_dump(mode="json"), source.manifest.pins, run.facts()
+    )
     if run.raw_row is not None and changed:
         run.raw_row.document = {**run.raw_row.document, RAW_NAMES: changed}
 
@@ -196,7 +189,7 @@ def _join(target: Mapping[str, object], *keys: str) -> str | None:
     return " ".join(str(target[key]) for key in keys if target.get(key)) or None
 
 
-def _key(source: _Source, experiment: ManifestExperiment) -> str:
+def _key(source: _Source, experiment: Experiment) -> str:
     """Hashes what makes this run: which program, which launches when, and all they measured.
 
     The rest of the manifest may change without another run: a resume that finds all launches done
@@ -209,7 +202,7 @@ def _key(source: _Source, experiment: ManifestExperiment) -> str:
         if launch.experiment == experiment.name
     ]
     began = launches or manifest.created_at
-    planned = experiment.model_dump()
+    planned = experiment.model_dump(mode="json")
     return full_hash(
         manifest.model.name, manifest.model.sha256, manifest.platform, planned, began,
         source.raw.get(experiment.name),
@@ -217,7 +210,7 @@ def _key(source: _Source, experiment: ManifestExperiment) -> str:
 
 
 def _failure(
-    source: _Source, experiment: ManifestExperiment, measured: ExperimentMetrics | None
+    source: _Source, experiment: Experiment, measured: ExperimentMetrics | None
 ) -> str | None:
     """Says what failed and was not made good by a later try; None when nothing did."""
     launches = [r for r in source.manifest.launches if r.experiment == experiment.name]
@@ -231,7 +224,7 @@ def _failure(
     return source.split_error
 
 
-def _sme_of_failed(source: _Source, experiment: ManifestExperiment) -> str:
+def _sme_of_failed(source: _Source, experiment: Experiment) -> str:
     """The SME mode it was to have; "auto" is what the CPU gives, where that is known."""
     cpu = source.manifest.cpu
     if experiment.sme != "auto" or cpu is None:
@@ -241,7 +234,7 @@ def _sme_of_failed(source: _Source, experiment: ManifestExperiment) -> str:
     return "sme1" if cpu.features.get("sme") else "off"
 
 
-def _variant(source: _Source, experiment: ManifestExperiment) -> str | None:
+def _variant(source: _Source, experiment: Experiment) -> str | None:
     """Says what else was set for the experiment; runs that differ in it are not compared."""
     told = []
     if experiment.cpus:
@@ -252,24 +245,24 @@ def _variant(source: _Source, experiment: ManifestExperiment) -> str | None:
         words: tuple[str, ...] = getattr(experiment, name)
         if words:
             told.append(f"{name} {' '.join(words)}")
-    generation = source.manifest.settings.get("generation")
-    if isinstance(generation, dict):
-        prompt = len(generation.get("prompt_tokens") or ())
-        told.append(f"{prompt} + {generation.get('new_tokens')} tokens")
+    generation = source.manifest.settings.generation
+    if generation is not None:
+        told.append(f"{len(generation.prompt_tokens)} + {generation.new_tokens} tokens")
     return "; ".join(told) or None
 
 
 def _revision(source: _Source) -> str | None:
     """Names what was measured; None where changed files leave that open."""
-    provenance, git = source.provenance, source.manifest.git
-    program = provenance.model.sha256 if provenance.model else None
+    manifest, git = source.manifest, source.manifest.git
+    program = manifest.model.sha256
     if program is None or (git is not None and git.dirty is not False):
         return None
-    runner = provenance.runner.model_dump() if provenance.runner else None
-    inputs = [entry.sha256 for entry in provenance.inputs or ()]
-    commit, pins = git.commit if git else None, provenance.pins
-    generation = source.manifest.settings.get("generation")
-    return short_hash(program, inputs, commit, pins, runner, generation)
+    runner = manifest.runner.model_dump() if manifest.runner else None
+    inputs = [entry.sha256 for entry in manifest.inputs or ()]
+    commit, pins = git.commit if git else None, manifest.pins
+    generation = manifest.settings.generation
+    generated = generation.model_dump(mode="json") if generation else None
+    return short_hash(program, inputs, commit, pins, runner, generated)
 
 
 def _is_representative(source: _Source) -> bool:
@@ -278,20 +271,23 @@ def _is_representative(source: _Source) -> bool:
     return source.metrics.times_are_meaningful if source.metrics else True
 
 
-def _artefacts(source: _Source, experiment: ManifestExperiment) -> dict[str, dict[str, Any]]:
+def _artefacts(source: _Source, experiment: Experiment) -> dict[str, dict[str, Any]]:
     """The program, its inputs and the experiment's own files, by content."""
     found: dict[str, dict[str, Any]] = {}
-    model = source.provenance.model
-    named = {f"input_{i}": entry for i, entry in enumerate(source.provenance.inputs or ())}
+    model = source.manifest.model
+    named = {f"input_{i}": entry for i, entry in enumerate(source.manifest.inputs or ())}
     for name, entry in {"program": model, **named}.items():
-        if entry is not None and entry.sha256:
+        if entry.sha256:
             found[name] = entry.model_dump(include={"sha256", "size_bytes"})
     folder = safe_name(experiment.group or experiment.name)
     own_threads = re.compile(rf"(.*_t{experiment.threads}(?!\d)|(?!.*_t\d)).*")
-    for name, digest in source.manifest.files.items():
+    for name, measured in source.manifest.files.items():
         inside = name.startswith(f"{folder}/") and own_threads.fullmatch(name)
         if (inside or name == METRICS_FILE) and not _KEPT_IN_RAW.fullmatch(name):
-            found[name] = {"sha256": digest, "size_bytes": _size_bytes(source.run / name)}
+            found[name] = {
+                "sha256": measured.sha256,
+                "size_bytes": measured.size_bytes or _size_bytes(source.run / name),
+            }
     return found
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from etprof.base.files import read_bounded
 from etprof.base.json_input import MOST_JSON_BYTES, parse_json
-from etprof.run.directory import MANIFEST, find_set_aside
+from etprof.run.directory import find_set_aside
+from etprof.run.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from etprof.history.schema import Run

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from etprof.analysis.split.evidence import read_evidence
 from etprof.analysis.split.kernels import evidence_document, gather_evidence
 from etprof.base.atomic import write_json
+from etprof.measuring.journal import hash_files
 from etprof.run.directory import experiment_files
 from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.manifest import load_manifest, save_manifest
 from etprof.targets.request import RunnerRequest
 
 if TYPE_CHECKING:
@@ -62,6 +64,9 @@ def collect_evidence(  # noqa: PLR0913 - keyword-only: what, where, how
     progress("kernels", len(modes), len(modes))
     gathered = gather_evidence(evidence, results, program)
     write_json(run / EVIDENCE, evidence_document(gathered))
+    manifest = load_manifest(run)
+    if manifest is not None:
+        save_manifest(run, manifest.model_copy(update={"files": hash_files(run)}))
     return gathered
 
 

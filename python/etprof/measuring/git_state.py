@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import TargetError
 from etprof.base.process import run_command
+from etprof.run.manifest import GitState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _TIMEOUT_S: Final = 10.0
 _QUIET: Final = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-
-
-@dataclass(frozen=True)
-class GitState:
-    """Where a working tree stands."""
-
-    commit: str
-    branch: str | None
-    """None on a detached HEAD of which nobody says what it was checked out for."""
-    dirty: bool | None
-    """Whether tracked files differ from the commit."""
 
 
 def read_git_state(folder: Path) -> GitState | None:

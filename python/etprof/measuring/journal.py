@@ -6,32 +6,43 @@ that is cut off at any moment can be explained and resumed.
 
 from __future__ import annotations
 
-import dataclasses
+import re
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import etprof
-from etprof.base.atomic import write_bytes, write_json, write_text
-from etprof.base.files import hash_file, read_input
+from etprof.base.atomic import write_bytes, write_text
+from etprof.base.files import hash_file, read_bounded, read_input
 from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
-from etprof.run.directory import MANIFEST, LaunchRecord, experiment_files, is_measured
+from etprof.run.directory import experiment_files, find_measured_files
+from etprof.run.manifest import (
+    LaunchRecord,
+    Manifest,
+    MeasuredFile,
+    MeasuredModel,
+    identify,
+    new_run_id,
+    save_manifest,
+)
 from etprof.run.program import find_descriptions, load_export_manifest
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.measuring.plan import Experiment, Settings
+    from etprof.run.manifest import Experiment, FileIdentity, Settings
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
-SCHEMA_VERSION = 1
-_PINS = ("executorch", "torch")
+_PINS: Final = ("executorch", "torch")
+_REVISION: Final = re.compile(r"git_version.*?= *['\"]([0-9a-f]{7,40})['\"]")
+_MOST_BYTES: Final = 2**16
+"""Of ExecuTorch's version.py: it has four lines."""
 
 
 class Journal:
@@ -46,53 +57,61 @@ class Journal:
         experiments: Sequence[Experiment],
         settings: Settings,
         config: dict[str, object] | None = None,
+        earlier: Manifest | None = None,
     ) -> None:
-        self._run, self._program, self._experiments = run, program, experiments
+        self._run, self._program = run, program
         self.records: list[LaunchRecord] = []
-        self._document: dict[str, Any] = {
-            "schema_version": SCHEMA_VERSION,
-            "status": "running",
-            "created_at": _now(),
-            "etprof_version": etprof.__version__,
-            "command": sys.argv,
-            "git": _describe_git(),
-            "platform": target.platform,
-            "times_are_meaningful": proves_times(target.platform),
-            "model": _describe_model(program),
-            "inputs": [_identify(path) for path in program.inputs],
-            "pins": {name: _installed_version(name) for name in _PINS},
-            "runner": None,
-            "cpu": None,
-            "target": target.describe(),
-            "config": config,
-            "settings": dataclasses.asdict(settings),
-            "experiments": [_jsonable(dataclasses.asdict(e)) for e in experiments],
-            "files": {},
-        }
+        self._runners = {known.sha256: known for known in (earlier.runners if earlier else ())}
+        self._manifest = Manifest(
+            run_id=(earlier.run_id if earlier else None) or new_run_id(),
+            status="running",
+            created_at=_now(),
+            etprof_version=etprof.__version__,
+            command=tuple(sys.argv),
+            git=read_git_state(Path.cwd()),
+            platform=target.platform,
+            times_are_meaningful=proves_times(target.platform),
+            model=describe_model(program),
+            inputs=tuple(map(identify, program.inputs)),
+            pins={name: _installed_version(name) for name in _PINS},
+            executorch_revision=_executorch_revision(),
+            target=target.describe(),
+            config=config,
+            settings=settings,
+            experiments=tuple(experiments),
+        )
+
+    @property
+    def run_id(self) -> str | None:
+        """The identity of the run, for its other files."""
+        return self._manifest.run_id
 
     def start(self) -> None:
         """Writes the manifest before the first launch."""
         self._write()
 
-    def add(self, record: LaunchRecord, result: RunnerResult | None) -> None:
-        """Records how a launch went."""
+    def add(
+        self, record: LaunchRecord, result: RunnerResult | None, runner: FileIdentity | None = None
+    ) -> None:
+        """Records how a launch went, and which runner was started."""
         self.records.append(record)
+        if runner is not None:
+            self._runners.setdefault(runner.sha256, runner)
         if result is not None:
             self.describe(result)
         self._write()
 
     def describe(self, result: RunnerResult) -> None:
         """Takes runner and CPU from the first result, be it of this run or of an interrupted one."""
-        if self._document["runner"] is None:
-            self._document["runner"] = result.runner.model_dump()
-            self._document["cpu"] = result.cpu.model_dump()
+        if self._manifest.runner is None:
+            self._update(runner=result.runner, cpu=result.cpu)
             self._keep_descriptions()
 
     def finish(self, status: str, notes: Sequence[str] = ()) -> None:
         """Writes logs, hashes every file and closes the manifest; call it last."""
-        for experiment in self._experiments:
+        for experiment in self._manifest.experiments:
             self._write_log(experiment)
-        self._document |= {"status": status, "notes": list(notes), "files": _hash_files(self._run)}
+        self._update(status=status, notes=tuple(notes), files=hash_files(self._run))
         self._write()
 
     def _keep_descriptions(self) -> None:
@@ -102,9 +121,15 @@ class Journal:
             write_bytes(self._run / name, content)
 
     def _write(self) -> None:
-        self._document["updated_at"] = _now()
-        self._document["launches"] = [record.model_dump() for record in self.records]
-        write_json(self._run / MANIFEST, self._document)
+        self._update(
+            updated_at=_now(),
+            launches=tuple(self.records),
+            runners=tuple(self._runners.values()),
+        )
+        save_manifest(self._run, self._manifest)
+
+    def _update(self, **fields: object) -> None:
+        self._manifest = self._manifest.model_copy(update=fields)
 
     def _write_log(self, experiment: Experiment) -> None:
         """Writes what happened, launch by launch, for people."""
@@ -126,37 +151,17 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _jsonable(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Turns paths into text, at any depth."""
-    if isinstance(value, dict):
-        return {key: _jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _describe_git() -> dict[str, object] | None:
-    """The working folder's commit, branch and whether it has changes, while measuring."""
-    state = read_git_state(Path.cwd())
-    return None if state is None else dataclasses.asdict(state)
-
-
-def _describe_model(program: Program) -> dict[str, object]:
-    """Identifies the program; the export manifest beside it comes along."""
+def describe_model(program: Program) -> MeasuredModel:
+    """Identifies the program, by what the export says of it too."""
     exported = load_export_manifest(program.model)
-    return {
-        "name": program.name,
-        "label": program.label,
-        "method": program.method,
-        "backend": exported.backend if exported else None,
-        "precision": exported.precision if exported else None,
-        "export": exported.model_dump() if exported else None,
-        **_identify(program.model),
-    }
-
-
-def _identify(path: Path) -> dict[str, object]:
-    return {"path": str(path), "sha256": hash_file(path), "size_bytes": path.stat().st_size}
+    return MeasuredModel(
+        name=program.name,
+        label=program.label,
+        method=program.method,
+        backend=exported.backend if exported else None,
+        precision=exported.precision if exported else None,
+        **dict(identify(program.model)),
+    )
 
 
 def _installed_version(name: str) -> str | None:
@@ -166,7 +171,21 @@ def _installed_version(name: str) -> str | None:
         return None
 
 
-def _hash_files(run: Path) -> dict[str, str]:
-    """Hashes every measured file; reports and the manifest itself can be made again."""
-    files = {path.relative_to(run).as_posix(): path for path in run.rglob("*") if path.is_file()}
-    return {name: hash_file(files[name]) for name in sorted(files) if is_measured(name)}
+def _executorch_revision() -> str | None:
+    """Returns the commit that the installed ExecuTorch was built from, without importing it."""
+    try:
+        path = Path(str(distribution("executorch").locate_file("executorch/version.py")))
+        found = _REVISION.search(read_bounded(path, _MOST_BYTES).decode("utf-8", "replace"))
+    except (PackageNotFoundError, OSError):
+        return None
+    return found[1] if found else None
+
+
+def hash_files(run: Path) -> dict[str, MeasuredFile]:
+    """Identifies every measured file; reports and the manifest itself can be made again."""
+    return {
+        name: MeasuredFile(
+            kind=kind, sha256=hash_file(run / name), size_bytes=(run / name).stat().st_size
+        )
+        for name, kind in find_measured_files(run).items()
+    }

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import EtprofError, TargetError
 from etprof.measuring.conditions import wait_for_start
-from etprof.run.directory import ExperimentFiles, LaunchRecord, experiment_files
-from etprof.targets.request import RunnerRequest
+from etprof.run.directory import ExperimentFiles, experiment_files
+from etprof.run.manifest import LaunchRecord, identify
+from etprof.targets.request import RunnerRequest, runner_arguments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.measuring.plan import Experiment, Launch, Settings
     from etprof.run.generation import Generation
+    from etprof.run.manifest import FileIdentity
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
@@ -31,6 +33,8 @@ class Outcome:
     record: LaunchRecord
     result: RunnerResult | None
     error: EtprofError | None
+    runner: FileIdentity | None = None
+    """The runner that was started."""
 
 
 class Launcher:
@@ -39,6 +43,7 @@ class Launcher:
     def __init__(self, program: Program, target: Target, run: Path, settings: Settings) -> None:
         self._program, self._target, self._run, self._settings = program, target, run, settings
         self._launched = 0
+        self._runners: dict[Path, FileIdentity] = {}
 
     @property
     def generation(self) -> Generation | None:
@@ -96,8 +101,9 @@ class Launcher:
         before = self._target.read_state()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         clock = time.monotonic()
-        result, problem = None, None
+        result, problem, runner = None, None, None
         try:
+            runner = self._identify_runner(request)
             result = self._target.run(request)
             check_build(launch, result)
         except EtprofError as error:
@@ -109,11 +115,22 @@ class Launcher:
             started_at=started_at,
             duration_s=time.monotonic() - clock,
             error=str(problem) if problem else None,
+            asked=tuple(runner_arguments(request)),
+            runner_sha256=runner.sha256 if runner else None,
             state_before=dataclasses.asdict(before),
             state_after=dataclasses.asdict(self._target.read_state()),
             waited_s=waited_s,
         )
-        return Outcome(record, result, problem)
+        return Outcome(record, result, problem, runner)
+
+    def _identify_runner(self, request: RunnerRequest) -> FileIdentity | None:
+        """Says which file is started; None where it is not on this machine, or there is none."""
+        path = self._target.runner_file(request)
+        if path is None or not path.is_file():
+            return None
+        if path not in self._runners:
+            self._runners[path] = identify(path)
+        return self._runners[path]
 
 
 def result_file(files: ExperimentFiles, launch: Launch) -> Path:

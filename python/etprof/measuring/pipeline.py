@@ -13,6 +13,7 @@ from etprof.measuring.metrics import gather_metrics
 from etprof.measuring.plan import Launch, plan_passes, plan_timing
 from etprof.measuring.stopping import is_precise_enough
 from etprof.run.directory import remove_empty_folders, reserved, save_metrics
+from etprof.run.manifest import MANIFEST
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from etprof.base.errors import EtprofError
     from etprof.measuring.plan import Experiment, Settings
-    from etprof.run.directory import LaunchRecord
+    from etprof.run.manifest import LaunchRecord, Manifest
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
@@ -38,6 +39,7 @@ class Earlier:
 
     results: Mapping[Identity, RunnerResult] = field(default_factory=dict)
     records: Sequence[LaunchRecord] = ()
+    manifest: Manifest | None = None
 
 
 @dataclass
@@ -96,6 +98,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         experiments=experiments,
         settings=settings,
         config=config,
+        earlier=earlier.manifest if earlier else None,
     )
     launcher = Launcher(program, target, run, settings)
     with reserved(run):
@@ -196,18 +199,18 @@ class _Progress:
         else:
             self._failures[name] = self._failures.get(name, 0) + 1
             self._first_failure = self._first_failure or outcome.error
-        self._journal.add(outcome.record, outcome.result)
+        self._journal.add(outcome.record, outcome.result, outcome.runner)
 
     def conclude(self, run: Path, target: Target, experiments: Sequence[Experiment]) -> Measured:
         """Writes metrics.json and closes the manifest."""
         if not self._measured.results:
-            (run / "manifest.json").unlink(missing_ok=True)
+            (run / MANIFEST).unlink(missing_ok=True)
             remove_empty_folders(run)
             raise self._first_failure or TargetError("nothing was planned: no experiment is timed")
         metrics = gather_metrics(
             self._measured.results, experiments, self._launcher, proves_times(target.platform)
         )
-        save_metrics(run, metrics)
+        save_metrics(run, metrics.model_copy(update={"run_id": self._journal.run_id}))
         status = "finished with failures" if self._measured.errors else "finished"
         self._journal.finish(status, self._measured.notes)
         return self._measured

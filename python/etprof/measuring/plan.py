@@ -6,37 +6,13 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from etprof.run.manifest import Experiment, Settings
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
-    from etprof.run.generation import Generation
-
+__all__ = ["Experiment", "Launch", "Purpose", "Settings", "plan_passes", "plan_timing"]
 Purpose = Literal["timing", "etdump", "kernel_trace"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """One way of running the model, at one thread count."""
-
-    name: str
-    """Unique in its run."""
-    sme: str = "auto"
-    threads: int = 1
-    group: str = ""
-    """Name without thread count: the folder. Empty: the name itself."""
-    mode: Literal["timing", "kernel_trace"] = "timing"
-    iterations: int = 20
-    warmup: int = 10
-    runner: Path | None = None
-    launcher: tuple[str, ...] = ()
-    cpus: tuple[int, ...] = ()
-    extra_arguments: tuple[str, ...] = ()
-
-    @property
-    def folder(self) -> str:
-        """Name of the folder that holds the experiment's files."""
-        return self.group or self.name
 
 
 @dataclass(frozen=True)
@@ -58,28 +34,6 @@ class Launch:
         what = {"etdump": "operator split", "kernel_trace": "kernel trace"}
         words = what.get(self.purpose) or f"block {(self.block or 0) + 1}"
         return f"{self.experiment.name}: {words}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How to measure; the same for every experiment of a run."""
-
-    blocks: int = 10
-    min_seconds: float = 0.2
-    etdump_iterations: int = 100
-    seed: int = 0
-    timeout_s: float = 3600.0
-    cool_down_s: float = 0.0
-    max_start_temperature_c: float | None = None
-    max_wait_s: float = 300.0
-    target_half_width: float | None = None
-    """Stop early once every experiment's median is known within ± this fraction."""
-    budget_s: float | None = None
-    """Start no timing launch after this time."""
-    generation: Generation | None = None
-    """What each iteration generates; None: an iteration is one execution of the method."""
-    kernel_trace: bool = False
-    """Add an evidence pass to every timing experiment; needs trace runners."""
 
 
 def plan_timing(experiments: Sequence[Experiment], settings: Settings) -> list[Launch]:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pydantic_core import to_jsonable_python
 
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.files import hash_file
 from etprof.measuring.launching import result_file
 from etprof.measuring.pipeline import Earlier
 from etprof.measuring.plan import Launch, plan_passes, plan_timing
-from etprof.run.directory import experiment_files, load_manifest
+from etprof.run.directory import experiment_files
+from etprof.run.manifest import load_manifest
 from etprof.run.runner_result import read_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from etprof.measuring.plan import Experiment, Settings
-    from etprof.run.directory import LaunchRecord, Manifest
+    from etprof.run.manifest import LaunchRecord, Manifest
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
@@ -72,7 +70,7 @@ def load_earlier(
         if record is not None and result is not None:
             results[launch.identity] = result
             records.append(record)
-    return Earlier(results=results, records=records)
+    return Earlier(results=results, records=records, manifest=manifest)
 
 
 def _finished_result(run: Path, program: Program, launch: Launch) -> RunnerResult | None:
@@ -115,10 +113,8 @@ def _target_differences(manifest: Manifest, target: Target) -> Iterator[str]:
 
 def _setting_differences(manifest: Manifest, settings: Settings) -> Iterator[str]:
     """Names what would be measured otherwise in all experiments."""
-    for name, value in dataclasses.asdict(settings).items():
-        # As the manifest has them: JSON knows no tuples.
-        now = to_jsonable_python(value)
-        before = manifest.settings.get(name)
+    for name, now in settings:
+        before = getattr(manifest.settings, name)
         if name not in _FREE_TO_CHANGE and before != now:
             yield f"{name}: was {before}, is {now}"
 
@@ -130,9 +126,7 @@ def _experiment_differences(manifest: Manifest, experiments: Sequence[Experiment
         earlier = known.get(experiment.name)
         for name in _EXPERIMENT_FIELDS if earlier is not None else ():
             before, now = getattr(earlier, name), getattr(experiment, name)
-            now = str(now) if isinstance(now, Path) else now
-            is_known = before is not None or name == "runner"
-            if is_known and before != now:
+            if before != now:
                 yield f"experiment {experiment.name}: {name} was {before}, is {now}"
 
 

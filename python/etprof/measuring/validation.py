@@ -19,19 +19,20 @@ from etprof.etdump.reader import load_etdump
 from etprof.measuring.resume import find_temporary_files
 from etprof.run.directory import (
     ANALYSIS_SUMMARY,
-    MANIFEST,
     METRICS,
     find_etdumps,
-    is_measured,
-    load_manifest,
+    find_measured_files,
+    kind_of,
     load_metrics,
 )
+from etprof.run.manifest import MANIFEST, load_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from etprof.etdump.reader import ETDump
-    from etprof.run.directory import Manifest, Metrics
+    from etprof.run.directory import Metrics
+    from etprof.run.manifest import Manifest, MeasuredFile
 
 Level = Literal["ok", "note", "incomplete", "damaged"]
 _LEVELS: tuple[Level, ...] = ("ok", "note", "incomplete", "damaged")
@@ -95,27 +96,55 @@ def _check_manifest(run: Path, manifest: Manifest | None) -> Iterator[Finding]:
         where = f"{launch.experiment}, {launch.purpose}"
         yield Finding("incomplete", f"a launch of {where} failed: {launch.error}")
     yield from (Finding("note", text) for text in manifest.notes)
+    yield from _check_runners(manifest)
     yield from _check_hashes(run, manifest)
 
 
+def _check_runners(manifest: Manifest) -> Iterator[Finding]:
+    """Names experiments whose runner was another file in some of their timing launches."""
+    for experiment in manifest.experiments:
+        started = {
+            launch.runner_sha256
+            for launch in manifest.launches
+            if launch.experiment == experiment.name and launch.purpose == "timing"
+        }
+        if len(started) > 1:
+            text = f"{experiment.name}: its runner changed between launches; measure it anew"
+            yield Finding("note", text)
+
+
 def _check_hashes(run: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Compares the files with the hashes in the manifest."""
-    changed = 0
+    """Compares the measured files with the manifest: all of them, and no others."""
+    damaged = 0
     # Manifests of etprof up to 0.1 name reports too.
-    measured = {name: digest for name, digest in manifest.files.items() if is_measured(name)}
-    for name, digest in measured.items():
-        path = run / name
-        # Not Path.resolve, which raises for links in a circle.
-        real = Path(os.path.realpath(path))
-        if not real.is_relative_to(os.path.realpath(run)):
-            yield Finding("damaged", f"{MANIFEST} names {name}, outside the run directory")
-        elif not path.is_file():
-            yield Finding("damaged", f"{name} is missing")
-        elif hash_file(path) != digest:
-            changed += 1
-            yield Finding("damaged", f"{name} has changed since it was measured")
-    if measured and not changed:
-        yield Finding("ok", f"{len(measured)} files have the hashes of the manifest")
+    listed = {name: entry for name, entry in manifest.files.items() if kind_of(name) is not None}
+    for name, entry in listed.items():
+        problem = _problem_of(run, name, entry)
+        if problem is not None:
+            damaged += 1
+            yield Finding("damaged", problem)
+    if manifest.status != "running":
+        is_complete = listed or manifest.schema_version != 1
+        for name in find_measured_files(run).keys() - listed.keys() if is_complete else ():
+            damaged += 1
+            yield Finding("damaged", f"{name} is not of this run: {MANIFEST} does not list it")
+    if listed and not damaged:
+        yield Finding("ok", f"{len(listed)} files have the hashes of the manifest")
+    if manifest.schema_version == 1:
+        text = f"{MANIFEST} is of etprof 0.1, without checksum: changes to it itself are not seen"
+        yield Finding("note", text)
+
+
+def _problem_of(run: Path, name: str, listed: MeasuredFile) -> str | None:
+    """Says what is wrong with a measured file; None when it is as it was."""
+    path = run / name
+    # Not Path.resolve, which raises for links in a circle.
+    real = Path(os.path.realpath(path))
+    if not real.is_relative_to(os.path.realpath(run)):
+        return f"{MANIFEST} names {name}, outside the run directory"
+    if not path.is_file():
+        return f"{name} is missing"
+    return f"{name} has changed since it was measured" if hash_file(path) != listed.sha256 else None
 
 
 def _check_metrics(metrics: Metrics | None) -> Iterator[Finding]:

@@ -6,10 +6,9 @@ ExecuTorch's benchmark apps. Raw samples go along: `benchmark_values` is a list.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from etprof.run.provenance import Provenance, load_provenance
 from etprof.statistics.summary import trimmed_mean
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.run.directory import ExperimentMetrics
+    from etprof.run.manifest import Manifest
 
 _NS_PER_MS: Final = 1e6
 _BYTES_PER_MB: Final = 1e6
@@ -29,26 +29,25 @@ class HudSubject:
     """What was measured, in the words of the dashboard's table; None is not known."""
 
     experiment: str
-    model: str | None
-    precision: str | None
-    backend: str | None
-    program_sha256: str | None
-    sme: str | None
-    threads: int | None
-    device: str | None
-    platform: str | None
-    cpu: str | None
-    cores: int | None
-    pins: Mapping[str, str | None]
+    model: str | None = None
+    precision: str | None = None
+    backend: str | None = None
+    program_sha256: str | None = None
+    sme: str | None = None
+    threads: int | None = None
+    device: str | None = None
+    platform: str | None = None
+    cpu: str | None = None
+    cores: int | None = None
+    pins: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def hud_records(analysis: RunAnalysis) -> list[dict[str, object]]:
     """Returns one record per metric and experiment; none for emulated runs."""
     if not analysis.times_are_meaningful or not analysis.source.is_dir():
         return []
-    provenance = load_provenance(analysis.source) or Provenance()
     return [
-        hud_record(_subject(experiment, provenance), name, values)
+        hud_record(_subject(experiment, analysis.manifest), name, values)
         for experiment in analysis.experiments
         if experiment.metrics is not None and experiment.metrics.blocks
         for name, values in hud_metrics(experiment.metrics).items()
@@ -94,22 +93,22 @@ def _llm_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     }
 
 
-def _subject(experiment: ExperimentAnalysis, provenance: Provenance) -> HudSubject:
-    model, cpu = provenance.model, provenance.cpu
-    device = provenance.target.get("model") or provenance.platform
-    return HudSubject(
-        experiment=experiment.name,
-        model=model.name if model else None,
-        precision=model.precision if model else None,
-        backend=model.backend if model else None,
-        program_sha256=model.sha256 if model else None,
-        sme=experiment.sme,
-        threads=experiment.threads,
-        device=str(device) if device else None,
-        platform=provenance.platform,
+def _subject(experiment: ExperimentAnalysis, manifest: Manifest | None) -> HudSubject:
+    known = HudSubject(experiment=experiment.name, sme=experiment.sme, threads=experiment.threads)
+    if manifest is None:
+        return known
+    model, cpu = manifest.model, manifest.cpu
+    return replace(
+        known,
+        model=model.name,
+        precision=model.precision,
+        backend=model.backend,
+        program_sha256=model.sha256,
+        device=str(manifest.target.get("model") or manifest.platform),
+        platform=manifest.platform,
         cpu=cpu.model_name if cpu else None,
         cores=cpu.logical_cores if cpu else None,
-        pins=provenance.pins,
+        pins=manifest.pins,
     )
 
 

@@ -135,13 +135,13 @@ def _reference_name(reference: RunAnalysis | None) -> str:
 
 def _subtitle(assessment: Assessment) -> str:
     """Precision, platform, CPU and date, as far as they are known."""
-    facts = assessment.provenance
+    facts = assessment.run.manifest
     if facts is None:
         return clean(str(assessment.run.source))
     model, cpu = facts.model, facts.cpu
     words = [
-        model.precision if model else None,
-        model.backend if model else None,
+        model.precision,
+        model.backend,
         facts.platform,
         (cpu.model_name or cpu.architecture) if cpu else None,
         (facts.created_at or "")[:10],

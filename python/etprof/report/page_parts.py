@@ -18,7 +18,6 @@ from etprof.base.units import (
     format_value,
 )
 from etprof.report.verdicts import badge_of, format_speed_up
-from etprof.run.provenance import load_manifest_document
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
@@ -193,11 +192,11 @@ def finding_view(finding: Finding) -> View:
 
 def provenance_lines(assessment: Assessment) -> list[tuple[str, str]]:
     """Every field of the manifest as one line, nested names joined by dots."""
-    document = load_manifest_document(assessment.run.source) if assessment.provenance else None
-    if document is None:
+    manifest = assessment.run.manifest
+    if manifest is None:
         return [("source", clean(str(assessment.run.source)))]
     lines: list[tuple[str, str]] = []
-    for name, value in document.items():
+    for name, value in manifest.model_dump(mode="json").items():
         if name == "launches":
             lines.append((name, f"{len(value)} process launches, listed in manifest.json"))
         else:

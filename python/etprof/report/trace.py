@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
-    from etprof.run.directory import BlockMetrics, LaunchRecord
+    from etprof.run.directory import BlockMetrics
+    from etprof.run.manifest import LaunchRecord
 
     Reading = Callable[[Mapping[str, object]], float | None]
 

@@ -11,7 +11,7 @@ from etprof.base.records import Count, Name, Named, Record, read_record
 from etprof.run.directory import DELEGATION_REPORT
 
 if TYPE_CHECKING:
-    from etprof.run.provenance import Provenance
+    from etprof.run.manifest import Manifest
 
 
 class SourceLine(Record):
@@ -108,7 +108,7 @@ class DelegationReport(Record):
     methods: Named[MethodReport]
 
 
-def find_method_report(run: Path, provenance: Provenance | None) -> MethodReport | None:
+def find_method_report(run: Path, provenance: Manifest | None) -> MethodReport | None:
     """Reads the report of the method that `run` measured; None when the file is not there.
 
     Measuring copies it into the run directory. For runs without a copy it is looked for beside

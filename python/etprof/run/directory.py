@@ -15,13 +15,13 @@ from pydantic import Field, model_validator
 
 from etprof.base.atomic import write_json
 from etprof.base.errors import InputFileError, OutputError
-from etprof.base.records import CleanData, Count, Document, Name, Named, Rate, Record, read_record
-from etprof.run.runner_result import Cpu, Load, Memory
+from etprof.base.records import Count, Document, Name, Named, Rate, Record, read_record
+from etprof.run.manifest import MANIFEST, load_manifest
+from etprof.run.runner_result import Load, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MANIFEST = "manifest.json"
 METRICS = "metrics.json"
 ANALYSIS_SUMMARY = "analysis_summary.json"
 DELEGATION_REPORT = "delegation.json"
@@ -29,11 +29,17 @@ EXPORT_MANIFEST = "export.json"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
 ETDUMP_SUFFIXES = (".etdump", ".etdp")
-_MEASURED = re.compile(
-    rf"({re.escape(METRICS)}|{re.escape(DELEGATION_REPORT)}|{re.escape(EXPORT_MANIFEST)}"
-    r"|[^/]+/[^/]+(\.etdump|\.log|_result\.json|_kernels\.json|_logcat\.txt)"
-    r"|[^/]+/[^/]+_outputs/[^/]+)"
-)
+_KINDS = {
+    "metrics": re.compile(re.escape(METRICS)),
+    "delegation": re.compile(re.escape(DELEGATION_REPORT)),
+    "export": re.compile(re.escape(EXPORT_MANIFEST)),
+    "etdump": re.compile(r"[^/]+/[^/]+\.etdump"),
+    "result": re.compile(r"[^/]+/[^/]+_result\.json"),
+    "kernels": re.compile(r"[^/]+/[^/]+_kernels\.json"),
+    "outputs": re.compile(r"[^/]+/[^/]+_outputs/[^/]+"),
+    "log": re.compile(r"[^/]+/[^/]+(\.log|_logcat\.txt)"),
+}
+"""Measured files: what can never be made again from others."""
 _OWN_FILE = re.compile(
     r"(manifest|metrics|analysis_summary|delegation|export|calibration|kernel_evidence)\.json"
     r"|report(_.*)?\.[a-z-]+|.*\.(etdump|etdp)|.*_(timeline|ops_stats)\.csv|\..+\.[a-z0-9_]{6,}"
@@ -104,86 +110,10 @@ class Metrics(Record):
     """metrics.json: raw latencies, load times and memory of every block."""
 
     schema_version: Literal[1] = 1
+    run_id: Name | None = None
+    """The manifest's; None where etprof 0.1 measured."""
     times_are_meaningful: bool
     experiments: Named[ExperimentMetrics]
-
-
-class LaunchRecord(Record):
-    """One process launch as it went."""
-
-    experiment: Name
-    purpose: Name
-    """timing, etdump or kernel_trace."""
-    block: Count | None = None
-    started_at: Name
-    duration_s: float
-    error: Name | None = None
-    state_before: CleanData | None = None
-    state_after: CleanData | None = None
-    waited_s: float = 0.0
-
-
-class ManifestModel(Record):
-    """The program that was measured."""
-
-    name: Name
-    label: Name | None = None
-    method: Name | None = None
-    sha256: Name | None = None
-    path: str | None = None
-    precision: Name | None = None
-    backend: Name | None = None
-
-
-class ManifestExperiment(Record):
-    """One experiment as it was planned."""
-
-    name: Name
-    sme: Name
-    threads: Count
-    group: Name = ""
-    mode: Name = "timing"
-    cpus: tuple[int, ...] = ()
-    """Cores that it was bound to; none: the system chose."""
-    runner: str | None = None
-    launcher: tuple[str, ...] = ()
-    extra_arguments: tuple[str, ...] = ()
-    iterations: Count | None = None
-    warmup: Count | None = None
-
-
-class ManifestInput(Record):
-    """An input by its content."""
-
-    sha256: Name | None = None
-
-
-class ManifestGit(Record):
-    """The working tree that was measured in."""
-
-    commit: Name
-    branch: Name | None = None
-    dirty: bool | None = None
-
-
-class Manifest(Record):
-    """manifest.json as far as reading and resuming need it; the rest is provenance."""
-
-    schema_version: Literal[1]
-    status: Name = "finished"
-    created_at: Name | None = None
-    git: ManifestGit | None = None
-    platform: Name
-    model: ManifestModel
-    cpu: Cpu | None = None
-    target: CleanData = Field(default_factory=dict)
-    settings: dict[str, object] = Field(default_factory=dict)
-    config: dict[str, object] | None = None
-    inputs: tuple[ManifestInput, ...] | None = None
-    experiments: tuple[ManifestExperiment, ...] = ()
-    launches: tuple[LaunchRecord, ...] = ()
-    notes: tuple[Name, ...] = ()
-    files: Named[Name] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -329,12 +259,18 @@ def find_etdumps(run: Path) -> list[Path]:
     return sorted(found)
 
 
-def is_measured(name: str) -> bool:
-    """Whether a file, by its path in the run directory, can never be made again from others.
+def kind_of(name: str) -> str | None:
+    """Returns which kind of measured file this is, by its path in the run directory.
 
-    All others are reports and tables: whoever analyses writes them anew, and so may anyone.
+    None for all others, which are reports and tables: whoever analyses writes them anew.
     """
-    return _MEASURED.fullmatch(name) is not None
+    return next((kind for kind, names in _KINDS.items() if names.fullmatch(name)), None)
+
+
+def find_measured_files(run: Path) -> dict[str, str]:
+    """Lists the measured files of a run directory with their kinds, in order of their names."""
+    names = sorted(path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
+    return {name: kind for name in names if (kind := kind_of(name)) is not None}
 
 
 def save_metrics(run: Path, metrics: Metrics) -> None:
@@ -345,11 +281,6 @@ def save_metrics(run: Path, metrics: Metrics) -> None:
 def load_metrics(run: Path) -> Metrics | None:
     """Reads metrics.json; None when it is not there, for an ETDump alone is enough."""
     return _load(Metrics, run / METRICS)
-
-
-def load_manifest(run: Path) -> Manifest | None:
-    """Reads manifest.json; None when it is not there."""
-    return _load(Manifest, run / MANIFEST)
 
 
 def _load(kind: type[Document], path: Path) -> Document | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import UsageError
 from etprof.base.files import read_input
+from etprof.base.records import Record
 from etprof.run.tokenizer import encode_prompt, load_tokenizer
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ WARMUP_REPETITIONS: Final = 1
 """Fewer than of plain inferences, where nobody says how many: one generation is hundreds of them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Generation:
+class Generation(Record):
     """Greedy generation after a fixed prompt; the same in every launch of a run."""
 
     new_tokens: int

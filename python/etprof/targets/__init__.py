@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
@@ -34,6 +36,9 @@ class Target(Protocol):
 
     def read_state(self) -> TargetState:
         """What may change between launches: frequencies, temperatures, load."""
+
+    def runner_file(self, request: RunnerRequest) -> Path | None:
+        """The runner that `request` starts, as a file of this machine; None where none is known."""
 
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model once; the request's files are on this machine afterwards.

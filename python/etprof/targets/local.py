@@ -104,14 +104,18 @@ class LocalTarget:
         """This machine's frequencies, temperatures and load."""
         return read_local_state()
 
+    def runner_file(self, request: RunnerRequest) -> Path:
+        """The request's own runner, or the installed one that can do what is asked."""
+        traced = request.kernel_trace is not None
+        return request.runner or (self._counting_runner() if traced else self.runner)
+
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model here and reads what was measured."""
         if request.cpus and sys.platform != "linux":
             msg = "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
             raise UsageError(msg)
         before = [*taskset_words(request.cpus), *request.launcher]
-        traced = request.kernel_trace is not None
-        runner = request.runner or (self._counting_runner() if traced else self.runner)
+        runner = self.runner_file(request)
         command: list[str | Path] = [*before, runner, *runner_arguments(request)]
         completed = run_command(
             command,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
-    from etprof.run.provenance import Provenance
+    from etprof.run.manifest import Manifest
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Side:
 
     run: RunAnalysis
     experiment: ExperimentAnalysis
-    provenance: Provenance | None
+    provenance: Manifest | None
 
     @property
     def label(self) -> str:
@@ -51,7 +51,7 @@ def _inputs(side: Side) -> str | None:
     if side.provenance is None or side.provenance.inputs is None:
         return None
     hashes = [str(entry.sha256)[:12] for entry in side.provenance.inputs]
-    return " ".join(hashes) or f"seed {side.provenance.settings.get('seed')}"
+    return " ".join(hashes) or f"seed {side.provenance.settings.seed}"
 
 
 def _device(side: Side) -> str | None:

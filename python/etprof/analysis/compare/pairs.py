@@ -10,8 +10,7 @@ from etprof.analysis.compare.comparability import Side
 from etprof.analysis.compare.comparison import Comparison, compare_sides
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import Name, Record, first_problem
-from etprof.run.directory import MANIFEST
-from etprof.run.provenance import load_provenance
+from etprof.run.manifest import MANIFEST
 from etprof.statistics.effect import DEFAULT_MARGIN
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
 def sides_of(run: RunAnalysis) -> tuple[Side, ...]:
     """Returns every experiment of a run as a side."""
-    provenance = load_provenance(run.source) if run.source.is_dir() else None
-    return tuple(Side(run, experiment, provenance) for experiment in run.experiments)
+    return tuple(Side(run, experiment, run.manifest) for experiment in run.experiments)
 
 
 def compare_within(run: RunAnalysis) -> tuple[Comparison, ...]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from etprof.analysis.findings.thresholds import Thresholds
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail, RunInsight
     from etprof.analysis.split.operators import OperatorRow, OverheadRow
-    from etprof.run.provenance import Provenance
+    from etprof.run.manifest import Manifest
 
 Severity = Literal["high", "medium", "note", "good"]
 SHOWN_ROWS = 6
@@ -51,7 +51,7 @@ class Subject:
 
     run: RunInsight
     insight: ExperimentInsight
-    provenance: Provenance | None
+    provenance: Manifest | None
     thresholds: Thresholds
     comparison: Comparison | None = None
     """With SME off as the baseline and this experiment as the candidate."""

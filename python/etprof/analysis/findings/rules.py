@@ -26,7 +26,6 @@ from etprof.analysis.findings.thresholds import Thresholds
 from etprof.analysis.findings.why_not import WhyNotGroup, explain_missing_sme2
 from etprof.analysis.output_check import read_split_result
 from etprof.base.errors import InputFileError
-from etprof.run.provenance import load_provenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,13 +126,12 @@ def evaluate_run(
     """
     if comparisons is None:
         comparisons = compare_within(run.run)
-    provenance = load_provenance(run.run.source) if run.run.source.is_dir() else None
     return tuple(
         evaluate(
             Subject(
                 run=run,
                 insight=entry,
-                provenance=provenance,
+                provenance=run.run.manifest,
                 thresholds=thresholds or Thresholds(),
                 comparison=_against_off(entry, comparisons),
                 thread_comparisons=_against_fewer_threads(entry, comparisons),

@@ -164,7 +164,7 @@ class AndroidTarget:
 
     def _run_once(self, request: RunnerRequest) -> RunnerResult:
         """Copies what changed, launches, brings the results, leaves nothing of the launch there."""
-        runner = self._choose_runner(request)
+        runner = self.runner_file(request)
         places = self._place(runner, files_to_send(request), launcher=request.launcher)
         translation = translate(request, places, self._session.outputs)
         before = self._words(runner, places, launcher=request.launcher, cpus=request.cpus)
@@ -183,7 +183,7 @@ class AndroidTarget:
             self._session.stop()
         return read_result(request.result)
 
-    def _choose_runner(self, request: RunnerRequest) -> Path:
+    def runner_file(self, request: RunnerRequest) -> Path:
         """Returns the request's runner, or the target's own; raises BuildError without any."""
         own = self._trace_runner if request.kernel_trace else self._runner
         runner = request.runner or own

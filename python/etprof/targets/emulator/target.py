@@ -71,11 +71,15 @@ class EmulatorTarget:
         """Nothing: the emulated CPU has no frequency, and its times mean nothing."""
         return TargetState()
 
-    def run(self, request: RunnerRequest) -> RunnerResult:
-        """Runs the model once; with a kernel trace, in the runner that can."""
+    def runner_file(self, request: RunnerRequest) -> Path:
+        """The request's own runner, or the emulator's that can do what is asked."""
         traced = request.kernel_trace is not None
         own = (self._trace_runner or self.emulator.trace_runner) if traced else self.emulator.runner
-        runner = request.runner or own
+        return request.runner or own
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        """Runs the model once; with a kernel trace, in the runner that can."""
+        runner = self.runner_file(request)
         command = [*self.emulator.command(runner, cpu=self.cpu), *runner_arguments(request)]
         completed = run_command(command, timeout_s=request.timeout_s, keeps_device=True)
         check_completed(completed)
