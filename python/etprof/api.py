@@ -15,20 +15,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.assessment import Assessment, assess_run
 from etprof.analysis.compare.comparability import Side, refuse_unlike
 from etprof.analysis.compare.comparison import Comparison, compare_sides
 from etprof.analysis.compare.pairs import match_runs
 from etprof.analysis.run_analysis import analyze_source
-from etprof.api_frames import COLUMNS, build_frame, event_blocks
 from etprof.base.atomic import write_text
 from etprof.base.errors import InputFileError, UsageError
-from etprof.report import records
-from etprof.report.comparison_json import comparison_document
-from etprof.report.html import render_html
 from etprof.statistics.effect import DEFAULT_MARGIN
+from etprof.tables import comparisons, operators
+from etprof.tables.report import DECLARED, report_tables
+from etprof.views.documents import comparison_document
+from etprof.views.events import event_blocks
+from etprof.views.files import build_frame
+from etprof.views.formats.html import render_html
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -36,9 +38,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.api_frames import EventBlock
     from etprof.statistics.order_statistics import Interval
+    from etprof.views.events import EventBlock
 
+COLUMNS: Final[dict[str, dict[str, str]]] = {
+    name: {column.name: column.dtype for column in table.columns}
+    for name, table in DECLARED.items()
+}
+"""Columns of each frame, in order, with their pandas dtypes."""
 Unit = Literal["ns", "us", "ms", "s"]
 _NS_PER: dict[Unit, float] = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -131,33 +138,43 @@ class Run:
             raise UsageError(msg)
         return Experiment(self, name)
 
+    def table(self, name: str) -> pd.DataFrame:
+        """One of the report's tables, such as `costs`, under the name of its file."""
+        tables = report_tables(self.assessment)
+        if name not in tables:
+            msg = f"there is no table {name!r}; there are {', '.join(tables)}"
+            raise UsageError(msg)
+        return build_frame(tables[name])
+
     def operators(self) -> pd.DataFrame:
         """One row per experiment and operator: times, microkernel, work, origin."""
-        return build_frame("operators", records.operator_table(self.assessment))
+        return self.table("operators")
 
     def categories(self) -> pd.DataFrame:
         """One row per experiment and finer class; shares of an experiment add up to one."""
-        return build_frame("categories", records.category_table(self.assessment))
+        return self.table("categories")
 
     def rollup(self, by: Literal["module", "source", "microkernel"]) -> pd.DataFrame:
         """One row per experiment and module, source line or microkernel, the most time first."""
-        return build_frame(by, records.rollup_table(self.assessment, by))
+        insights = self.assessment.insight.experiments
+        table = operators.rollup_table(insights, by, is_timed=self.times_are_meaningful)
+        return build_frame(table)
 
     def samples(self) -> pd.DataFrame:
         """Every raw latency without tracer: experiment, block, phase, index, latency_ns."""
-        return build_frame("samples", records.sample_table(self.assessment))
+        return self.table("samples")
 
     def tracer_costs(self) -> pd.DataFrame:
         """One row per cost of the event tracer: recording events, or having it compiled in."""
-        return build_frame("tracer_costs", records.tracer_table(self.assessment))
+        return self.table("tracer_costs")
 
     def findings(self) -> pd.DataFrame:
         """What the rules say, worst first in each experiment."""
-        return build_frame("findings", records.finding_table(self.assessment))
+        return self.table("findings")
 
     def comparisons(self) -> pd.DataFrame:
         """Verdicts of all pairs of experiments that answer a question."""
-        return build_frame("comparisons", records.report_tables(self.assessment)["comparisons"])
+        return self.table("comparisons")
 
     def event_blocks(self, experiment: str | None = None) -> tuple[EventBlock, ...]:
         """The ETDump's event blocks with every event's raw durations, as Inspector has them.
@@ -165,17 +182,20 @@ class Run:
         Executions with impossible time stamps are left out; `notes` says how many.
         """
         found = self._experiment(experiment)
-        return event_blocks(found.dump, found.events)
+        return event_blocks(found.dump, found.events, is_timed=self.times_are_meaningful)
 
     def find_total_for_module(
         self, module: str, *, experiment: str | None = None, unit: Unit = "ms"
-    ) -> float:
+    ) -> float | None:
         """Adds up the mean times of all operators of a module and the modules inside it.
 
         `module` is a whole path such as `blocks.0.attn`: `block` does not match `blocks`. Nested
-        events are counted once. Returns 0.0 for a module without operators.
+        events are counted once. Returns 0.0 for a module without operators, and
+        None where times mean nothing.
         """
         name = self._experiment(experiment).name
+        if not self.times_are_meaningful:
+            return None
         insight = self.assessment.insight.of(name)
         total = sum(
             detail.row.mean_ns
@@ -265,15 +285,16 @@ class ComparisonResult:
 
     def operators(self) -> pd.DataFrame:
         """One row per aligned operator; every operator of both sides exactly once."""
-        return build_frame("operator_changes", records.operator_changes(self.comparison))
+        timed = self.comparison.times_are_meaningful
+        return build_frame(comparisons.operator_changes([self.comparison], is_timed=timed))
 
     def categories(self) -> pd.DataFrame:
         """One row per headline category."""
-        return build_frame("category_changes", records.category_changes(self.comparison))
+        return build_frame(comparisons.category_changes(self.comparison))
 
     def waterfall(self) -> pd.DataFrame:
         """One row per step; `delta_ns` adds up to the difference of the totals."""
-        return build_frame("waterfall", records.waterfall_table(self.comparison))
+        return build_frame(comparisons.waterfall_table(self.comparison))
 
 
 __all__ = ["COLUMNS", "ComparisonResult", "Experiment", "Run", "compare", "load_run"]

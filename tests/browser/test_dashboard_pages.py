@@ -16,7 +16,7 @@ from etprof.dashboard.addresses import file_name, make_address
 from etprof.dashboard.export import export_site
 from etprof.dashboard.queries import list_series
 from etprof.history.store import open_store
-from etprof.report.html import render_html
+from etprof.views.formats.html import render_html
 from tests.browser.pages import DESKTOP, PHONE, Opened, find_accessibility_problems
 from tests.dashboard_server import serving
 from tests.known_history import (

@@ -14,7 +14,7 @@ from etprof.base.atomic import write_json
 from etprof.base.process import run_command
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.report.documents import write_documents
+from etprof.report_files import write_documents
 from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:

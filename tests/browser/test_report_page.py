@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.assessment import assess_runs
-from etprof.report.html import render_html
+from etprof.views.formats.html import render_html
 from tests.browser.pages import DESKTOP, PHONE, Opened, find_accessibility_problems
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, on_off_run, write_run
 

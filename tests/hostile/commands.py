@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.cli.report import FORMATS
+from etprof.views.formats import format_names
 from tests.hostile.seeds import PROMPT
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _fixed(name: str, *lines: str, codes: frozenset[int] = READ) -> Command:
 
 
 def _report(random: Random) -> list[list[str]]:
-    chosen = random.sample(list(FORMATS), random.choice((1, 1, 2)))
+    chosen = random.sample(list(format_names()), random.choice((1, 1, 2)))
     line = ["report", "run", "--format", ",".join(chosen)]
     return [line + random.choice(([], ["--out", "out"], ["--reference", "run", "--out", "out"]))]
 

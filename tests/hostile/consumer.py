@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
+from etprof import report_files
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_source
 from etprof.base.errors import EtprofError
-from etprof.report import documents
-from etprof.report.summary_json import summary_document
-from etprof.report.terminal import render_analysis
+from etprof.views.documents import assessment_document
+from etprof.views.formats import load_format
+from etprof.views.terminal import render_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +49,9 @@ def consume(data: bytes) -> bool:
             require(not CONTROL.search(str(error)), f"control character in {str(error)!r}")
             return False
         console = Console(file=io.StringIO(), width=120)
-        console.print(render_analysis(analysis, top=12))
+        console.print(render_report(assessment, top=12))
         check_text("terminal", console.file.getvalue())  # type: ignore[attr-defined]
-        check_document(summary_document(analysis))
+        check_document(assessment_document(assessment))
         _check_report(assessment, FORMATS[zlib.crc32(data) % len(FORMATS)])
     return True
 
@@ -67,7 +68,7 @@ def in_memory(data: bytes) -> Iterator[Path]:
 
 
 def _check_report(assessment: Assessment, name: str) -> None:
-    for path, content in documents._files(name, [assessment], Path("folder")):
+    for path, content in report_files._files(load_format(name), [assessment], Path("folder")):
         require(path.parent == Path("folder"), f"{path} is outside its folder")
         if isinstance(content, str):
             check_text(name, content)

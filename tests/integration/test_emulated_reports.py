@@ -13,10 +13,10 @@ from etprof.base.errors import EtprofError
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.report.html import render_html
 from etprof.run.program import describe_program
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.target import EmulatorTarget
+from etprof.views.formats.html import render_html
 from tests.integration.report_truth import check_comparison, check_split
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 from etprof.base.errors import TargetError
 from etprof.cli import main
-from etprof.cli.report import FORMATS
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.program import Program
+from etprof.views.formats import format_names
 from tests.world.sim_target import SimTarget
 from tests.world.spec import Capabilities, Failure, RunSpec
 
@@ -51,7 +51,7 @@ def assert_everything_is_told(
     split = {name for name, purpose, _ in measured.results if purpose == "etdump"}
     code = 0 if split else 4
     assert main(["analyze", str(run), "--quiet"]) == code
-    assert main(["report", str(run), "--format", ",".join(FORMATS)]) == code
+    assert main(["report", str(run), "--format", ",".join(format_names())]) == code
     capsys.readouterr()
     assert main(["validate", str(run)]) == (1 if measured.errors or len(split) < 2 else 0)
     validated = " ".join(capsys.readouterr().out.split())

@@ -17,10 +17,10 @@ from etprof.analysis.split.transposes import find_inverse_pairs
 from etprof.base.atomic import write_json
 from etprof.base.process import run_command
 from etprof.export.request import ExportRequest
-from etprof.report.html import render_html
 from etprof.run.delegation import MethodReport
 from etprof.run.program import describe_program
 from etprof.targets.runner import find_host_runner
+from etprof.views.formats.html import render_html
 from tests.integration.report_truth import check_comparison, check_split
 
 if TYPE_CHECKING:

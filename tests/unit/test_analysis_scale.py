@@ -61,7 +61,7 @@ def test_many_operators_are_no_trouble(tmp_path: Path) -> None:
     experiments = [Experiment(name, ops, sme=name, executions=2) for name in ("off", "sme2")]
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_source
-    from etprof.report.html import render_html
+    from etprof.views.formats.html import render_html
 
     run = write_run(tmp_path / "r", Run(experiments))
     start = time.process_time()

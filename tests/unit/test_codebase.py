@@ -37,13 +37,11 @@ ALLOWED: dict[str, set[str]] = {
     "targets": {"base", "run"},
     "measuring": {"analysis", "base", "config", "etdump", "run", "statistics", "targets"},
     "analysis": {"backends", "base", "etdump", "run", "statistics"},
-    "tables": {"analysis", "base", "run", "statistics"},
-    "views": {"analysis", "base", "tables"},
-    "report": {
-        "tables", "views", "analysis", "backends", "base", "etdump", "run", "statistics", "targets",
-    },
-    "history": {"analysis", "base", "report", "run", "statistics", "tables", "targets", "views"},
-    "dashboard": {"base", "history", "report", "statistics", "tables", "views"},
+    "tables": {"analysis", "base", "run", "statistics", "targets"},
+    "views": {"analysis", "backends", "base", "etdump", "run", "statistics", "tables"},
+    "report_files": {"analysis", "base", "run", "tables", "views"},
+    "history": {"analysis", "base", "run", "statistics", "tables", "targets", "views"},
+    "dashboard": {"base", "history", "statistics", "tables", "views"},
     "registry": {"base", "export"},
     "etrecord": {"backends", "base", "export", "run"},
     "export": {
@@ -51,10 +49,9 @@ ALLOWED: dict[str, set[str]] = {
     },
     "bench": {
         "analysis", "base", "config", "export", "history", "measuring",
-        "registry", "report", "run", "statistics", "tables", "targets", "views",
+        "registry", "report_files", "run", "statistics", "tables", "targets", "views",
     },
-    "api": {"analysis", "api_frames", "base", "report", "run", "statistics"},
-    "api_frames": {"analysis", "backends", "etdump", "report", "tables", "views"},
+    "api": {"analysis", "base", "run", "statistics", "tables", "views"},
     "doctor": {"base", "tables", "targets", "views"},
 }  # fmt: skip
 HEAVY = {"torch", "executorch", "torchao", "transformers"}

@@ -17,7 +17,7 @@ from etprof.dashboard import connections, server
 from etprof.dashboard.export import export_site
 from etprof.history.schema import Run
 from etprof.history.store import Store, open_store
-from etprof.report.html import render_html
+from etprof.views.formats.html import render_html
 from tests.dashboard_server import Served, serving
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run

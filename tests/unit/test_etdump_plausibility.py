@@ -25,7 +25,7 @@ from etprof.etdump.plausibility import Role, examine_events
 from etprof.etdump.reader import ETDump, load_etdump
 from etprof.history.ingest import read_run_directory
 from etprof.measuring.validation import validate_run, worst_level
-from etprof.report.csv_tables import write_timeline_csv
+from etprof.views.events import timeline_csv
 from tests.etdump_writer import etdump, event, event_block, profile_event, write_etdump
 from tests.known_runs import on_off_run, write_run
 from tests.recorded_etdumps import CHANGES, Recording, S, changed, record
@@ -392,8 +392,8 @@ def test_wraps_are_undone_in_durations_everywhere(tmp_path: Path) -> None:
     assert wrapped.any()
     for block in etprof.load_run(path).event_blocks():
         assert all(event.raw_ns.min() >= 0 and event.raw_ns.max() < S for event in block.events)
-    write_timeline_csv(tmp_path / "x.csv", dump, examine_events(dump))
-    rows = [line.split(",") for line in (tmp_path / "x.csv").read_text().splitlines()[1:]]
+    text = "".join(timeline_csv(dump, examine_events(dump), is_timed=True))
+    rows = [line.split(",") for line in text.splitlines()[1:]]
     assert len(rows) == len(wrapped)
     assert all(0 <= int(row[-2]) < S for row in rows)
 

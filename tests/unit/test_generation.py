@@ -22,17 +22,17 @@ from etprof.measuring.configured_run import configured_generation
 from etprof.measuring.pipeline import Measured, measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
-from etprof.report.html import render_html
-from etprof.report.hud_records import hud_metrics
-from etprof.report.markdown import render_markdown
-from etprof.report.summary_json import summary_document
-from etprof.report.terminal import render_analysis
 from etprof.run.directory import GeneratedTokens, GenerationMetrics, load_metrics
 from etprof.run.generation import Generation, parse_ids, plan_generation
 from etprof.run.program import Program
 from etprof.run.runner_result import GenerationResult
 from etprof.run.tokenizer import load_tokenizer
 from etprof.targets.request import RunnerRequest, runner_arguments
+from etprof.views.documents import assessment_document
+from etprof.views.formats.html import render_html
+from etprof.views.formats.hud import hud_metrics
+from etprof.views.markdown import render_markdown
+from etprof.views.terminal import render_report
 from tests.fake_target import MS, FakeTarget, GeneratingTarget
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def test_runs_without_tokens_have_no_such_lines(tmp_path: Path) -> None:
 
 def shown(analysis: RunAnalysis) -> str:
     console = Console(file=io.StringIO(), width=200, record=True)
-    console.print(render_analysis(analysis))
+    console.print(render_report(assess_run(analysis), top=12))
     return console.export_text()
 
 
@@ -186,17 +186,16 @@ def test_reports_show_speed_and_tokens(analysis: RunAnalysis) -> None:
     text = shown(analysis)
     head = "3 prompt tokens (2 at once by prefill, 1 one by one by decode), 4 new tokens"
     assert f"{head}.\n" in text
-    assert "Generation, 6 process launches" in text
     row = next(line for line in text.splitlines() if "Decode, tokens" in line)
-    assert [cell.strip() for cell in row.split("│")[2:4]] == ["375 /s", "375 /s … 375 /s"]
+    assert [cell.strip() for cell in row.split("│")[3:6]] == ["375 /s", "375 /s … 375 /s", "6"]
     assert "36 tokens after the first: p50 2.00 ms, p90 4.00 ms, p99 4.00 ms" in text
     assert "Generated: 5 6 7 8" in text
     page = render_markdown([assess_run(analysis)])
     assert "| Decode, tokens | 750 /s | 750 /s … 750 /s |" in page
     html = render_html([assess_run(analysis)])
-    assert ">Generation</h2>" in html
-    assert '<td class="num">375 /s … 375 /s</td>' in html
-    document: Any = json.loads(json.dumps(summary_document(analysis)))
+    assert ">Generation: off</h2>" in html
+    assert "375 /s … 375 /s</td>" in html
+    document: Any = json.loads(json.dumps(assessment_document(assess_run(analysis))))
     speed = document["experiments"]["off"]["generation"]["speed"]
     assert speed["token_latency_ns"]["median"] == 2 * MS
 

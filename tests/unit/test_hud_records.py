@@ -9,9 +9,9 @@ import pytest
 from etprof.analysis.run_analysis import analyze_source
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
-from etprof.report.hud_records import hud_records
 from etprof.run.program import Program
 from etprof.statistics.summary import trimmed_mean
+from etprof.views.formats.hud import hud_records
 from tests.fake_target import FakeTarget
 
 if TYPE_CHECKING:

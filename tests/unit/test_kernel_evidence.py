@@ -21,8 +21,9 @@ from etprof.analysis.split.evidence import (
 from etprof.analysis.split.kernels import KernelEvidence
 from etprof.backends.registry import BACKENDS
 from etprof.base.errors import InputFileError
-from etprof.report.evidence import render_evidence
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
+from etprof.tables.kernels import evidence_sections
+from etprof.views.terminal import terminal_sections
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +109,8 @@ def test_the_tables_name_types_kernels_and_reasons() -> None:
         ),
     }
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(render_evidence(KernelEvidence(modes, align_modes(modes), (), "fp16")))
+    sections = evidence_sections(KernelEvidence(modes, align_modes(modes), (), "fp16"))
+    console.print(*terminal_sections(sections, top=1000), sep="\n")
     lines = [
         " ".join(re.split(r"[\s│┃]+", line)).strip() for line in console.export_text().split("\n")
     ]

@@ -10,7 +10,7 @@ import pytest
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.reference_run import find_reference_run
 from etprof.analysis.run_analysis import analyze_source
-from etprof.report.html import render_html
+from etprof.views.formats.html import render_html
 from tests.known_runs import Experiment, Op, Run, write_run
 
 if TYPE_CHECKING:

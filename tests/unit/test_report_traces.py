@@ -12,13 +12,11 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 from etprof.analysis.assessment import Assessment, assess_run
-from etprof.report.chrome_trace import chrome_trace
-from etprof.report.documents import write_documents
-from etprof.report.model_explorer import node_data
-from etprof.report.perfetto import encode_trace
-from etprof.report.protobuf import integer, varint
-from etprof.report.slices import Slice, experiment_slices
-from etprof.report.trace import trace_processes
+from etprof.report_files import write_documents
+from etprof.views.formats.chrome import chrome_trace
+from etprof.views.formats.model_explorer import node_data
+from etprof.views.formats.perfetto import encode_trace, integer, varint
+from etprof.views.trace import Slice, experiment_slices, trace_processes
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, launch, on_off_run
 
@@ -184,8 +182,8 @@ def test_emulated_processes_say_so_and_count_nothing(tmp_path: Path) -> None:
     emulated = replace(on_off_run(), platform="emulator", meaningful=False)
     processes = trace_processes(assess_run(analyze(tmp_path / "r", emulated)))
     assert [entry.name for entry in processes] == [
-        "android_off (emulated: lengths mean nothing)",
-        "android_sme2 (emulated: lengths mean nothing)",
+        "android_off (emulated: in order, without times)",
+        "android_sme2 (emulated: in order, without times)",
     ]
     assert [entry.counters for entry in processes] == [(), ()]
 

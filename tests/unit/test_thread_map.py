@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_source
 from etprof.analysis.split.thread_map import build_thread_map
-from etprof.report.thread_table import describe_crossover, thread_map_document
+from etprof.tables.measurement import thread_table
 from tests.known_etdumps import runner_etdump
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def test_best_point_and_crossover(tmp_path: Path) -> None:
         2: "faster",
         4: "slower",
     }
-    assert describe_crossover(found) == (
-        "best: 4 threads, SME off; from 4 threads off is faster than sme2"
-    )
-    assert thread_map_document(found)["crossover_threads"] == 4
+    table = thread_table(experiments(tmp_path, TRUTH), is_timed=True)
+    assert table.note == "best: 4 threads, SME off; from 4 threads off is faster than sme2"
+    best = [(row["sme"], row["threads"]) for row in table.records() if row["is_best"]]
+    assert best == [("off", 4)]
 
 
 def test_no_crossover_where_sme2_always_wins(tmp_path: Path) -> None:
@@ -57,7 +57,8 @@ def test_no_crossover_where_sme2_always_wins(tmp_path: Path) -> None:
     found = build_thread_map(experiments(tmp_path, truth))
     assert found is not None
     assert found.crossover_threads is None
-    assert describe_crossover(found) == "best: 2 threads, SME sme2"
+    table = thread_table(experiments(tmp_path, truth), is_timed=True)
+    assert table.note == "best: 2 threads, SME sme2"
 
 
 def test_one_thread_count_is_no_map(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import etprof
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.split.tracer_cost import find_tracer_costs
-from etprof.api_frames import COLUMNS
+from etprof.api import COLUMNS
 from etprof.cli import run_command_line
-from etprof.report.html import render_html
-from etprof.report.markdown import render_markdown
+from etprof.views.formats.html import render_html
+from etprof.views.markdown import render_markdown
 from tests.fake_target import result_document
 from tests.known_runs import Experiment, Op, Run, write_run
 

@@ -105,6 +105,8 @@ _FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
     "share": format_share,
     "ratio": format_ratio,
     "change": format_change,
+    "≤": lambda value: f"≤ {format_number(value)}",
+    "p": lambda value: MISSING if value is None else f"{value:.2g}",
 }
 
 

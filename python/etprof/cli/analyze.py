@@ -16,7 +16,7 @@ from etprof.cli.argument_types import whole_number
 if TYPE_CHECKING:
     import argparse
 
-    from etprof.analysis.run_analysis import RunAnalysis
+    from etprof.analysis.assessment import Assessment
 
 EXAMPLES = """\
 examples:
@@ -49,46 +49,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyses the source, writes the files and prints the report."""
+    from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_source
-    from etprof.report.files import write_report_files
+    from etprof.report_files import write_report_files
 
     source = _source(arguments)
-    analysis = analyze_source(source)
+    assessment = assess_run(analyze_source(source))
     folder = arguments.out or (source if source.is_dir() else None)
     if folder is not None:
-        write_report_files(analysis, folder)
+        write_report_files(assessment, folder)
     if not arguments.quiet:
-        show_analysis(analysis, as_json=arguments.json, top=arguments.top)
+        show_assessment(assessment, as_json=arguments.json, top=arguments.top)
     return 0
 
 
-def show_analysis(analysis: RunAnalysis, *, as_json: bool, top: int) -> None:
-    """Prints the analysis as JSON or as tables."""
+def show_assessment(assessment: Assessment, *, as_json: bool, top: int) -> None:
+    """Prints what was found as JSON or as tables."""
+    if as_json:
+        from etprof.views.documents import assessment_document
+
+        print(json.dumps(assessment_document(assessment), indent=2))
+        return
     from rich.console import Console
 
-    from etprof.analysis.assessment import assess_run
-    from etprof.analysis.split.thread_map import build_thread_map
-    from etprof.report.comparison_terminal import render_comparison
-    from etprof.report.findings_terminal import render_findings
-    from etprof.report.summary_json import summary_document
-    from etprof.report.terminal import render_analysis
-    from etprof.report.thread_table import render_thread_map
-    from etprof.report.tracer_table import render_tracer_costs
+    from etprof.views.terminal import render_report
 
-    if as_json:
-        print(json.dumps(summary_document(analysis), indent=2))
-        return
-    console = Console()
-    console.print(render_analysis(analysis, top=top))
-    assessment = assess_run(analysis)
-    for comparison in assessment.comparisons:
-        console.print(render_comparison(comparison, top=top))
-    if assessment.tracer_costs:
-        console.print(render_tracer_costs(assessment.tracer_costs))
-    if analysis.times_are_meaningful and (found := build_thread_map(analysis.experiments)):
-        console.print(render_thread_map(found))
-    primary = assessment.primary.experiment.name
-    console.print(render_findings(assessment.findings_of(primary)))
+    Console().print(render_report(assessment, top=top))
 
 
 def _source(arguments: argparse.Namespace) -> Path:

@@ -59,14 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Compares and prints."""
     comparisons = _compare(arguments)
     if arguments.json:
-        from etprof.report.comparison_json import comparison_document
+        from etprof.views.documents import comparison_document
 
         documents = [comparison_document(entry) for entry in comparisons]
         print(json.dumps(documents if len(documents) > 1 else documents[0], indent=2))
         return 0
     from rich.console import Console
 
-    from etprof.report.comparison_terminal import render_comparison
+    from etprof.views.terminal import render_comparison
 
     for comparison in comparisons:
         Console().print(render_comparison(comparison, top=arguments.top))

@@ -12,7 +12,7 @@ from etprof.cli.argument_types import whole_number
 if TYPE_CHECKING:
     import argparse
 
-    from etprof.analysis.run_analysis import RunAnalysis
+    from etprof.analysis.assessment import Assessment
     from etprof.run.generation import Generation
 
 
@@ -61,19 +61,19 @@ def find_generation(arguments: argparse.Namespace) -> Generation | None:
     return plan_generation(new_tokens=arguments.generate, **given)
 
 
-def show_generated(analysis: RunAnalysis) -> None:
+def show_generated(assessment: Assessment) -> None:
     """Shows what each SME mode generated, where times mean nothing, and whether it is the same."""
     from rich.console import Console
 
-    from etprof.analysis.assessment import assess_run
-    from etprof.report.generation import render_generation
+    from etprof.tables.measurement import generation_sections
+    from etprof.views.terminal import terminal_sections
 
-    if analysis.times_are_meaningful:
+    run, console = assessment.run, Console()
+    if run.times_are_meaningful:
         return
-    console = Console()
-    for experiment in analysis.experiments:
-        for part in render_generation(experiment, times_are_meaningful=False):
-            console.print(f"{experiment.name}: ", part, sep="", markup=False)
-    for comparison in assess_run(analysis).comparisons:
+    for section in generation_sections(run.experiments, is_timed=False):
+        console.print(section.title, markup=False)
+        console.print(*terminal_sections([section], top=1), sep="\n")
+    for comparison in assessment.comparisons:
         if comparison.tokens is not None:
             console.print(f"{comparison.name}: {comparison.tokens}", markup=False)

@@ -172,12 +172,14 @@ def _report_evidence(
     """Gathers and shows which microkernels ran in each SME mode and what they computed."""
     from rich.console import Console
 
+    from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_source
     from etprof.analysis.split.kernels import evidence_document
     from etprof.cli.progress import show_progress
     from etprof.measuring.evidence_pipeline import collect_evidence
-    from etprof.report.evidence import render_evidence
-    from etprof.report.files import write_report_files
+    from etprof.report_files import write_report_files
+    from etprof.tables.kernels import evidence_sections
+    from etprof.views.terminal import terminal_sections
 
     with show_progress() as progress:
         evidence = collect_evidence(
@@ -189,29 +191,30 @@ def _report_evidence(
             timeout_s=arguments.timeout,
             progress=progress,
         )
-    analysis = analyze_source(run_directory)
-    write_report_files(analysis, run_directory)
+    assessment = assess_run(analyze_source(run_directory))
+    write_report_files(assessment, run_directory)
     if arguments.json:
         print(json.dumps(evidence_document(evidence), indent=2))
     else:
-        Console().print(render_evidence(evidence))
-        show_generated(analysis)
+        Console().print(*terminal_sections(evidence_sections(evidence), top=1000), sep="\n")
+        show_generated(assessment)
     _say_where(run_directory)
     return 0
 
 
 def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -> int:
     """Analyses a run, writes and shows the report, and says what failed."""
+    from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_source
-    from etprof.cli.analyze import show_analysis
+    from etprof.cli.analyze import show_assessment
     from etprof.cli.progress import say
-    from etprof.report.files import write_report_files
+    from etprof.report_files import write_report_files
     from etprof.run.directory import find_etdumps
 
     if find_etdumps(run_directory):
-        analysis = analyze_source(run_directory)
-        write_report_files(analysis, run_directory)
-        show_analysis(analysis, as_json=as_json, top=12)
+        assessment = assess_run(analyze_source(run_directory))
+        write_report_files(assessment, run_directory)
+        show_assessment(assessment, as_json=as_json, top=12)
     for problem in problems:
         say(problem)
     _say_where(run_directory)

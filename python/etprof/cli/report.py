@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.text import clean_lines
+from etprof.views.formats import format_names
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-FORMATS = ("html", "md", "json", "csv", "parquet", "perfetto", "chrome", "model-explorer", "hud")
 EXAMPLES = """\
 examples:
   etprof report out_toy_cnn/runs/linux
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         default="html,md",
         metavar="LIST",
-        help=f"what to write, of {', '.join(FORMATS)} (default html,md)",
+        help=f"what to write, of {', '.join(format_names())} (default html,md)",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the files")
     parser.add_argument(
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Writes the files and names them."""
     from etprof.analysis.assessment import assess_runs
     from etprof.analysis.findings.thresholds import load_thresholds
-    from etprof.report.documents import check_formats, write_documents
+    from etprof.report_files import check_formats, write_documents
 
     formats = _formats(arguments.format)
     check_formats(formats)
@@ -73,9 +73,9 @@ def _formats(text: str) -> list[str]:
     from etprof.base.errors import UsageError
 
     names = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in names if name not in FORMATS]
+    unknown = [name for name in names if name not in format_names()]
     if unknown or not names:
-        msg = f"--format {text}: give one or more of {', '.join(FORMATS)}, joined by commas"
+        msg = f"--format {text}: give one or more of {', '.join(format_names())}, joined by commas"
         raise UsageError(msg)
     return names
 

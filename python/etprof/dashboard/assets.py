@@ -30,7 +30,7 @@ def read_asset(name: str) -> str:
     """Returns the text of a file that pages load; the style builds on the run report's."""
     text = read_package_file("etprof.dashboard", "static", name)
     return (
-        read_package_file("etprof.report", "templates", "report.css") + text
+        read_package_file("etprof.views", "templates", "report.css") + text
         if name.endswith("css")
         else text
     )

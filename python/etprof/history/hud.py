@@ -15,8 +15,8 @@ from etprof.base.records import first_problem
 from etprof.history.connection import DamagedValueError
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED
-from etprof.report.hud_records import HudSubject, hud_metrics, hud_record
 from etprof.run.directory import ExperimentMetrics
+from etprof.views.formats.hud import HudSubject, hud_metrics, hud_record
 
 if TYPE_CHECKING:
     from etprof.history.schema import Run

@@ -6,18 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Dtype = Literal["string", "Int64", "boolean", "float64"]
 """pandas' own names."""
 Value = str | int | float | bool | None
-Place = Literal["everywhere", "page", "data"]
-"""Who sees a column: everyone; only pages and programs; only programs. `everywhere` is for the few
-that fit a terminal."""
+Place = Literal["everywhere", "several", "page", "data"]
+"""Who sees a column: everyone, which is for the few that fit a terminal; everyone, where its values
+differ; only pages and programs; only programs."""
 _SEEN_IN: Final[dict[Place, tuple[Place, ...]]] = {
-    "everywhere": ("everywhere",),
-    "page": ("everywhere", "page"),
-    "data": ("everywhere", "page", "data"),
+    "everywhere": ("everywhere", "several"),
+    "page": ("everywhere", "several", "page"),
+    "data": ("everywhere", "several", "page", "data"),
 }
 
 
@@ -38,6 +38,10 @@ class Column:
     place: Place = "everywhere"
     bounds: tuple[str, str] | None = None
     """The columns with the ends of its 95 % interval, which people see beside it."""
+    adds_up: bool = False
+    """Rows add up to the whole, so the rest of a cut table is one row with their sum."""
+    has_bar: bool = False
+    """Pages draw its values as bars."""
     styles: Mapping[str, str] = field(default_factory=dict)
     """rich's style of a cell, by its text."""
 
@@ -68,6 +72,8 @@ class Table:
     note: str = ""
     says: str = ""
     """What a row is."""
+    by: str = ""
+    """Column that says which rows matter most, where there are too many; empty: all rows count."""
     is_about_times: bool = False
     """Without times nothing is left of it: no row, only its header."""
     is_timed: bool = True
@@ -94,18 +100,73 @@ class Table:
         """Returns the column of that name."""
         return next(column for column in self.columns if column.name == name)
 
+    def titled(self, **titles: str) -> Table:
+        """Gives columns other titles, such as the names of two experiments."""
+        columns = tuple(
+            replace(column, title=titles.get(column.name, column.title)) for column in self.columns
+        )
+        return replace(self, columns=columns)
+
+    def sorted(self) -> Table:
+        """Puts the rows that matter most first."""
+        if not self.by or not self.is_timed:
+            return self
+        index = self._index(self.by)
+        return replace(
+            self, rows=tuple(sorted(self.rows, key=lambda row: -abs(float(row[index] or 0))))
+        )
+
+    def first(self, count: int) -> Table:
+        """Keeps the first rows."""
+        return replace(self, rows=self.rows[:count])
+
+    def without_missing(self, name: str) -> Table:
+        """Leaves rows out that have nothing in the column."""
+        index = self._index(name)
+        return replace(self, rows=tuple(row for row in self.rows if row[index] is not None))
+
+    def largest(self, count: int) -> Table:
+        """Keeps the rows that matter most, and the sum of the rest as one."""
+        if not self.by or len(self.rows) <= count or not self.is_timed:
+            return self
+        rows = self.sorted().rows
+        rest = self._sum(f"{len(rows) - count} others", rows[count:])
+        return replace(self, rows=(*rows[:count], rest))
+
+    def with_total(self, label: str) -> Table:
+        """Adds the sum of all rows."""
+        return replace(self, rows=(*self.rows, self._sum(label, self.rows))) if self.rows else self
+
+    def _sum(self, label: str, rows: Sequence[tuple[Value, ...]]) -> tuple[Value, ...]:
+        """One row under the label, which stands in the first column that people read."""
+        name = next(c.name for c in self.columns if c.dtype == "string" and c.place != "data")
+        return tuple(
+            label
+            if column.name == name
+            else sum(float(row[index] or 0) for row in rows)
+            if column.adds_up and (self.is_timed or not column.is_timed)
+            else None
+            for index, column in enumerate(self.columns)
+        )
+
+    def _index(self, name: str) -> int:
+        return next(i for i, column in enumerate(self.columns) if column.name == name)
+
     def seen(self, place: Place) -> Table:
         """Keeps what is seen at that place: columns that are for it and know something."""
         keep = [
             index
             for index, column in enumerate(self.columns)
-            if column.place in _SEEN_IN[place]
-            and (place == "data" or self.is_timed or not column.is_timed)
-            and (
-                place == "data" or not self.rows or any(row[index] is not None for row in self.rows)
-            )
+            if column.place in _SEEN_IN[place] and (place == "data" or self._tells(index))
         ]
         return self._pick(keep)
+
+    def _tells(self, index: int) -> bool:
+        """Whether people learn anything from a column."""
+        column, values = self.columns[index], {row[index] for row in self.rows}
+        if column.place == "several":
+            return len(values) > 1
+        return (self.is_timed or not column.is_timed) and values != {None}
 
     def pick(self, *names: str) -> Table:
         """Keeps the columns of these names, in this order."""
@@ -115,3 +176,16 @@ class Table:
     def _pick(self, keep: list[int]) -> Table:
         rows = tuple(tuple(row[index] for index in keep) for row in self.rows)
         return replace(self, columns=tuple(self.columns[index] for index in keep), rows=rows)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a report: a heading, tables, and what must be said of them."""
+
+    anchor: str
+    title: str
+    tables: tuple[Table, ...] = ()
+    says: str = ""
+    """Above the tables."""
+    lines: tuple[str, ...] = ()
+    """Below the tables."""

@@ -35,11 +35,12 @@ def encode_csv(table: Table) -> str:
     return csv_text([column.name for column in table.columns], table.rows)
 
 
-def csv_text(header: Iterable[str], rows: Iterable[Iterable[Value]]) -> str:
-    """Returns lines of cells, each defused."""
+def csv_text(header: Iterable[str] | None, rows: Iterable[Iterable[Value]]) -> str:
+    """Returns lines of cells, each defused, under a header if one is given."""
     stream = io.StringIO()
     writer = csv.writer(stream)
-    writer.writerow(header)
+    if header is not None:
+        writer.writerow(header)
     writer.writerows([safe_cell(value) for value in row] for row in rows)
     return stream.getvalue()
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from etprof.report.trace import TRACK, trace_processes
+from etprof.views.formats import Format
+from etprof.views.trace import TRACK, trace_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from etprof.analysis.assessment import Assessment
-    from etprof.report.slices import Slice
-    from etprof.report.trace import Counter, Process
+    from etprof.views.trace import Counter, Process, Slice
 
 _US = 1000
 
@@ -63,3 +63,6 @@ def _counter_events(counter: Counter, pid: int) -> Iterator[dict[str, Any]]:
             "ts": time_ns / _US,
             "args": {counter.unit: value},
         }
+
+
+FORMAT = Format(of_run=lambda run: {"report_chrome_trace.json": chrome_trace(run)})

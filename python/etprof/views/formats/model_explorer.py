@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from etprof.run.directory import safe_name
+from etprof.views.formats import Format
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -56,3 +59,11 @@ def _entry(values: Mapping[str, float], gradient: list[dict[str, Any]]) -> dict[
         "results": {name: {"value": round(value, 3)} for name, value in values.items()},
         "gradient": gradient,
     }
+
+
+FORMAT = Format(
+    of_run=lambda run: {
+        f"report_model_explorer_{safe_name(name)}.json": document
+        for name, document in node_data(run).items()
+    }
+)

@@ -6,30 +6,43 @@ only the timeline and the samples are SVG.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from etprof.analysis.split.operators import OperatorRow, class_totals_ns
-from etprof.backends.backend import CATEGORIES, DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD
-from etprof.base.units import format_delta, format_duration, format_share
+from etprof.backends.backend import (
+    CATEGORIES,
+    DELEGATE_OVERHEAD,
+    FRAMEWORK_OVERHEAD,
+    OperatorClass,
+)
+from etprof.base.units import format_duration, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import OperatorSplit, OverheadRow
-    from etprof.backends.backend import OperatorClass
     from etprof.run.directory import BlockMetrics
+    from etprof.tables.table import Table
 
 View = dict[str, Any]
+
+
+class Bar(NamedTuple):
+    """Where a bar stands and how long it is, in per cent, and its CSS class."""
+
+    left: str
+    width: str
+    colour: str
+
+
 OVERHEAD: Final = "Overhead"
 GROUPS: Final = (*CATEGORIES, OVERHEAD)
 _COLOURS: Final = {name: f"c{number}" for number, name in enumerate(GROUPS)}
 _LEAST_TEXT_PERCENT: Final = 9.0
 _POINTS_A_BLOCK: Final = 150
-_WATERFALL_STEPS: Final = 14
 _CHART_WIDTH, _CHART_HEIGHT = 1000.0, 200.0
 
 
@@ -41,6 +54,18 @@ def group_of(entry: OperatorClass) -> str:
 def colour_of(group: str) -> str:
     """Returns the CSS class that colours a group."""
     return _COLOURS[group]
+
+
+def row_colours(table: Table) -> list[str]:
+    """The colour of each row that has a category; empty for the others."""
+    names = [column.name for column in table.columns]
+    if not {"category", "class"} <= set(names):
+        return [""] * len(table.rows)
+    found = [(row[names.index("category")], row[names.index("class")]) for row in table.rows]
+    return [
+        colour_of(group_of(OperatorClass(str(category), str(finer)))) if finer else ""
+        for category, finer in found
+    ]
 
 
 def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View:
@@ -57,14 +82,6 @@ def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View:
                 "parts": [_stack_part(g, means, longest) for g in used if means[g] > 0],
             }
             for name, means in totals.items()
-        ],
-        "rows": [
-            {
-                "name": group,
-                "colour": colour_of(group),
-                "cells": [_time_and_share(means, group) for means in totals.values()],
-            }
-            for group in used
         ],
     }
 
@@ -87,45 +104,37 @@ def _stack_part(group: str, means: dict[str, float], longest: float) -> View:
     }
 
 
-def _time_and_share(means: dict[str, float], group: str) -> str:
-    return f"{format_duration(means[group])} ({format_share(means[group] / sum(means.values()))})"
-
-
-def waterfall_bars(comparison: Comparison) -> View:
-    """Rows of the waterfall, each a bar from where the last one ended."""
-    waterfall = comparison.waterfall
-    steps = waterfall.largest(_WATERFALL_STEPS)
-    edges, level = [], waterfall.baseline_ns
-    for step in steps:
-        edges.append((level, level + step.delta_ns))
-        level += step.delta_ns
-    highest = max([waterfall.baseline_ns, waterfall.candidate_ns, *(max(e) for e in edges)]) or 1.0
-    rows = [
-        {
-            "label": step.label,
-            "colour": "saved" if step.delta_ns < 0 else "added" if step.delta_ns > 0 else "same",
-            "left": _percent(min(first, last), highest),
-            "width": _percent(abs(last - first), highest),
-            "value": format_delta(step.delta_ns),
-            "sides": f"{format_duration(step.baseline_ns)} → {format_duration(step.candidate_ns)}",
-        }
-        for step, (first, last) in zip(steps, edges, strict=True)
+def waterfall_bars(steps: Table) -> list[Bar]:
+    """A bar for each row between the totals, each from where the last one ended."""
+    records = steps.records()
+    first, last = float(records[0]["baseline_ns"] or 0), float(records[-1]["candidate_ns"] or 0)
+    edges, level = [], first
+    for record in records[1:-1]:
+        edges.append((level, level + float(record["delta_ns"] or 0)))
+        level = edges[-1][1]
+    highest = max([first, last, *(max(edge) for edge in edges)]) or 1.0
+    between = [
+        Bar(_percent(min(edge), highest), _percent(abs(edge[1] - edge[0]), highest), _sign(edge))
+        for edge in edges
     ]
-    before, after = comparison.baseline.experiment, comparison.candidate.experiment
-    first = _total_row(before.name, waterfall.baseline_ns, highest)
-    last = _total_row(after.name, waterfall.candidate_ns, highest)
-    return {"rows": [first, *rows, last], "closes": abs(waterfall.residual_ns) < 1.0}
+    totals = [Bar("0", _percent(total, highest), "total") for total in (first, last)]
+    return [totals[0], *between, totals[1]]
 
 
-def _total_row(name: str, total_ns: float, highest: float) -> View:
-    return {
-        "label": name,
-        "colour": "total",
-        "left": "0",
-        "width": _percent(total_ns, highest),
-        "value": format_duration(total_ns),
-        "sides": "mean Method::execute",
-    }
+def _sign(edge: tuple[float, float]) -> str:
+    return "saved" if edge[1] < edge[0] else "added" if edge[1] > edge[0] else "same"
+
+
+def bars_of(table: Table) -> list[Bar] | None:
+    """A bar for each row of a table whose column has bars; None without such a column."""
+    if table.name == "waterfall":
+        return waterfall_bars(table) if table.rows else None
+    column = next((column for column in table.columns if column.has_bar), None)
+    if column is None or not table.is_timed:
+        return None
+    values = [float(value or 0) for record in table.records() for value in [record[column.name]]]
+    whole = 1.0 if column.unit == "share" else max(values, default=0.0) or 1.0
+    return [Bar("0", _percent(min(max(value, 0.0), whole), whole), "total") for value in values]
 
 
 def _percent(value: float, whole: float) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from etprof.statistics.summary import trimmed_mean
+from etprof.views.formats import Format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,3 +150,6 @@ def hud_record(subject: HudSubject, metric: str, values: Sequence[float]) -> dic
             for name, version in subject.pins.items()
         },
     }
+
+
+FORMAT = Format(of_run=lambda run: {"report_hud_v3.json": hud_records(run.run)})

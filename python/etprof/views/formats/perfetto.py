@@ -3,25 +3,29 @@
 Field numbers: protos/perfetto/trace/ of google/perfetto. Open the file at ui.perfetto.dev, which
 reads it in the browser. Only durations are measured: XNNPACK does not record when an operator
 starts, so operators are laid end to end inside their call, and each says so.
+Wire format: https://protobuf.dev/programming-guides/encoding/.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
-from etprof.report.protobuf import double, integer, message, text
-from etprof.report.trace import TRACK, trace_processes
+from etprof.views.formats import Format
+from etprof.views.trace import TRACK, trace_processes
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
-    from etprof.report.slices import Slice
-    from etprof.report.trace import Process
+    from etprof.views.trace import Process, Slice
 
 _PACKET: Final = 1
 _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _TRACK_DESCRIPTOR, _SEQUENCE_FLAGS = 8, 10, 11, 60, 13
 _SEQUENCE_CLEARED: Final = 1
 _SLICE_BEGIN, _SLICE_END, _COUNTER = 1, 2, 4
 _TRACKS_A_PROCESS: Final = 100
+_VARINT: Final = 0
+_FIXED64: Final = 1
+_LENGTH: Final = 2
 
 
 def encode_trace(assessment: Assessment) -> bytes:
@@ -97,3 +101,37 @@ def _event_packet(time_ns: int, event: bytes, sequence: int) -> bytes:
     return (
         integer(_TIMESTAMP, time_ns) + integer(_SEQUENCE, sequence) + message(_TRACK_EVENT, event)
     )
+
+
+def varint(value: int) -> bytes:
+    """Encodes an unsigned integer, or a negative one as its 64-bit complement."""
+    value &= 2**64 - 1
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def integer(field: int, value: int) -> bytes:
+    """Encodes a field of an integer, enum or bool type."""
+    return varint(field << 3 | _VARINT) + varint(value)
+
+
+def double(field: int, value: float) -> bytes:
+    """Encodes a field of type double."""
+    return varint(field << 3 | _FIXED64) + struct.pack("<d", value)
+
+
+def message(field: int, content: bytes) -> bytes:
+    """Encodes a field of a message or bytes type."""
+    return varint(field << 3 | _LENGTH) + varint(len(content)) + content
+
+
+def text(field: int, value: str) -> bytes:
+    """Encodes a field of type string; bytes that were no UTF-8 become question marks."""
+    return message(field, value.encode("utf-8", "replace"))
+
+
+FORMAT = Format(of_run=lambda run: {"report.perfetto-trace": encode_trace(run)})

@@ -1,0 +1,28 @@
+"""Prints the list of columns in python_api.md, from where they are declared.
+
+usage: python docs/columns.py
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etprof.tables.report import DECLARED
+
+if TYPE_CHECKING:
+    from etprof.tables.table import Table
+
+
+def column_lists() -> str:
+    """Returns a section for each table."""
+    return "\n".join(_section(table) for table in DECLARED.values()).rstrip() + "\n"
+
+
+def _section(table: Table) -> str:
+    rows = [f"| `{c.name}` | {c.dtype} | {c.says.replace('|', ' ')} |" for c in table.columns]
+    head = f"### `{table.name}`: {table.says}"
+    return "\n".join([head, "", "| column | dtype | meaning |", "|---|---|---|", *rows, ""])
+
+
+if __name__ == "__main__":
+    print(column_lists(), end="")

@@ -1,1 +1,0 @@
-"""Shows what the analysis found: terminal tables, CSV and JSON with the same numbers."""

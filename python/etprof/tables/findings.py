@@ -1,0 +1,107 @@
+"""What the rules say of a run, and why operators missed SME2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from etprof.tables.table import Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.findings.finding import Finding
+    from etprof.analysis.findings.reference import ReferenceAnswer
+    from etprof.analysis.findings.rules import ExperimentFindings
+    from etprof.analysis.findings.why_not import WhyNotGroup
+
+_SHOWN_NAMES: Final = 4
+SEVERITY_STYLES: Final = {"high": "red", "medium": "yellow", "note": "cyan", "good": "green"}
+
+FINDINGS: Final = Table(
+    "findings",
+    (
+        Column("experiment", "string", of=lambda f: f.experiment, says="experiment of the run"),
+        Column("rule", "string", of=lambda f: f.rule, says="such as F5"),
+        Column("severity", "string", of=lambda f: f.severity, styles=SEVERITY_STYLES,
+               says="high, medium, note or good"),
+        Column("title", "string", of=lambda f: f.title, says="what was found"),
+        Column("summary", "string", of=lambda f: f.summary, says="with its figures"),
+        Column("gain_ns", "float64", "ns", title="gain", is_timed=True, of=lambda f: f.gain_ns,
+               says="at most this much of an inference"),
+        Column("action", "string", of=lambda f: f.action, says="what to do"),
+        Column("evidence", "string", says="figures behind it",
+               of=lambda f: "; ".join(f"{row.label}: {row.text}" for row in f.evidence)),
+        Column("ruled_out", "string", of=lambda f: "; ".join(f.ruled_out) or None,
+               says="what it is not"),
+    ),
+    title="Findings",
+    says="one row per finding, worst first in each experiment",
+)  # fmt: skip
+WHY_NOT: Final = Table(
+    "why_not_sme2",
+    (
+        Column("experiment", "string", of=lambda s: s[0], place="several",
+               says="experiment of the run"),
+        Column("code", "string", of=lambda s: s[1].code, place="data", says="short name"),
+        Column("reason", "string", of=lambda s: s[1].reason, says="why no SME2 kernel ran"),
+        Column("known_from", "string", of=lambda s: s[1].source, place="page",
+               says="file or fact that says so"),
+        Column("operators", "Int64", "count", of=lambda s: len(s[1].operators), says="how many"),
+        Column("mean_ns", "float64", "ns", title="time", is_timed=True, of=lambda s: s[1].mean_ns,
+               says="of these operators"),
+        Column("gain_ns", "float64", "ns", title="worth", is_timed=True, of=lambda s: s[1].gain_ns,
+               says="gain if they sped up as this run's operators did that took SME2"),
+        Column("labels", "string", title="which",
+               of=lambda s: _names([d.row.label for d in s[1].operators]), says="their names"),
+    ),
+    title="Why not SME2?",
+    says="one row per experiment and reason",
+)  # fmt: skip
+REFERENCE: Final = Table(
+    "reference",
+    (
+        Column("question", "string", of=lambda a: a.question, says="one of the guide's"),
+        Column("share", "float64", "share", title="here", is_timed=True, of=lambda a: a.share,
+               says="of `Method::execute`"),
+        Column("reference_share", "float64", "share", title="reference", is_timed=True,
+               of=lambda a: a.reference_share, says="the same of the reference model"),
+        Column("answer", "string", of=lambda a: a.answer, says="in words"),
+    ),
+    title="Beside the reference model",
+    is_about_times=True,
+    says="one row per question of the findings guide",
+)  # fmt: skip
+
+
+def finding_table(findings: Iterable[Finding], *, is_timed: bool) -> Table:
+    """Returns the findings."""
+    return FINDINGS.of(findings, is_timed=is_timed)
+
+
+def why_not_table(found: Iterable[ExperimentFindings], *, is_timed: bool) -> Table:
+    """Returns the reasons of every experiment, the most time first."""
+    subjects: list[tuple[str, WhyNotGroup]] = [
+        (each.experiment, group) for each in found for group in each.why_not_sme2
+    ]
+    return WHY_NOT.of(subjects, is_timed=is_timed)
+
+
+def reference_table(answers: Iterable[ReferenceAnswer], *, is_timed: bool) -> Table:
+    """Returns the answers beside a reference model."""
+    return REFERENCE.of(answers, is_timed=is_timed)
+
+
+def shown_findings(assessment: Assessment) -> list[Finding]:
+    """The primary experiment's findings, then what only others have."""
+    found = list(assessment.findings_of(assessment.primary.experiment.name).findings)
+    known = {finding.rule for finding in found}
+    for entry in assessment.findings:
+        found += [each for each in entry.findings if each.rule not in known]
+        known |= {each.rule for each in entry.findings}
+    return found
+
+
+def _names(labels: list[str]) -> str:
+    rest = len(labels) - _SHOWN_NAMES
+    return ", ".join(labels[:_SHOWN_NAMES]) + (f" and {rest} others" if rest > 0 else "")

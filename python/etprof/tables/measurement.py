@@ -1,0 +1,273 @@
+"""What was timed: latencies, costs of measuring, threads, and what a language model generated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from etprof.analysis.split.thread_map import build_thread_map
+from etprof.base.text import clean
+from etprof.base.units import count_of, format_duration
+from etprof.tables.comparisons import VERDICT_STYLES
+from etprof.tables.table import Column, Section, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from etprof.analysis.generation import GenerationSpeed
+    from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.analysis.split.thread_map import Cell, ThreadMap
+    from etprof.analysis.split.tracer_cost import TracerCost
+    from etprof.run.directory import BlockMetrics, GeneratedTokens
+    from etprof.statistics.effect import Effect
+    from etprof.statistics.summary import BlockedMedian
+
+_SHOWN_TOKENS: Final = 24
+_LONGEST_TEXT: Final = 100_000
+"""Characters of what was read and generated: more than a screen is no name, and is shown."""
+
+
+class _Quantity(NamedTuple):
+    """One row: a median over launches, or what was read once."""
+
+    experiment: str
+    quantity: str
+    unit: str
+    value: float | None
+    summary: BlockedMedian | None = None
+
+    def bound(self, end: str) -> float | None:
+        """One end of the interval."""
+        interval = self.summary.interval if self.summary else None
+        return getattr(interval, end) if interval else None
+
+
+class _ThreadPoint(NamedTuple):
+    """One row: a mode at a thread count."""
+
+    cell: Cell
+    effect: Effect | None
+    is_best: bool
+
+    def bound(self, end: str) -> float | None:
+        """One end of the effect's interval."""
+        interval = self.effect.interval if self.effect else None
+        return getattr(interval, end) if interval else None
+
+
+LATENCIES: Final = Table(
+    "latencies",
+    (
+        Column("experiment", "string", of=lambda s: s.experiment, place="several",
+               says="experiment of the run"),
+        Column("quantity", "string", of=lambda s: s.quantity, says="such as `Load` or `Inference`"),
+        Column("unit", "string", of=lambda s: s.unit, place="data", says="ns, bytes or 1/s"),
+        Column("median", "float64", "@unit", is_timed=True, bounds=("median_low", "median_high"),
+               of=lambda s: s.value, says="median over process launches of each launch's median"),
+        Column("median_low", "float64", "@unit", is_timed=True, place="data",
+               of=lambda s: s.bound("low"), says="lower end of its 95 % interval over launches"),
+        Column("median_high", "float64", "@unit", is_timed=True, place="data",
+               of=lambda s: s.bound("high"), says="upper end of that interval"),
+        Column("launches", "Int64", "count",
+               of=lambda s: len(s.summary.block_medians) if s.summary else None,
+               says="process launches"),
+    ),
+    title="Latency without event tracer",
+    is_about_times=True,
+    says="one row per experiment and quantity",
+)  # fmt: skip
+SAMPLES: Final = Table(
+    "samples",
+    (
+        Column("experiment", "string", of=lambda s: s[0], place="several",
+               says="experiment of the run"),
+        Column("block", "Int64", "count", of=lambda s: s[1], says="process launch"),
+        Column("phase", "string", of=lambda s: s[2], says="first, warmup or steady"),
+        Column("index", "Int64", "count", of=lambda s: s[3], says="place in its phase"),
+        Column("latency_ns", "Int64", "ns", is_timed=True, of=lambda s: s[4],
+               says="raw latency without tracer"),
+    ),
+    is_about_times=True,
+    says="one row per timed inference",
+)  # fmt: skip
+TRACER_COSTS: Final = Table(
+    "tracer_costs",
+    (
+        Column("experiment", "string", of=lambda c: c.experiment, says="experiment of the run"),
+        Column("kind", "string", title="cost of", of=lambda c: c.kind,
+               says="recording events, or having the tracer compiled in"),
+        Column("without_ns", "float64", "ns", title="without", is_timed=True,
+               of=lambda c: c.without_ns, says="median of an inference"),
+        Column("with_ns", "float64", "ns", title="with", is_timed=True, of=lambda c: c.with_ns,
+               says="median of an inference"),
+        Column("ratio", "float64", "ratio", title="with ÷ without", is_timed=True,
+               bounds=("ratio_low", "ratio_high"),
+               of=lambda c: c.effect.speed_up if c.effect else c.ratio, says="with ÷ without"),
+        Column("ratio_low", "float64", "ratio", is_timed=True, place="data",
+               of=lambda c: c.effect.interval.low if c.effect and c.effect.interval else None,
+               says="lower end of its 95 % interval, where a build without event tracer was "
+               "measured in turns"),
+        Column("ratio_high", "float64", "ratio", is_timed=True, place="data",
+               of=lambda c: c.effect.interval.high if c.effect and c.effect.interval else None,
+               says="upper end of that interval"),
+    ),
+    title="What the event tracer costs",
+    is_about_times=True,
+    says="one row per experiment and cost",
+)  # fmt: skip
+THREADS: Final = Table(
+    "threads",
+    (
+        Column("threads", "Int64", "count", of=lambda p: p.cell.threads, says="thread count"),
+        Column("sme", "string", title="SME", of=lambda p: p.cell.sme, says="SME mode"),
+        Column("median_ns", "float64", "ns", title="median inference", is_timed=True, has_bar=True,
+               of=lambda p: p.cell.median_ns, says="median over process launches"),
+        Column("is_best", "boolean", title="fastest", is_timed=True, of=lambda p: p.is_best,
+               says="whether no other point is faster"),
+        Column("speed_up", "float64", "ratio", title="off ÷ sme2", is_timed=True,
+               bounds=("speed_up_low", "speed_up_high"),
+               of=lambda p: p.effect.speed_up if p.effect else None,
+               says="of SME2 over off at this thread count"),
+        Column("speed_up_low", "float64", "ratio", is_timed=True, place="data",
+               of=lambda p: p.bound("low"), says="lower end of its 95 % interval"),
+        Column("speed_up_high", "float64", "ratio", is_timed=True, place="data",
+               of=lambda p: p.bound("high"), says="upper end of that interval"),
+        Column("verdict", "string", is_timed=True, styles=VERDICT_STYLES,
+               of=lambda p: p.effect.verdict if p.effect else None, says="as of a comparison"),
+    ),
+    title="Threads and SME mode",
+    is_about_times=True,
+    says="one row per thread count and SME mode, where several thread counts were timed",
+)  # fmt: skip
+
+
+def latency_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:
+    """Returns what was timed of every experiment, and how fast tokens came."""
+    subjects = [quantity for each in experiments for quantity in _quantities(each)]
+    return LATENCIES.of(subjects, is_timed=is_timed)
+
+
+def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
+    name, latency, speed = experiment.name, experiment.latency, experiment.generation
+    if latency is not None:
+        inferences = f"Inference ({count_of(latency.samples.count, 'sample')})"
+        for label, summary in (
+            ("Load", latency.load),
+            ("First inference", latency.first_inference),
+            (inferences, latency.steady),
+        ):
+            yield _Quantity(name, label, "ns", summary.median, summary)
+        yield _Quantity(name, "99th percentile", "ns", latency.samples.p99)
+        yield _Quantity(name, "Peak memory", "bytes", latency.peak_rss_bytes)
+    if speed is not None:
+        for label, unit, summary in (
+            ("Time to first token", "ns", speed.time_to_first_token_ns),
+            ("Prefill, tokens", "1/s", speed.prefill_tokens_per_second),
+            ("Decode, tokens", "1/s", speed.decode_tokens_per_second),
+            ("Latency of a token", "ns", speed.token_latency_ns),
+        ):
+            yield _Quantity(name, label, unit, summary.median, summary)
+
+
+def sample_table(run: RunAnalysis) -> Table:
+    """Returns every raw latency; experiments that have no split stand last."""
+    split = [each.name for each in run.experiments if each.name in run.timed]
+    subjects = (
+        sample
+        for name in dict.fromkeys([*split, *run.timed])
+        for block in run.timed[name].blocks
+        for sample in _samples(name, block)
+    )
+    return SAMPLES.of(subjects, is_timed=run.times_are_meaningful)
+
+
+def _samples(experiment: str, block: BlockMetrics) -> Iterator[tuple[str, int, str, int, int]]:
+    phases = {
+        "first": [block.first_inference_ns],
+        "warmup": block.warmup_latency_ns,
+        "steady": block.latency_ns,
+    }
+    for phase, latencies in phases.items():
+        for index, latency in enumerate(latencies):
+            yield experiment, block.block, phase, index, latency
+
+
+def tracer_table(costs: Sequence[TracerCost], *, is_timed: bool) -> Table:
+    """Returns what the event tracer itself costs."""
+    return TRACER_COSTS.of(costs, is_timed=is_timed)
+
+
+def thread_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:
+    """Returns the thread map; no row where fewer than two thread counts were timed."""
+    found = build_thread_map(experiments) if is_timed else None
+    points: list[Any] = []
+    if found is not None:
+        points = [
+            _ThreadPoint(
+                cell,
+                found.effects.get(cell.threads) if cell.sme == "sme2" else None,
+                cell == found.best,
+            )
+            for cell in sorted(found.cells, key=lambda each: each.threads)
+        ]
+    note = describe_crossover(found) if found else ""
+    return THREADS.of(points, is_timed=is_timed, note=note)
+
+
+def describe_crossover(thread_map: ThreadMap) -> str:
+    """Says in one sentence which point is best and where SME2 stops winning."""
+    best = thread_map.best
+    text = f"best: {count_of(best.threads, 'thread')}, SME {best.sme}"
+    if thread_map.crossover_threads is not None:
+        text += f"; from {thread_map.crossover_threads} threads off is faster than sme2"
+    return text
+
+
+def generation_sections(
+    experiments: Sequence[ExperimentAnalysis], *, is_timed: bool
+) -> Iterator[Section]:
+    """Yields what each experiment's language model read and said; its speed is a latency."""
+    for number, experiment in enumerate(experiments, start=1):
+        generated = experiment.metrics.generated if experiment.metrics else None
+        if generated is None:
+            continue
+        speed = experiment.generation if is_timed else None
+        lines = [f"{_spread_text(speed)}."] if speed else []
+        lines.append(f"Generated: {_generated_text(generated)}")
+        if generated.differing_blocks:
+            blocks = ", ".join(str(block + 1) for block in generated.differing_blocks)
+            lines.append(
+                f"Note: blocks {blocks} generated other tokens than the first: the program is not "
+                "repeatable"
+            )
+        yield Section(
+            f"generation-{number}",
+            f"Generation: {experiment.name}",
+            says=f"{_prompt_text(generated)}.",
+            lines=tuple(lines),
+        )
+
+
+def _spread_text(speed: GenerationSpeed) -> str:
+    """Says how single tokens spread."""
+    samples = speed.token_samples
+    places = (("p50", samples.median), ("p90", samples.p90), ("p99", samples.p99))
+    found = ", ".join(f"{name} {format_duration(value)}" for name, value in places)
+    return f"{count_of(samples.count, 'token')} after the first: {found}"
+
+
+def _prompt_text(generated: GeneratedTokens) -> str:
+    """Says what was read and generated, and by which methods."""
+    prompt, at_once = len(generated.prompt_tokens), generated.prefilled_tokens
+    steps = prompt - at_once
+    how = [f"{at_once} at once by {generated.prefill_method}"] if at_once else []
+    how += [f"{steps} one by one by {generated.decode_method}"] if steps else []
+    new = count_of(len(generated.tokens), "new token")
+    return f"{count_of(prompt, 'prompt token')} ({', '.join(how)}), {new}"
+
+
+def _generated_text(generated: GeneratedTokens) -> str:
+    """Returns what the model said, on one line: text with a tokenizer, else its first ids."""
+    if generated.text is not None:
+        return clean(f"{generated.prompt or ''}{generated.text}", _LONGEST_TEXT)
+    shown = " ".join(map(str, generated.tokens[:_SHOWN_TOKENS]))
+    return shown + (" …" if len(generated.tokens) > _SHOWN_TOKENS else "")

@@ -1,0 +1,254 @@
+"""Operators of one experiment, and what they add up to: classes, modules, lines, microkernels."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from etprof.analysis.split.operators import OperatorRow, class_totals_ns
+from etprof.analysis.split.rollup import Key, roll_up
+from etprof.tables.table import Column, Table, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from etprof.analysis.insight import ExperimentInsight, OperatorDetail
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.analysis.split.attribution import Attribution
+    from etprof.run.delegation import Origin
+
+_EXPERIMENT: Final = Column(
+    "experiment", "string", says="experiment of the run", of=lambda s: s[0], place="several"
+)
+
+
+class OperatorSubject(NamedTuple):
+    """One row: an operator of an experiment."""
+
+    experiment: str
+    detail: OperatorDetail
+
+
+def _of_detail(read: Callable[[OperatorDetail], Value]) -> Callable[[Any], Value]:
+    return lambda subject: read(subject.detail)
+
+
+def _of_row(read: Callable[[OperatorRow], Value]) -> Callable[[Any], Value]:
+    return lambda subject: read(subject.detail.row)
+
+
+def _of_work(read: Callable[[Attribution], Value]) -> Callable[[Any], Value]:
+    """Reads what the export knows of an operator, where it does."""
+    return _of_detail(lambda d: read(d.attribution) if d.attribution else None)
+
+
+def _of_origin(read: Callable[[Origin], Value]) -> Callable[[Any], Value]:
+    return _of_work(lambda found: read(found.origin) if found.origin else None)
+
+
+def _kernels(detail: OperatorDetail) -> str | None:
+    """Counted microkernels with their calls, else what the name says."""
+    named = [f"{k.name.removeprefix('kai_run_')} ×{k.calls:,}" for k in detail.kernels]
+    return ", ".join(named) or detail.kernel_hint
+
+
+def _interval(row: OperatorRow, end: int) -> float | None:
+    return row.median_interval[end] if row.median_interval else None
+
+
+# What the ETDump alone says.
+ROW_COLUMNS: Final = (
+    Column("label", "string", title="operator", of=_of_row(lambda r: r.label),
+           says="name in the ETDump, with XNNPACK's running number"),
+    Column("operator", "string", of=_of_row(lambda r: r.base), place="data",
+           says="XNNPACK operator type or ATen name"),
+    Column("category", "string", of=_of_row(lambda r: r.operator_class.category), place="data",
+           says="headline category"),
+    Column("class", "string", of=_of_row(lambda r: r.operator_class.finer), place="page",
+           says="finer class"),
+    Column("delegated", "boolean", of=_of_row(lambda r: r.is_delegated),
+           says="inside a delegate, or one of ExecuTorch's own kernels"),
+    Column("instruction_id", "Int64", "count", of=_of_row(lambda r: r.instruction_id), place="data",
+           says="instruction of the program; a delegate call is one instruction"),
+    Column("data_types", "string", of=_of_row(lambda r: " ".join(r.data_types) or None),
+           place="data", says="XNNPACK's types, separated by blanks"),
+    Column("microkernel_type", "string", of=_of_row(lambda r: r.microkernel_type), place="data",
+           says="such as `IGEMM`, from the name"),
+    Column("executions", "Int64", "count", of=_of_row(lambda r: r.executions), place="data",
+           says="executions in which it ran"),
+    Column("calls", "Int64", "count", of=_of_row(lambda r: r.calls), place="page",
+           says="calls in all executions"),
+)  # fmt: skip
+TIME_COLUMNS: Final = (
+    Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
+           of=_of_row(lambda r: r.mean_ns),
+           says="mean per inference over the executions of the split: rows add up"),
+    Column("median_ns", "float64", "ns", title="median", is_timed=True, place="page",
+           bounds=("median_low_ns", "median_high_ns"), of=_of_row(lambda r: r.median_ns),
+           says="median over calls"),
+    Column("median_low_ns", "float64", "ns", is_timed=True, place="data",
+           of=_of_row(lambda r: _interval(r, 0)),
+           says="lower end of that median's 95 % interval within this one process"),
+    Column("median_high_ns", "float64", "ns", is_timed=True, place="data",
+           of=_of_row(lambda r: _interval(r, 1)), says="upper end of that interval"),
+    Column("minimum_ns", "float64", "ns", is_timed=True, place="data",
+           of=_of_row(lambda r: r.minimum_ns), says="over calls"),
+    Column("maximum_ns", "float64", "ns", is_timed=True, place="data",
+           of=_of_row(lambda r: r.maximum_ns), says="over calls"),
+    Column("standard_deviation_ns", "float64", "ns", title="deviation", is_timed=True, place="page",
+           of=_of_row(lambda r: r.standard_deviation_ns), says="over calls"),
+    Column("total_ns", "float64", "ns", is_timed=True, place="data",
+           of=_of_row(lambda r: r.total_ns), says="sum over the executions of the split"),
+    Column("share", "float64", "share", is_timed=True, adds_up=True, of=_of_row(lambda r: r.share),
+           says="of all `Method::execute` time"),
+)  # fmt: skip
+DETAIL_COLUMNS: Final = (
+    Column("kernel_hint", "string", of=lambda s: s.detail.kernel_hint, place="data",
+           says="the microkernels that were called, or the packed type in the name"),
+    Column("kernels", "string", title="microkernel", of=_of_detail(_kernels), place="page",
+           says="the microkernels with their calls per inference, packing included, or the hint"),
+    Column("kernel_grade", "string", title="grade", of=lambda s: s.detail.evidence.grade, place="page",
+           says="A counted calls, B operator name, C selected in a log"),
+    Column("kernel_level", "string", of=lambda s: s.detail.evidence.level, place="data",
+           says="sme2, sme, i8mm, dotprod or neon"),
+    Column("kernel_source", "string", place="data", says="what the hint rests on",
+           of=lambda s: "counted calls" if s.detail.kernels else "operator name"),
+    Column("kernel_calls", "Int64", "count", place="data", says="KleidiAI calls per inference",
+           of=lambda s: sum(k.calls for k in s.detail.kernels) if s.detail.kernels else None),
+    Column("why_not_sme2", "string", title="why not SME2", place="page",
+           of=lambda s: s.detail.why_not_sme2.text if s.detail.why_not_sme2 else None,
+           says="reason, for convolutions and products without SME2"),
+    Column("macs", "Int64", "count", title="MACs", place="page", of=_of_work(lambda f: f.macs),
+           says="multiply-accumulates of one call"),
+    Column("moved_bytes", "Int64", "bytes", place="data", of=_of_work(lambda f: f.moved_bytes),
+           says="inputs, weights and outputs of one call"),
+    Column("gflops", "float64", "@rate_limit", title="GFLOP/s", is_timed=True, place="page",
+           of=lambda s: s.detail.gflops, says="2 × macs ÷ median, in 10⁹ operations a second"),
+    Column("gigabytes_per_s", "float64", "@rate_limit", title="GB/s", is_timed=True, place="page",
+           of=lambda s: s.detail.gigabytes_per_s, says="moved bytes ÷ median; missing for views and "
+           "look-ups, which need not touch all of it"),
+    Column("rate_limit", "string", is_timed=True, place="data",
+           of=lambda s: "≤" if s.detail.rates_are_limits else None,
+           says="`≤` where the clock is too coarse: rates are at most as given"),
+    Column("shape", "string", place="page", says="output shape, such as `1x32x16x16`",
+           of=_of_work(lambda f: "x".join(map(str, f.shape)) if f.shape else None)),
+    Column("module_path", "string", title="module", place="page",
+           of=_of_origin(lambda o: o.module_path), says="module of the model it was traced from"),
+    Column("module_type", "string", of=_of_origin(lambda o: o.module_type), place="data",
+           says="that module's type"),
+    Column("module_certainty", "string", of=_of_work(lambda f: f.certainty), place="data",
+           says="what that rests on: `instruction` (a number that ETDump and export share), `kind` "
+           "(as many operators of its kind ran as the delegate has nodes), `order` (some nodes "
+           "left none; alignment chose), `place` (only its place decided), `inserted` (a layout "
+           "change or conversion, counted with what it prepares)"),
+    Column("modules", "string", place="data",
+           of=_of_work(lambda f: ", ".join(filter(None, f.modules)) or None),
+           says="the modules of all operators that were merged into it"),
+    Column("source", "string", of=lambda s: s.detail.source, place="page",
+           says="the model's own line, `file:line`"),
+    Column("code", "string", place="page", says="that line itself",
+           of=_of_origin(lambda o: o.source.code if o.source else None)),
+    Column("graph_operators", "string", place="data",
+           of=_of_work(lambda f: " ".join(f.graph_operators)),
+           says="nodes of the exported graph it computes"),
+    Column("not_delegated_because", "string", of=_of_work(lambda f: f.reason), place="data",
+           says="the partitioner's own reason"),
+)  # fmt: skip
+OPERATORS: Final = Table(
+    "operators",
+    (
+        Column("experiment", "string", place="several", says="experiment of the run",
+               of=lambda s: s.experiment),
+        *ROW_COLUMNS, *TIME_COLUMNS, *DETAIL_COLUMNS,
+    ),
+    title="Operators",
+    by="share",
+    says="one row per experiment and operator",
+)  # fmt: skip
+CATEGORIES: Final = Table(
+    "categories",
+    (
+        _EXPERIMENT,
+        Column("category", "string", says="headline category", of=lambda s: s[1].category),
+        Column("class", "string", says="finer class", of=lambda s: s[1].finer),
+        Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
+               of=lambda s: s[2], says="mean per inference"),
+        Column("share", "float64", "share", is_timed=True, adds_up=True, has_bar=True,
+               of=lambda s: s[3], says="of all `Method::execute` time, overheads included: the "
+               "shares of an experiment add up to one"),
+    ),
+    title="Where an inference's time goes",
+    is_about_times=True,
+    says="one row per experiment and finer class",
+)  # fmt: skip
+
+
+_CODE: Final = Column(
+    "code", "string", of=lambda s: s[2].get(s[1].key), place="page", says="the line itself"
+)
+
+
+def _rollup(name: Key, title: str) -> Table:
+    return Table(
+        name,
+        (
+            _EXPERIMENT,
+            Column(name, "string", of=lambda s: s[1].key, says="missing for operators without one"),
+            *((_CODE,) if name == "source" else ()),
+            Column("operators", "Int64", "count", of=lambda s: s[1].operators, says="how many"),
+            Column("mean_ns", "float64", "ns", title="time", is_timed=True, adds_up=True,
+                   of=lambda s: s[1].mean_ns, says="mean per inference"),
+            Column("share", "float64", "share", is_timed=True, adds_up=True, has_bar=True,
+                   of=lambda s: s[1].share, says="of all `Method::execute` time"),
+            Column("macs", "Int64", "count", title="MACs", of=lambda s: s[1].macs, place="page",
+                   says="multiply-accumulates of one call of each"),
+        ),
+        title=title,
+        by="share",
+        says=f"one row per experiment and {name}, the most time first",
+    )  # fmt: skip
+
+
+ROLLUPS: Final[dict[Key, Table]] = {
+    "module": _rollup("module", "Modules"),
+    "source": _rollup("source", "Hot lines of the model"),
+    "microkernel": _rollup("microkernel", "Microkernels"),
+}
+
+
+def operator_table(insights: Sequence[ExperimentInsight], *, is_timed: bool) -> Table:
+    """Returns every operator of every experiment."""
+    subjects = [
+        OperatorSubject(entry.experiment.name, detail)
+        for entry in insights
+        for detail in entry.details
+    ]
+    return OPERATORS.of(subjects, is_timed=is_timed)
+
+
+def operator_row_table(experiment: ExperimentAnalysis, *, is_timed: bool) -> Table:
+    """Returns what the ETDump alone says of an experiment's operators."""
+    table = Table("operators", (*ROW_COLUMNS, *TIME_COLUMNS), says="one row per operator")
+    rows = [SimpleNamespace(detail=SimpleNamespace(row=row)) for row in experiment.split.rows]
+    return table.of(rows, is_timed=is_timed)
+
+
+def category_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:
+    """Returns the time of every class of every experiment."""
+    subjects = [
+        (each.name, entry, total / each.split.executions, total / each.split.execute_total_ns)
+        for each in experiments
+        if each.split.execute_total_ns
+        for entry, total in class_totals_ns(each.split).items()
+    ]
+    return CATEGORIES.of(subjects, is_timed=is_timed)
+
+
+def rollup_table(insights: Sequence[ExperimentInsight], by: Key, *, is_timed: bool) -> Table:
+    """Returns the operators of every experiment, added up by what they have in common."""
+    subjects = []
+    for entry in insights:
+        origins = [d.attribution.origin for d in entry.details if d.attribution]
+        code = {str(o.source): o.source.code for o in origins if o and o.source}
+        subjects += [(entry.experiment.name, row, code) for row in roll_up(entry, by)]
+    return ROLLUPS[by].of(subjects, is_timed=is_timed)

@@ -1,0 +1,278 @@
+"""The sentences, badges and figures at the head of every report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from etprof.analysis.findings.rules import describe_rule
+from etprof.base.text import clean
+from etprof.base.units import (
+    MISSING,
+    count_of,
+    format_duration,
+    format_interval,
+    format_ratio,
+    format_share,
+    format_size,
+    format_value,
+)
+from etprof.targets.registry import TARGETS, find_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.compare.comparison import Comparison
+    from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.analysis.split.cold_start import LedgerEntry
+    from etprof.statistics.effect import Effect, Verdict
+
+_TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
+_MODES = {"sme2": "With SME2", "sme1": "With SME (not SME2)", "off": "With SME off"}
+_MEANINGS: dict[Verdict, str] = {
+    "faster": ". Noise is ruled out.",
+    "slower": ". Noise is ruled out.",
+    "no difference": ": that is no difference.",
+    "inconclusive": ", but the measurement cannot tell that from noise: measure more blocks.",
+}
+
+
+def describe_effect(effect: Effect) -> str:
+    """Says what the latency did, always with its verdict and never as a bare ratio."""
+    within = f" within {format_share(effect.margin)}" if effect.verdict == "no difference" else ""
+    return f"{effect.verdict}{within}, speed-up {format_speed_up(effect)}"
+
+
+def format_speed_up(effect: Effect) -> str:
+    """Formats a speed-up with its interval: `1.83× (95 % interval 1.79× … 1.88×)`."""
+    text = format_ratio(effect.speed_up)
+    if effect.interval is None:
+        return f"{text} (no interval from {effect.pairs} pairs)"
+    low, high = format_ratio(effect.interval.low), format_ratio(effect.interval.high)
+    return f"{text} (95 % interval {low} … {high})"
+
+
+def describe_comparison(comparison: Comparison) -> str:
+    """Returns the comparison's headline."""
+    if not comparison.times_are_meaningful:
+        return f"{comparison.name}: emulated, so only structure and kernels are compared"
+    if comparison.latency is None:
+        return f"{comparison.name}: not timed without tracer, so there is no verdict"
+    wrong = "" if comparison.outputs_agree else "different results; "
+    return f"{comparison.name}: {wrong}{describe_effect(comparison.latency)}"
+
+
+def describe_plainly(comparison: Comparison) -> str:
+    """Says the same to someone who has never profiled."""
+    effect = comparison.latency
+    before, after = comparison.baseline.experiment, comparison.candidate.experiment
+    if effect is None or before.latency is None or after.latency is None:
+        return ""
+    now, then = (format_duration(entry.steady.median) for entry in (after.latency, before.latency))
+    sentence = f"{_what_changed(before, after)} an inference takes {now} instead of {then}"
+    return f"{sentence}{_MEANINGS[effect.verdict]}"
+
+
+def _what_changed(before: ExperimentAnalysis, after: ExperimentAnalysis) -> str:
+    """Names the one thing that differs, where it is one."""
+    if before.sme != after.sme and before.threads == after.threads and after.sme in _MODES:
+        return _MODES[after.sme]
+    if before.sme == after.sme and before.threads != after.threads and after.threads:
+        return f"With {count_of(after.threads, 'thread')}"
+    return f"In {after.name}"
+
+
+def badge_of(comparison: Comparison) -> str:
+    """Returns one word for the badge; wrong results outrank any speed."""
+    if not comparison.outputs_agree:
+        return "different results"
+    if not comparison.times_are_meaningful:
+        return "not representative"
+    return comparison.latency.verdict if comparison.latency else "not timed"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What a report says first."""
+
+    figure: str
+    badge: str
+    text: str
+    plain: str = ""
+    """The same for someone who has never profiled."""
+    caution: str = ""
+    detail: str = ""
+
+
+class Tile(NamedTuple):
+    """One figure with what stands beside it."""
+
+    label: str
+    value: str
+    beside: str = ""
+
+
+def describe_subject(assessment: Assessment) -> str:
+    """Precision, platform, CPU and date, as far as they are known."""
+    facts = assessment.run.manifest
+    if facts is None:
+        return clean(str(assessment.run.source))
+    model, cpu = facts.model, facts.cpu
+    words = [
+        model.precision,
+        model.backend,
+        facts.platform,
+        (cpu.model_name or cpu.architecture) if cpu else None,
+        (facts.created_at or "")[:10],
+    ]
+    return " · ".join(word for word in words if word)
+
+
+def head_of(assessment: Assessment) -> Headline:
+    """The verdict; without a comparison the latency alone."""
+    comparison = assessment.primary_comparison
+    primary = assessment.primary.experiment
+    if comparison is not None:
+        return _comparison_head(assessment, comparison)
+    latency = primary.latency
+    meaningful = assessment.run.times_are_meaningful
+    interval = latency.steady.interval if latency else None
+    figure = format_duration(latency.steady.median) if latency and meaningful else MISSING
+    return Headline(
+        figure=figure,
+        badge="no comparison" if meaningful else "not representative",
+        text=primary.name,
+        plain=(f"An inference takes {figure}. " if figure != MISSING else "")
+        + "There is one experiment, and nothing to compare it with.",
+        detail=f"95 % interval of the median {format_interval(interval.low, interval.high)}"
+        if interval and meaningful
+        else "",
+    )
+
+
+def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline:
+    """Speed-up with verdict; for emulated runs how many operators ran on SME2."""
+    effect = comparison.latency
+    figure, plain = format_ratio(effect.speed_up if effect else None), describe_plainly(comparison)
+    detail = [str(check) for check in comparison.outputs]
+    detail += [f"generated: {comparison.tokens}"] if comparison.tokens else []
+    if effect is not None:
+        detail.insert(
+            0,
+            f"{effect.pairs} pairs of process launches, sign-flip p = {effect.p_value:.2g}; "
+            "speed-up is baseline ÷ candidate",
+        )
+    if not comparison.times_are_meaningful:
+        figure = _count_on_sme2(assessment)
+        plain = f"{figure} convolutions and matrix products ran on SME2."
+    return Headline(
+        figure=figure,
+        badge=badge_of(comparison),
+        text=describe_comparison(comparison),
+        plain=plain,
+        caution="" if comparison.validity.is_valid else comparison.validity.badge,
+        detail=f"{'; '.join(detail)}." if detail else "",
+    )
+
+
+def tiles_of(assessment: Assessment) -> list[Tile]:
+    """A few figures of the primary experiment, beside its baseline's."""
+    if not assessment.run.times_are_meaningful:
+        return _emulated_tiles(assessment)
+    comparison = assessment.primary_comparison
+    if comparison is not None and comparison.ledger:
+        chosen = {entry.label: entry for entry in comparison.ledger}
+        labels = ("Steady inference", *_TILE_LABELS)
+        return [_ledger_tile(chosen[label]) for label in labels]
+    latency = assessment.primary.experiment.latency
+    if latency is None:
+        split = assessment.primary.experiment.split
+        return [Tile("Median inference, with tracer", format_duration(split.execute_median_ns))]
+    return [
+        Tile("Median inference", format_duration(latency.steady.median),
+             f"{latency.samples.count:,} samples"),
+        Tile("99th percentile", format_duration(latency.samples.p99),
+             f"minimum {format_duration(latency.samples.minimum)}"),
+        Tile("First inference", format_duration(latency.first_inference.median),
+             f"load {format_duration(latency.load.median)}"),
+        Tile("Peak memory", format_size(latency.peak_rss_bytes),
+             f"planned {format_size(latency.planned_buffers_bytes)}"),
+    ]  # fmt: skip
+
+
+def _ledger_tile(entry: LedgerEntry) -> Tile:
+    value = format_value(entry.unit, entry.candidate)
+    return Tile(entry.label, value, f"baseline {format_value(entry.unit, entry.baseline)}")
+
+
+def _emulated_tiles(assessment: Assessment) -> list[Tile]:
+    """Counts instead of times."""
+    details = assessment.primary.details
+    calls = sum(kernel.calls for detail in details for kernel in detail.kernels)
+    counted = "counted calls" if assessment.primary.has_kernel_trace else "no kernel trace"
+    delegated = f"{sum(d.row.is_delegated for d in details)} delegated"
+    return [
+        Tile("Convolutions and products on SME2", _count_on_sme2(assessment), counted),
+        Tile("Operators", f"{len(details)}", delegated),
+        Tile("KleidiAI calls an inference", f"{calls:,}"),
+    ]
+
+
+def _count_on_sme2(assessment: Assessment) -> str:
+    """How many of those that could ran on SME2, such as `36 of 53`."""
+    compute = [d for d in assessment.primary.details if d.evidence.could_use_sme2]
+    return f"{sum(d.evidence.level == 'sme2' for d in compute)} of {len(compute)}"
+
+
+def platform_warning(assessment: Assessment) -> str | None:
+    """Returns the banner of platforms that are not representative."""
+    manifest = assessment.run.manifest
+    kind = find_kind(manifest.platform) if manifest else None
+    if not assessment.run.times_are_meaningful and (kind is None or kind.policy.proves_times):
+        kind = next(each for each in TARGETS if not each.policy.proves_times)
+    return kind.warning if kind else None
+
+
+def notes_of(assessment: Assessment) -> list[str]:
+    """What is missing, and what stands against taking the comparison at face value."""
+    comparison = assessment.primary_comparison
+    return list(dict.fromkeys([*assessment.notes, *(comparison.notes if comparison else ())]))
+
+
+def silent_rules(assessment: Assessment) -> list[str]:
+    """Names the rules that were asked and found nothing."""
+    found = assessment.findings_of(assessment.primary.experiment.name)
+    fired = {finding.rule for finding in found.findings}
+    return [f"{describe_rule(name)} ({name})" for name in found.checked if name not in fired]
+
+
+def reference_name(reference: RunAnalysis | None) -> str:
+    """Names the reference model and its run."""
+    return f"{reference.name}, {clean(str(reference.source))}" if reference else ""
+
+
+def provenance_lines(assessment: Assessment) -> list[tuple[str, str]]:
+    """Every field of the manifest as one line, nested names joined by dots."""
+    manifest = assessment.run.manifest
+    if manifest is None:
+        return [("source", clean(str(assessment.run.source)))]
+    lines: list[tuple[str, str]] = []
+    for name, value in manifest.model_dump(mode="json").items():
+        if name == "launches":
+            lines.append((name, f"{len(value)} process launches, listed in manifest.json"))
+        else:
+            lines += _flatten(name, value)
+    return lines
+
+
+def _flatten(name: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, entry in value.items():
+            yield from _flatten(f"{name}.{key}", entry)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for index, entry in enumerate(value):
+            yield from _flatten(f"{name}[{index}]", entry)
+    else:
+        yield name, value if isinstance(value, str) else json.dumps(value)

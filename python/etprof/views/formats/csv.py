@@ -1,0 +1,13 @@
+"""Every table of a run as CSV."""
+
+from __future__ import annotations
+
+from etprof.tables.report import report_tables
+from etprof.views.files import encode_csv
+from etprof.views.formats import Format
+
+FORMAT = Format(
+    of_run=lambda run: {
+        f"report_{name}.csv": encode_csv(table) for name, table in report_tables(run).items()
+    }
+)

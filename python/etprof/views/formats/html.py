@@ -1,0 +1,151 @@
+"""One HTML file with everything in it: works offline, asks nothing of any server."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+import etprof
+from etprof.base.html_template import hash_script, read_package_file, template_environment
+from etprof.base.units import format_duration
+from etprof.tables.findings import reference_table, shown_findings
+from etprof.tables.report import report_sections
+from etprof.tables.verdicts import (
+    describe_subject,
+    head_of,
+    notes_of,
+    platform_warning,
+    provenance_lines,
+    reference_name,
+    silent_rules,
+    tiles_of,
+)
+from etprof.views.cells import shown_columns, shown_rows
+from etprof.views.charts import bars_of, category_stacks, latency_chart, row_colours, timelines
+from etprof.views.formats import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import jinja2
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.tables.table import Section, Table
+    from etprof.views.charts import Bar
+
+View = dict[str, Any]
+_SORTABLE: Final = "operators"
+_TOTAL: Final = "Method::execute"
+
+
+def render_html(assessments: Sequence[Assessment]) -> str:
+    """Returns the report of one or several runs as a self-contained page."""
+    style, script = _asset("report.css"), _asset("report.js")
+    runs = [_run_view(entry, f"r{i}") for i, entry in enumerate(assessments)]
+    names = dict.fromkeys(run["title"] for run in runs)
+    return _template().render(
+        title=", ".join(names),
+        runs=runs,
+        style=style,
+        script=script,
+        # Only this very script may run, whatever a name from a file may contain.
+        script_hash=hash_script(script),
+        version=etprof.__version__,
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    return template_environment(_asset).get_template("report.html.j2")
+
+
+def _asset(name: str) -> str:
+    """Reads a file that stands beside the templates."""
+    return read_package_file("etprof.views", "templates", name)
+
+
+def _run_view(assessment: Assessment, key: str) -> View:
+    """Returns everything that the template shows of one run; `key` makes its ids unique."""
+    run, is_timed = assessment.run, assessment.run.times_are_meaningful
+    sections = [_section_view(section) for section in report_sections(assessment)]
+    return {
+        "key": key,
+        "title": run.name,
+        "subtitle": describe_subject(assessment),
+        "warning": platform_warning(assessment),
+        "head": head_of(assessment),
+        "tiles": tiles_of(assessment),
+        **_findings_view(assessment),
+        "sections": sections,
+        # Charts stand in the section of their name, or have one of their own.
+        "stacks": category_stacks(run.experiments) if is_timed else None,
+        "timelines": timelines(_shown(assessment)) if is_timed else None,
+        "samples": latency_chart(run.experiments) if is_timed else None,
+        "notes": notes_of(assessment),
+        "provenance": provenance_lines(assessment),
+    }
+
+
+def _section_view(section: Section) -> View:
+    tables = [_table_view(table, section.title) for table in section.tables if table.rows]
+    return {
+        "anchor": section.anchor,
+        "title": section.title,
+        "says": section.says,
+        "tables": tables,
+        "lines": section.lines,
+        "is_sortable": section.anchor == _SORTABLE,
+    }
+
+
+def _table_view(table: Table, heading: str) -> View:
+    """Returns the cells of a table with its bars and colours."""
+    rows = shown_rows(table, "page")
+    bars = bars_of(table)
+    shown_bars: list[Bar | None] = [*bars] if bars else [None] * len(rows)
+    columns = shown_columns(table, "page")
+    first_text = next((i for i, c in enumerate(columns) if not c.column.is_number), 0)
+    return {
+        "title": "" if table.title == heading else table.title,
+        "name": table.title or heading,
+        "note": table.note,
+        "columns": columns,
+        "row_header": first_text,
+        "has_bars": bars is not None,
+        "rows": [
+            {"cells": cells, "bar": bar, "colour": colour, "is_total": _TOTAL in row}
+            for row, cells, bar, colour in zip(
+                table.rows, rows, shown_bars, row_colours(table), strict=True
+            )
+        ],
+    }
+
+
+def _findings_view(assessment: Assessment) -> View:
+    found = assessment.findings_of(assessment.primary.experiment.name)
+    is_timed = assessment.run.times_are_meaningful
+    answers = reference_table(found.reference_answers, is_timed=is_timed)
+    return {
+        "findings": [
+            {
+                "finding": f,
+                "gain": f"up to {format_duration(f.gain_ns)} to gain" if f.gain_ns else "",
+            }
+            for f in shown_findings(assessment)
+        ],
+        "silent": silent_rules(assessment),
+        "reference": reference_name(assessment.reference),
+        "answers": _table_view(answers, "") if answers.rows else None,
+    }
+
+
+def _shown(assessment: Assessment) -> list[ExperimentAnalysis]:
+    """Both sides of the primary comparison, or the one experiment."""
+    comparison = assessment.primary_comparison
+    if comparison is None:
+        return [assessment.primary.experiment]
+    return [comparison.baseline.experiment, comparison.candidate.experiment]
+
+
+FORMAT = Format(of_all=lambda runs: {"report.html": render_html(runs)})

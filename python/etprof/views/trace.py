@@ -1,0 +1,245 @@
+"""What a trace shows, whatever its format: one process per experiment, slices and counters.
+
+Slices are on a clock that starts at zero with the first steady execution of the operator split.
+Counters come from the timing launches, which are others: their clock is the sum of the latencies
+timed so far, and the machine's state stands at the start and end of each launch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from etprof.analysis.launch_state import fastest_core_khz, hottest_sensor_c, load_average
+from etprof.analysis.split.executions import STEADY_BLOCK
+from etprof.backends.registry import PORTABLE, delegate_label
+from etprof.etdump.plausibility import CONTAINERS, KERNEL_PREFIX, LOAD_EVENTS, ticks_from
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.backends.backend import Backend
+    from etprof.run.directory import BlockMetrics
+    from etprof.run.manifest import LaunchRecord
+
+    Reading = Callable[[Mapping[str, object]], float | None]
+
+_STATES: Final[tuple[tuple[str, str, Reading], ...]] = (
+    ("fastest core", "kHz", fastest_core_khz),
+    ("hottest sensor", "°C", hottest_sensor_c),
+    ("load average", "processes", load_average),
+)
+TRACK: Final = "steady executions"
+_STEP_NS: Final = 1000
+"""Between two events of a trace without times; viewers cannot do without lengths."""
+_EXECUTE = CONTAINERS[0]
+_SHOWN_EXECUTIONS = 20
+"""More executions make a larger file and show nothing new."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One event; nested by its times in those that enclose it."""
+
+    name: str
+    category: str | None
+    """None for containers."""
+    start_ns: int
+    end_ns: int
+    is_synthetic: bool
+    """Whether the start was laid end to end instead of measured."""
+
+
+@dataclass(frozen=True)
+class _Event:
+    name: str
+    backend: Backend
+    start_ns: int
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A quantity over time."""
+
+    name: str
+    unit: str
+    points: tuple[tuple[int, float], ...]
+    """Time in ns on the clock of timed latencies, and value."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One experiment as a trace shows it."""
+
+    number: int
+    """Counts from 1."""
+    name: str
+    slices: tuple[Slice, ...]
+    counters: tuple[Counter, ...]
+
+
+def trace_processes(assessment: Assessment) -> tuple[Process, ...]:
+    """Returns all experiments, aligned at zero; untimed ones show the order of events alone."""
+    run = assessment.run
+    suffix = "" if run.times_are_meaningful else " (emulated: in order, without times)"
+    return tuple(
+        Process(
+            number,
+            f"{experiment.name}{suffix}",
+            tuple(_slices(experiment, is_timed=run.times_are_meaningful)),
+            _counters(run, experiment) if run.times_are_meaningful else (),
+        )
+        for number, experiment in enumerate(run.experiments, start=1)
+    )
+
+
+def _slices(experiment: ExperimentAnalysis, *, is_timed: bool) -> list[Slice]:
+    """Where times mean nothing, begins and ends are one step apart, in their order."""
+    slices = experiment_slices(experiment)
+    if is_timed:
+        return slices
+    stamps = sorted({stamp for each in slices for stamp in (each.start_ns, each.end_ns)})
+    step = {stamp: place * _STEP_NS for place, stamp in enumerate(stamps)}
+    return [replace(s, start_ns=step[s.start_ns], end_ns=step[s.end_ns]) for s in slices]
+
+
+def _counters(run: RunAnalysis, experiment: ExperimentAnalysis) -> tuple[Counter, ...]:
+    """Raw latencies, then what was recorded of the machine around each timing launch."""
+    if experiment.metrics is None or not experiment.metrics.blocks:
+        return ()
+    blocks = experiment.metrics.blocks
+    launches = run.manifest.launches if run.manifest else ()
+    timed = {
+        launch.block: launch
+        for launch in launches
+        if (launch.experiment, launch.purpose, launch.error) == (experiment.name, "timing", None)
+    }
+    spans = _spans(blocks)
+    states = [
+        Counter(name, unit, points)
+        for name, unit, reading in _STATES
+        if (points := tuple(_state_points(blocks, spans, timed, reading)))
+    ]
+    return (Counter("latency without tracer", "ns", _latency_points(blocks)), *states)
+
+
+def _spans(blocks: Sequence[BlockMetrics]) -> list[tuple[int, int]]:
+    """Begin and end of each block, in ns, when their latencies are laid end to end."""
+    ends = list(itertools.accumulate(sum(block.latency_ns) for block in blocks))
+    return list(zip([0, *ends], ends, strict=False))
+
+
+def _latency_points(blocks: Sequence[BlockMetrics]) -> tuple[tuple[int, float], ...]:
+    samples = [latency for block in blocks for latency in block.latency_ns]
+    starts = itertools.accumulate(samples[:-1], initial=0)
+    return tuple((start, float(sample)) for start, sample in zip(starts, samples, strict=True))
+
+
+def _state_points(
+    blocks: Sequence[BlockMetrics],
+    spans: Sequence[tuple[int, int]],
+    launches: Mapping[int | None, LaunchRecord],
+    reading: Reading,
+) -> Iterator[tuple[int, float]]:
+    """Yields one quantity of the machine's state before and after each block, where known."""
+    for block, span in zip(blocks, spans, strict=True):
+        launch = launches.get(block.block)
+        if launch is None:
+            continue
+        for time_ns, state in zip(span, (launch.state_before, launch.state_after), strict=True):
+            value = reading(state) if state else None
+            if value is not None:
+                yield time_ns, float(value)
+
+
+def experiment_slices(experiment: ExperimentAnalysis) -> list[Slice]:
+    """Returns the first steady executions that can be so, each parent before its children.
+
+    Executions follow each other without gaps, so that experiments of different speed start
+    together and can be compared by eye.
+    """
+    slices: list[Slice] = []
+    now = 0
+    for events in _executions(experiment):
+        slices += _nest(events, now)
+        now = slices[-len(events)].end_ns
+    return slices
+
+
+def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
+    """Groups the usable events of steady executions, ended by their `Method::execute`."""
+    dump, checked = experiment.dump, experiment.events
+    profile, names = dump.profile, (*dump.names, "")
+    steady = [name_id >= 0 and names[name_id] == STEADY_BLOCK for name_id in dump.blocks.name_id]
+    found: list[list[_Event]] = []
+    events: list[_Event] = []
+    for row in np.flatnonzero(checked.usable).tolist():
+        if not steady[profile.block_index[row]]:
+            continue
+        events.append(_event(experiment, row, names))
+        if events[-1].name == _EXECUTE:
+            found.append(events)
+            events = []
+            if len(found) == _SHOWN_EXECUTIONS:
+                break
+    return found
+
+
+def _event(experiment: ExperimentAnalysis, row: int, names: Sequence[str]) -> _Event:
+    profile = experiment.dump.profile
+    label, number = (
+        int(profile.delegate_debug_id_str_id[row]),
+        int(profile.delegate_debug_id_int[row]),
+    )
+    is_delegated = label >= 0 or number >= 0
+    return _Event(
+        delegate_label(names, label, number) if is_delegated else names[profile.name_id[row]],
+        experiment.delegates.backend(int(profile.instruction_id[row]))
+        if is_delegated
+        else PORTABLE,
+        int(profile.start_time[row]),
+        int(experiment.events.duration[row]),
+    )
+
+
+def _nest(events: Sequence[_Event], now: int) -> list[Slice]:
+    """Places one execution at `now`: containers where measured, delegated operators end to end."""
+    whole = events[-1]
+    slices = [Slice(_EXECUTE, None, now, now + whole.duration_ns, is_synthetic=False)]
+    waiting: list[_Event] = []
+    for event in events[:-1]:
+        if event.name in LOAD_EVENTS:
+            continue
+        if event.name not in CONTAINERS:
+            waiting.append(event)
+            continue
+        start = now + ticks_from(whole.start_ns, event.start_ns)
+        slices.append(Slice(event.name, None, start, start + event.duration_ns, is_synthetic=False))
+        slices += _children(waiting, slices[-1], whole, now)
+        waiting = []
+    slices += _children(waiting, slices[0], whole, now)
+    return slices
+
+
+def _children(events: Sequence[_Event], parent: Slice, whole: _Event, now: int) -> list[Slice]:
+    """Places operators inside the call that holds them, in an execution that starts `now`."""
+    children, cursor = [], parent.start_ns
+    for event in events:
+        is_synthetic = event.backend.starts_are_synthetic
+        start = cursor if is_synthetic else now + ticks_from(whole.start_ns, event.start_ns)
+        end = min(start + event.duration_ns, parent.end_ns)
+        cursor = end
+        children.append(Slice(event.name, _category(event), start, end, is_synthetic=is_synthetic))
+    return children
+
+
+def _category(event: _Event) -> str | None:
+    if event.backend is PORTABLE and not event.name.startswith(KERNEL_PREFIX):
+        return None
+    return event.backend.read_label(event.name).operator_class.category
