@@ -18,7 +18,6 @@ from etprof.cli import run_command_line
 from etprof.cli.compare import COMPARED_FIELDS
 from etprof.run.manifest import Experiment as PlannedExperiment
 from etprof.tables.verdicts import badge_of, describe_comparison
-from etprof.tables.verdicts import badge_of, describe_comparison
 from tests.fake_target import result_document
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_run, write_run
