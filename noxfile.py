@@ -78,6 +78,13 @@ def kill(session: nox.Session) -> None:
 
 
 @nox.session(venv_location=SHARED)
+def mutants(session: nox.Session) -> None:
+    """Changes that a test must notice, one at a time: at most a tenth may live."""
+    install_with_group(session, "test")
+    session.run("python", "-m", "tests.mutants", *session.posargs)
+
+
+@nox.session(venv_location=SHARED)
 def hostile(session: nox.Session) -> None:
     """Damaged files of every kind over every subcommand: 60 s, or `-- --cases 10000`."""
     install_with_group(session, "test")
