@@ -91,17 +91,19 @@ def test_the_latency_table_has_what_was_measured(world: World) -> None:
 
 
 class Clock:
-    """Time that passes only while someone sleeps."""
+    """A clock on which waits of a second and more pass at once."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.slept_s: list[float] = []
-        self.now_s = 1000.0
+        self._sleep, self._now = time.sleep, time.monotonic
         patch.setattr(time, "sleep", self.sleep)
-        patch.setattr(time, "monotonic", lambda: self.now_s)
+        patch.setattr(time, "monotonic", lambda: self._now() + sum(self.slept_s))
 
     def sleep(self, seconds: float) -> None:
-        self.slept_s.append(seconds)
-        self.now_s += seconds
+        if seconds < 1:
+            self._sleep(seconds)
+        else:
+            self.slept_s.append(seconds)
 
 
 def test_launches_wait_for_each_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +197,64 @@ def test_a_run_stays_valid_whatever_reads_it(world: World) -> None:
         assert world(*words).exit_code == 0, words
     done = world("validate", "run")
     assert done.exit_code == 0, done.stdout
+
+
+CHANGED: dict[str, dict[str, Any]] = {
+    "threads": {"threads": 2},
+    "launcher": {"launcher": ["nice"]},
+    "iterations": {"runs": 7},
+    "warmup": {"warmup": 3},
+    "cpus": {"cpu_affinity": "0"},
+    "extra_arguments": {"extra_args": ["--x"]},
+    "sme": {"sme": "off"},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_run_of_something_else_is_not_resumed(name: str, world: World) -> None:
+    """Promise 22: what is measured otherwise is named, and nothing is launched."""
+    plain = {"name": "one_t1", "threads": 1}
+    assert world("run", world.config(plain)).exit_code == 0
+    done = world("run", world.config({**plain, **CHANGED[name]}), "--resume")
+    assert done.exit_code == 2
+    # Another number of threads makes another name, unless the config gives it.
+    assert f": {name} was " in done.stderr
+    assert world.targets[-1].requests == []
+
+
+def test_a_run_with_other_inputs_is_not_resumed(world: World) -> None:
+    """Promise 22: the second input counts as the first does."""
+    files = [world.folder / f"{number}.bin" for number in range(2)]
+    for path in files:
+        path.write_bytes(b"1234")
+    config = world.config({"name": "one"}, inputs=[path.name for path in files])
+    assert world("run", config).exit_code == 0
+    files[1].write_bytes(b"5678")
+    done = world("run", config, "--resume")
+    assert (done.exit_code, "inputs: they have changed" in done.stderr) == (2, True)
+    assert world.targets[-1].requests == []
+
+
+@pytest.mark.parametrize(("width", "blocks"), [(0.012, 6), (0.009, 12)])
+def test_measuring_stops_at_the_precision_that_was_asked_for(
+    width: float, blocks: int, world: World
+) -> None:
+    """Promise 17: launches of 541 µs ± 1 %, so ± 1 % is known and no more."""
+    launches: list[int] = []
+
+    def latencies(_: SimTarget, mode: str, number: int, iterations: int) -> list[int]:
+        launches.append(number)
+        return [round(world.spec.execute_ns(mode) * (1.01 if number % 2 else 0.99))] * iterations
+
+    config = world.config(
+        {"name": "one", "sme": "off"},
+        measurement={"blocks": 12, "target_half_width": width, "etdump_runs": 2},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimTarget, "_latencies", latencies)
+        assert world("run", config).exit_code == 0
+    (target,) = world.targets
+    assert len([each for each in target.requests if each.etdump is None]) == blocks
 
 
 @pytest.mark.parametrize(("margin", "verdict"), [(0.5, False), (0.001, True)])

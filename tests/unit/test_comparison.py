@@ -21,11 +21,13 @@ from etprof.tables.verdicts import badge_of, describe_comparison
 from tests.fake_target import result_document
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_run, write_run
+from tests.manifests import edit_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.analysis.compare.comparison import Comparison
+    from etprof.analysis.run_analysis import RunAnalysis
 
 OFF_TOTAL_US = 400 + 300 + 50 + 10 + 4 + 31 + 100 + 4 + 2
 ON_TOTAL_US = 10 + 5 + 100 + 50 + 60 + 4 + 31 + 25 + 4 + 2
@@ -163,6 +165,18 @@ def test_unlike_sides_are_refused_by_name(tmp_path: Path) -> None:
         "the same with --allow threads --allow inputs --allow runner"
     )
     refuse_unlike(before, after, ["threads", "inputs", "device", "runner"])
+
+
+def test_another_executorch_is_not_alike(tmp_path: Path) -> None:
+    def build(version: str) -> RunAnalysis:
+        run = write_run(tmp_path / version, Run([Experiment("off", OFF_OPS)]))
+        version_only = {"executorch_version": version}
+        edit_manifest(run, lambda d: d["runner"]["build"].update(version_only))
+        return analyze_source(run)
+
+    ((before, after),) = match_runs(build("1.5.1"), build("1.6.0"))
+    with pytest.raises(UsageError, match="--allow runner"):
+        refuse_unlike(before, after, [])
 
 
 def test_android_profiles_and_cores_are_compared(tmp_path: Path) -> None:

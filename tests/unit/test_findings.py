@@ -147,6 +147,7 @@ CASES: dict[str, tuple[Run, Run]] = {
                 "methods": {"forward": {}}}),
     ),
 }  # fmt: skip
+DRIFTING = [100.0 + 2 * i for i in range(10)]
 WITH_OTHER_RUNS = {"F4", "F7", "F8"}
 WITH_OTHER_FILES = {"F17"}
 
@@ -228,6 +229,12 @@ def test_a_transpose_that_others_read_stays(tmp_path: Path) -> None:
 def test_without_the_data_flow_nothing_is_guessed_about_transposes(tmp_path: Path) -> None:
     run = replace(transposed([2, 0, 1], "Hardswish"), delegation=None)
     assert "F2b" not in findings_of(insight(tmp_path / "r", run)).checked
+
+
+def test_a_latency_that_drifts_is_told(tmp_path: Path) -> None:
+    """Each launch is near the median; the second half is a tenth slower than the first."""
+    summary = fired(insight(tmp_path / "r", one(convolutions(9), latency_us=DRIFTING)))["F13"]
+    assert "is 9.6 % off the first" in summary.summary
 
 
 def test_data_movement_above_the_reference(tmp_path: Path) -> None:

@@ -80,6 +80,49 @@ def test_an_order_that_favours_one_side_is_seen(run: Path) -> None:
     assert validity(run).badge == "questionable: balanced order"
 
 
+def reorder(run: Path, firsts: str, *, failing: int = 0) -> None:
+    """Makes the sides come first in turn as the letters say; so many launches of `on` failed."""
+
+    def edit(document: dict[str, Any]) -> None:
+        timing = [e for e in document["launches"] if e["purpose"] == "timing"][:2]
+        document["launches"] = []
+        for block, letter in enumerate(firsts):
+            names = ("off", "on") if letter == "f" else ("on", "off")
+            for name in names:
+                error = "it failed" if name == "on" and block < failing else None
+                launch = {**timing[0], "experiment": name, "block": block, "error": error}
+                document["launches"].append(launch)
+
+    edit_manifest(run, edit)
+
+
+@pytest.mark.parametrize(
+    ("firsts", "expected"), [("fnfnfnfnfn", "passed"), ("ffnfnfnfnfn", "passed"),
+                             ("ffffffnnnn", "failed"), ("ffffnnnnnn", "failed")],
+)  # fmt: skip
+def test_four_of_ten_is_no_balance(run: Path, firsts: str, expected: str) -> None:
+    reorder(run, firsts)
+    assert state(run, "balanced order") == expected
+
+
+def test_a_failed_launch_was_in_no_order(run: Path) -> None:
+    """The first two blocks have one side only: it came first there."""
+    reorder(run, "nnnfff", failing=0)
+    assert state(run, "balanced order") == "passed"
+    reorder(run, "nnnfff", failing=2)
+    assert state(run, "balanced order") == "failed"
+
+
+def test_the_state_after_a_launch_counts_too(run: Path) -> None:
+    def edit(document: dict[str, Any]) -> None:
+        for launch in document["launches"]:
+            launch["state_before"]["thermal_status"] = "none"
+            launch["state_after"]["thermal_status"] = "severe"
+
+    edit_manifest(run, edit)
+    assert state(run, "no throttling") == "failed"
+
+
 def test_blocks_that_never_settle_are_seen(run: Path) -> None:
     def drift(document: dict[str, Any]) -> None:
         for block in document["experiments"]["on"]["blocks"]:
