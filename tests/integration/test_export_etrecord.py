@@ -55,7 +55,7 @@ def facts(report: dict[str, Any]) -> dict[str, Any]:
 def test_it_equals_the_exports_own_report(exports: Exports, model: str, precision: str) -> None:
     files = exports.get(ExportRequest(model, precision))
     own = json.loads(files.report.read_text(encoding="utf-8"))
-    found = json.loads(json.dumps(describe_program(files.pte, files.etrecord)))
+    found = describe_program(files.pte, files.etrecord).model_dump(mode="json")
     for name, method in facts(own).items():
         assert facts(found)[name]["nodes"] == method["nodes"]
         assert model != ONE_LAYER or facts(found)[name]["outside"] == method["outside"]

@@ -65,8 +65,14 @@ SINGLE_FILE = """
 def test_a_single_file_with_integer_and_keyword_inputs(tmp_path: Path) -> None:
     manifest = export(tmp_path, SINGLE_FILE, "TaggerModel", "--dtype", "fp16")
     # THEN token ids stay integers, what is floating-point is cast, and so it is with the outputs
-    assert [each["dtype"] for each in manifest["inputs"]] == ["int64", "float16"]
-    assert [each["dtype"] for each in manifest["references"]] == ["float16", "int64"]
+    assert [each["dtype"] for each in manifest["methods"][manifest["method"]]["inputs"]] == [
+        "int64",
+        "float16",
+    ]
+    assert [each["dtype"] for each in manifest["methods"][manifest["method"]]["references"]] == [
+        "float16",
+        "int64",
+    ]
     assert manifest["methods"]["forward"]["check"]["passed"]
     run(tmp_path, manifest)
 
@@ -168,7 +174,7 @@ VIT = """
 def test_transformers_models(tmp_path: Path, text: str, dtype: str) -> None:
     pytest.importorskip("transformers")
     manifest = export(tmp_path, text, "Model", "--dtype", "fp16")
-    assert manifest["inputs"][0]["dtype"] == dtype
+    assert manifest["methods"][manifest["method"]]["inputs"][0]["dtype"] == dtype
     assert manifest["methods"]["forward"]["check"]["passed"]
     run(tmp_path, manifest)
 

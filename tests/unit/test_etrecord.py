@@ -51,7 +51,7 @@ def test_an_honest_graph_has_its_shapes_and_modules(tmp_path: Path) -> None:
     record = read_etrecord(write_etrecord(tmp_path / "x.etrecord", make_program()))
     graph: Any = record.graphs["forward"]
     (operator,) = [describe_node(node, None, None) for node in call_nodes(graph)]
-    assert (operator.operator, operator.shape, operator.inputs) == ("add.Tensor", [5, 4], ["x"])
+    assert (operator.operator, operator.shape, operator.inputs) == ("add.Tensor", [5, 4], ("x",))
     assert (operator.origin.module_path, operator.input_bytes) == ("a", 80)
     assert record.handles == {"forward": {0: [1]}}
 
@@ -66,6 +66,7 @@ def test_an_honest_graph_has_its_shapes_and_modules(tmp_path: Path) -> None:
         ("nodes.0.inputs.0.arg", {"as_graph": {"graph": {"expr_str": CODE}}}, "run as Python"),
         ("inputs.0.as_tensor.name", f"x={CODE}", "no node's name"),
         ("nodes.0.outputs.0.as_tensor.name", f"x={CODE}", "no node's name"),
+        ("inputs.0.as_tensor.name", "\u3164", "no node's name"),  # an identifier, and invisible
         ("nodes.0.target", CODE, "no operator's name"),
         ("nodes.0.inputs.0.arg.as_tensor.name", "y", "reads 'y'"),
         ("nodes.0.outputs.0.as_tensor.name", "x", "two nodes are called x"),

@@ -4,15 +4,16 @@ import pytest
 import torch
 
 from etprof.base.errors import ExportError
-from etprof.export.runtime_check import OutputCheck, compare_output, minimum_snr_db
+from etprof.export.runtime_check import compare_output, is_close, minimum_snr_db
+from etprof.run.program import CheckedOutput
 
 
-def check(snr_db: float | None, precision_db: float | None) -> OutputCheck:
-    return OutputCheck(0, snr_db, 0.0, None, None, precision_db)
+def check(snr_db: float | None, precision_db: float | None) -> CheckedOutput:
+    return CheckedOutput(index=0, snr_db=snr_db, snr_db_precision=precision_db)
 
 
 @pytest.mark.parametrize(
-    ("snr_db", "precision_db", "is_close"),
+    ("snr_db", "precision_db", "expected"),
     [
         (None, None, True),  # equal
         (41.0, 60.0, True),  # far from what is possible, but good
@@ -23,9 +24,9 @@ def check(snr_db: float | None, precision_db: float | None) -> OutputCheck:
     ],
 )
 def test_an_output_is_held_against_its_precision(
-    snr_db: float | None, precision_db: float | None, is_close: bool
+    snr_db: float | None, precision_db: float | None, expected: bool
 ) -> None:
-    assert check(snr_db, precision_db).is_close(minimum_snr_db("fp16")) == is_close
+    assert is_close(check(snr_db, precision_db), minimum_snr_db("fp16")) == expected
 
 
 def test_the_ratio_is_of_signal_to_error_power() -> None:
@@ -44,3 +45,11 @@ def test_what_is_not_finite_is_refused() -> None:
     assert str(caught.value).startswith(
         "output 2 has 2 values that are not finite in float16, unlike eager; "
     )
+
+
+def test_a_converted_model_that_overflows_is_a_ratio_that_json_can_hold() -> None:
+    """Its manifest had -Infinity, which is no JSON and which no reader takes."""
+    reference = torch.tensor([1.0, 2.0])
+    result = compare_output(0, reference, reference, torch.tensor([float("inf"), float("nan")]))
+    assert result.snr_db_precision is not None
+    assert result.snr_db_precision < -1000

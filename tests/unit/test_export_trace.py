@@ -15,9 +15,11 @@ from pyinstrument.session import Session
 import etprof.export
 from etprof.base.errors import ExportError
 from etprof.export.exporter import export_model
-from etprof.export.memory_plan import PlannedTensor, draw_memory
+from etprof.export.memory_plan import draw_memory
 from etprof.export.request import ExportOptions, ExportRequest
-from etprof.export.stages import StageClock, StageTime, draw_flames, draw_stages, name_call
+from etprof.export.stages import StageClock, draw_flames, draw_stages, name_call
+from etprof.run.delegation import PlannedTensor
+from etprof.run.program import StageTime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,10 @@ def seen(*looks: tuple[float, Sequence[str]]) -> Session:
     )
 
 
+def stage(name: str, start_ns: int, duration_ns: int) -> StageTime:
+    return StageTime(name=name, start_ns=start_ns, duration_ns=duration_ns)
+
+
 def clock_of(*stages: tuple[StageTime, Session | None]) -> StageClock:
     clock = StageClock()
     clock.times, clock.sessions = map(list, zip(*stages, strict=True))
@@ -54,9 +60,9 @@ def clock_of(*stages: tuple[StageTime, Session | None]) -> StageClock:
 
 
 CLOCK = clock_of(
-    (StageTime("load", 0, 100_000_000), seen((0.05, []))),
+    (stage("load", 0, 100_000_000), seen((0.05, []))),
     (
-        StageTime("lower", 100_000_000, 1_000_000_000),
+        stage("lower", 100_000_000, 1_000_000_000),
         seen(
             (0.2, (LOWER, PARTITION)),
             (0.2, (LOWER, PASSES, FUSE)),
@@ -69,7 +75,15 @@ CLOCK = clock_of(
 
 
 def tensor(node: str, offset: int, size: int, first: int, last: int) -> PlannedTensor:
-    return PlannedTensor(node, f"m.{node}", 1, offset, size, first, last)
+    return PlannedTensor(
+        node=node,
+        module_path=f"m.{node}",
+        arena=1,
+        offset_bytes=offset,
+        size_bytes=size,
+        first_use=first,
+        last_use=last,
+    )
 
 
 def test_tensors_that_share_a_place_share_a_row() -> None:
@@ -138,7 +152,7 @@ def test_what_cannot_be_seen_is_not_drawn() -> None:
     # GIVEN 500 calls of a 1000th of the time each, and 5000 of a 10000th
     calls = [number // 10 for number in range(5000)] + list(range(5000, 10_000))
     looks = [(0.001, [f"call{number}\0/libs/own.py\x001"]) for number in calls]
-    clock = clock_of((StageTime("lower", 0, 10_000_000_000), seen(*looks)))
+    clock = clock_of((stage("lower", 0, 10_000_000_000), seen(*looks)))
     # THEN the drawings have the former alone
     assert len(draw_stages(clock)["traceEvents"]) == 2 + 500
     assert len(shares_of(tree_of(draw_flames("m.pte", clock)))) == 2 + 500
@@ -146,7 +160,7 @@ def test_what_cannot_be_seen_is_not_drawn() -> None:
 
 def test_a_hostile_name_is_text_and_the_page_asks_nobody() -> None:
     attack = "</script><script>alert(1)</script>"
-    clock = clock_of((StageTime("lower", 0, 10), seen((1e-8, [f"x\0/{attack}\udc80.py\x001"]))))
+    clock = clock_of((stage("lower", 0, 10), seen((1e-8, [f"x\0/{attack}\udc80.py\x001"]))))
     page = draw_flames("<i>.pte", clock)
     page.encode()  # as it is written
     assert "alert(1)<" not in page

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
 
     from etprof.export.request import ExportedFiles, ExportRequest
-    from etprof.export.stages import StageTime
+    from etprof.run.program import StageTime
 
 
 EXAMPLES = """\

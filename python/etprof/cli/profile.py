@@ -15,7 +15,7 @@ import json
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import etprof
 from etprof.base.errors import TargetError, UsageError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from etprof.measuring.pipeline import Measured
     from etprof.measuring.plan import Settings
+    from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest, Program
     from etprof.targets import Target
 
@@ -132,7 +133,7 @@ def _measure_and_report(
     arguments: argparse.Namespace,
     program: Program,
     target: Target,
-    recorded: dict[str, Any] | None,
+    recorded: DelegationReport | None,
 ) -> int:
     """Measures on a device that is ours, into a run directory that nobody else writes."""
     from etprof.base.atomic import write_json
@@ -146,7 +147,7 @@ def _measure_and_report(
         say(f"The earlier run is kept in {earlier}")
     measured = _measure(arguments, program, target, modes, run_directory)
     if recorded is not None:
-        write_json(run_directory / DELEGATION_REPORT, recorded)
+        write_json(run_directory / DELEGATION_REPORT, recorded.model_dump(mode="json"))
     if not proves_times(target.platform):
         return _report_evidence(arguments, program, target, run_directory)
     code = report_run(run_directory, as_json=arguments.json, problems=measured.errors)
@@ -302,7 +303,7 @@ def _find_program(arguments: argparse.Namespace) -> Program:
     return describe_program(path, inputs=arguments.inputs, data=arguments.data, method=method)
 
 
-def _read_etrecord(given: Path | None, program: Path) -> dict[str, Any] | None:
+def _read_etrecord(given: Path | None, program: Path) -> DelegationReport | None:
     """Returns the delegation report of a program that came without one but with an ETRecord.
 
     One that merely lies beside the program may be anyone's, and is not opened. It is read before

@@ -17,6 +17,7 @@ import torch
 from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from etprof.base.records import Count, Record
+from etprof.base.text import clean
 from etprof.etrecord.expressions import NotAnExpressionError, check_expression
 from etprof.export import upstream
 
@@ -203,7 +204,7 @@ class _Builder:
 
     def _add(self, node: GraphNode, name: str) -> None:
         """Adds a node whose value is called `name`."""
-        if len(name) > MAX_NAME or not name.isidentifier():
+        if len(name) > MAX_NAME or not name.isidentifier() or clean(name) != name:
             msg = (
                 f"{name[:_MAX_SHOWN]!r} is no node's name; it would be run as Python by "
                 "ExecuTorch's own reader"

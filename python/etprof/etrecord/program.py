@@ -8,19 +8,22 @@ reasons and the memory plan.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import InputFileError
 from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, read_bounded
+from etprof.base.text import clean
 from etprof.etrecord import archive
+from etprof.run.delegation import DelegationReport
 from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.etrecord.graph import Graph
-    from etprof.export.operators import LoweredMethod, Operator
+    from etprof.export.operators import LoweredMethod
+    from etprof.run.delegation import GraphOperator, MethodReport
 
 _EDGE_PROGRAM = "edge_dialect_exported_program"
 NOT_RECORDED = "not recorded: an ETRecord has no reasons of the partitioner"
@@ -39,26 +42,25 @@ def is_own(pte: Path, etrecord: Path) -> bool:
     return identity is not None and identity.sha256 == hash_file(etrecord)
 
 
-def describe_program(pte: Path, etrecord: Path) -> dict[str, Any]:
-    """Returns the delegation report of a program, in the form that `etprof export` writes.
+def describe_program(pte: Path, etrecord: Path) -> DelegationReport:
+    """Returns the delegation report of a program that etprof did not export.
 
     Raises InputFileError when a file cannot be read or the two do not belong together.
     """
     from etprof.backends.xnnpack import sme
-    from etprof.export import delegation, memory_plan, upstream
+    from etprof.export import memory_plan, upstream
 
     with upstream.quiet_upstream():
         record = read_etrecord(etrecord)
         content = _read(pte, lambda: _decode(pte))
         methods = _read(pte, lambda: _describe_methods(content, record, pte, etrecord))
-        size = _read(pte, lambda: asdict(memory_plan.measure_program(pte, content, 0)))
-    return {
-        "schema_version": delegation.SCHEMA_VERSION,
-        "model": pte.stem,
-        "prediction_source": sme.describe_source(),
-        "size": size,
-        "methods": methods,
-    }
+        size = _read(pte, lambda: memory_plan.measure_program(pte, content, 0))
+    return DelegationReport(
+        model=pte.stem,
+        prediction_source=sme.describe_source(),
+        size=size,
+        methods=methods,
+    )
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def _describe_methods(
     record: EtRecord,
     pte: Path,
     etrecord: Path,
-) -> dict[str, Any]:
+) -> dict[str, MethodReport]:
     from etprof.export import delegation
 
     return {
@@ -182,11 +184,13 @@ def _kernel_name(plan: Any, arguments: Any) -> str:  # noqa: ANN401 - ExecuTorch
     return f"{operator.name.rpartition('::')[2]}.{operator.overload}"
 
 
-def _as_kernel(operator: Operator, kernel: str, instruction: int) -> Operator:
+def _as_kernel(operator: GraphOperator, kernel: str, instruction: int) -> GraphOperator:
     """Returns a graph's operator as the kernel that runs, which may be a part of it."""
     same = operator.operator.rpartition("::")[2].split(".")[-2:][0] == kernel.partition(".")[0]
     macs = operator.macs if same else None
-    return replace(operator, operator=kernel, macs=macs, instruction=instruction)
+    return operator.model_copy(
+        update={"operator": clean(kernel), "macs": macs, "instruction": instruction}
+    )
 
 
 def _take(nodes: dict[int | None, list[Any]], handle: int) -> Any:  # noqa: ANN401 - a node or None

@@ -8,12 +8,12 @@ of the segments (u64 each, little-endian). Segments hold delegate blobs, constan
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import ExportError
 from etprof.base.files import open_regular
 from etprof.export.operators import find_origin
+from etprof.run.delegation import MemoryPlan, PlannedTensor, ProgramSize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,33 +25,6 @@ if TYPE_CHECKING:
 _LISTED = 10
 
 
-@dataclass(frozen=True)
-class PlannedTensor:
-    """A tensor in a planned arena."""
-
-    node: str
-    module_path: str
-    arena: int
-    offset_bytes: int
-    size_bytes: int
-    first_use: int
-    """Position in the method's execution order; inclusive like `last_use`."""
-    last_use: int
-
-
-@dataclass(frozen=True)
-class MemoryPlan:
-    """The planned memory of one method; what delegates allocate themselves is not in it."""
-
-    arena_bytes: list[int]
-    """Size of each arena, as the runtime allocates it."""
-    peak_live_bytes: int
-    """Bytes of tensors alive at the worst moment; below the arenas' sum by fragmentation."""
-    peak_node: str | None
-    tensors_at_peak: list[PlannedTensor]
-    """The largest ones, at most ten."""
-
-
 def describe_plan(graph: torch.fx.Graph, arena_bytes: list[int]) -> MemoryPlan:
     """Returns the plan of an emitted graph, whose nodes carry tensor specifications."""
     tensors = list(list_tensors(graph))
@@ -61,7 +34,12 @@ def describe_plan(graph: torch.fx.Graph, arena_bytes: list[int]) -> MemoryPlan:
     )
     alive = [each for each in tensors if each.first_use <= -moment <= each.last_use]
     alive.sort(key=lambda each: each.size_bytes, reverse=True)
-    return MemoryPlan(arena_bytes, peak, names[-moment] if alive else None, alive[:_LISTED])
+    return MemoryPlan(
+        arena_bytes=tuple(arena_bytes),
+        peak_live_bytes=peak,
+        peak_node=names[-moment] if alive else None,
+        tensors_at_peak=tuple(alive[:_LISTED]),
+    )
 
 
 def _live_bytes(tensors: list[PlannedTensor], moment: int) -> int:
@@ -146,22 +124,6 @@ def _levels(tensors: Sequence[PlannedTensor], process: int) -> Iterator[dict[str
 _HEADER = struct.Struct("<4s4sIQQQ")
 
 
-@dataclass(frozen=True)
-class ProgramSize:
-    """Bytes of a program by purpose; they add up to the file."""
-
-    total_bytes: int
-    program_bytes: int
-    """The FlatBuffer: operators, memory plan, metadata."""
-    delegate_bytes: int
-    """The graphs of the delegates, without their weights."""
-    constant_bytes: int
-    """Weights: of delegates (named data) and of operators outside them."""
-    padding_bytes: int
-    external_bytes: int
-    """Weights in `.ptd` files; not part of the total."""
-
-
 def measure_program(pte: Path, content: Any, external_bytes: int) -> ProgramSize:  # noqa: ANN401
     """Returns the split of file `pte`, whose decoded form is `content`."""
     with open_regular(pte) as stream:
@@ -172,10 +134,17 @@ def measure_program(pte: Path, content: Any, external_bytes: int) -> ProgramSize
         msg = f"{pte} is not an ExecuTorch program"
         raise ExportError(msg)
     if not magic.startswith(b"eh"):  # no segments: no constants, no delegates
-        return ProgramSize(total, total, 0, 0, 0, external_bytes)
-    delegates = sum(len(entry.data) for entry in content.program.backend_delegate_data)
-    constants = sum(len(entry.storage) for entry in content.program.constant_buffer)
-    named = content.named_data.buffers if content.named_data is not None else ()
-    constants += sum(len(getattr(entry, "buffer", entry)) for entry in named)
-    used = program_bytes + delegates + constants
-    return ProgramSize(total, program_bytes, delegates, constants, total - used, external_bytes)
+        program_bytes, delegates, constants = total, 0, 0
+    else:
+        delegates = sum(len(entry.data) for entry in content.program.backend_delegate_data)
+        constants = sum(len(entry.storage) for entry in content.program.constant_buffer)
+        named = content.named_data.buffers if content.named_data is not None else ()
+        constants += sum(len(getattr(entry, "buffer", entry)) for entry in named)
+    return ProgramSize(
+        total_bytes=total,
+        program_bytes=program_bytes,
+        delegate_bytes=delegates,
+        constant_bytes=constants,
+        padding_bytes=total - program_bytes - delegates - constants,
+        external_bytes=external_bytes,
+    )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from etprof.run.delegation import GraphOperator, Origin, SourceLine
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -16,34 +18,6 @@ if TYPE_CHECKING:
 NO_RULE = "the partitioner has no rule for this operator"
 NO_REASON = "the partitioner gives no reason"
 NOT_ASKED = "no partitioner: the backend is portable"
-
-
-@dataclass
-class Operator:
-    """One operator of the lowered graph."""
-
-    name: str
-    """Name of the graph's node; unique in a method."""
-    operator: str
-    """ATen's name without namespace, such as `convolution.default`."""
-    debug_handle: int | None
-    delegate: int | None
-    """Number of the delegate call that contains it, in execution order."""
-    origin: Origin
-    shape: list[int] | None
-    macs: int | None
-    input_bytes: int
-    output_bytes: int
-    is_quantization: bool
-    """It only turns floats into integers or back; a delegate folds it into its neighbours."""
-    inputs: list[str]
-    """The graph's nodes that it reads."""
-    permutation: list[int] | None
-    """How it transposes: dimension i of the result is dimension permutation[i] of its input."""
-    reason: str | None = None
-    """Why it is not delegated."""
-    instruction: int | None = None
-    """Its instruction in the program; None inside delegates, and for views that cost nothing."""
 
 
 @dataclass
@@ -55,7 +29,7 @@ class LoweredDelegate:
     blob: bytes
     nodes: list[torch.fx.Node]
     """The graph nodes inside, in execution order."""
-    operators: list[Operator] = field(default_factory=list)
+    operators: list[GraphOperator] = field(default_factory=list)
     instruction: int | None = None
 
 
@@ -63,7 +37,7 @@ class LoweredDelegate:
 class LoweredMethod:
     """All operators of one method."""
 
-    operators: list[Operator]
+    operators: list[GraphOperator]
     """Inside and outside of delegates, in execution order."""
     delegates: list[LoweredDelegate]
 
@@ -102,15 +76,21 @@ def list_operators(graph_module: torch.fx.GraphModule, rules: PartitionRules) ->
 
 def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) -> None:
     """Adds the instruction numbers from the emitted graph, whose debug handles they are."""
-    outside = {each.name: each for each in method.operators if each.delegate is None}
+    outside: dict[str, int | None] = {}
     delegates = {each.name: each for each in method.delegates}
     for node in call_nodes(graph_module.graph):
         instruction = node.meta.get("debug_handle")
         if target_name(node) == "executorch_call_delegate":
             holder: Any = node.args[0]
             delegates[holder.name].instruction = instruction
-        elif node.name in outside:
-            outside[node.name].instruction = instruction
+        else:
+            outside[node.name] = instruction
+    method.operators = [
+        each.model_copy(update={"instruction": outside.get(each.name)})
+        if each.delegate is None
+        else each
+        for each in method.operators
+    ]
 
 
 def call_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
@@ -138,9 +118,9 @@ def _read_delegate(
     )
 
 
-def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None) -> Operator:
+def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None) -> GraphOperator:
     """Returns what the graph says of one operator."""
-    return Operator(
+    return GraphOperator(
         name=node.name,
         operator=target_name(node),
         debug_handle=node.meta.get("debug_handle"),
@@ -151,7 +131,7 @@ def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None)
         input_bytes=input_bytes(node),
         output_bytes=output_bytes(node),
         is_quantization=is_quantize(node),
-        inputs=[source.name for source in node.all_input_nodes],
+        inputs=tuple(source.name for source in node.all_input_nodes),
         permutation=permutation_of(node),
         reason=reason,
     )
@@ -163,31 +143,16 @@ _FRAME = re.compile(
 _LIBRARY = re.compile(r"[/\\](torch|torchao)[/\\]")
 
 
-@dataclass(frozen=True)
-class SourceLine:
-    """A line of the model's own Python code."""
-
-    file: str
-    line: int
-    function: str
-    code: str
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The module a node was traced in; the root module's path is empty."""
-
-    module_path: str
-    module_type: str
-    source: SourceLine | None
-
-
 def find_origin(node: torch.fx.Node) -> Origin:
     """Returns the innermost module of `node` and the innermost line outside PyTorch itself."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path, kind = stack[-1] if stack else ("", "")
     kind = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
-    return Origin(str(path), kind.rpartition(".")[2], _source_line(node.meta.get("stack_trace")))
+    return Origin(
+        module_path=str(path),
+        module_type=kind.rpartition(".")[2],
+        source=_source_line(node.meta.get("stack_trace")),
+    )
 
 
 def _source_line(stack_trace: str | None) -> SourceLine | None:
@@ -196,7 +161,12 @@ def _source_line(stack_trace: str | None) -> SourceLine | None:
     if not own:
         return None
     last = own[-1]
-    return SourceLine(last["file"], int(last["line"]), last["function"], last["code"].strip())
+    return SourceLine(
+        file=last["file"],
+        line=int(last["line"]),
+        function=last["function"],
+        code=last["code"].strip(),
+    )
 
 
 QUANTIZE = "quantize"
@@ -230,7 +200,7 @@ def shape_of(node: torch.fx.Node) -> list[int] | None:
     return known if len(known) == len(sizes) else None
 
 
-def permutation_of(node: torch.fx.Node) -> list[int] | None:
+def permutation_of(node: torch.fx.Node) -> tuple[int, ...] | None:
     """Returns how a permute or transpose moves the dimensions; None for other operators."""
     shape = shape_of(node)
     name = target_name(node).partition(".")[0].removesuffix("_copy")
@@ -238,13 +208,13 @@ def permutation_of(node: torch.fx.Node) -> list[int] | None:
         return None
     dimensions = list(range(len(shape)))
     if name == "t":
-        return dimensions[::-1]
+        return tuple(dimensions[::-1])
     if name == "permute":
         order: Any = node.args[1]
-        return [dimensions[index] for index in order]
+        return tuple(dimensions[index] for index in order)
     one, other = (int(str(index)) for index in node.args[1:3])
     dimensions[one], dimensions[other] = dimensions[other], dimensions[one]
-    return dimensions
+    return tuple(dimensions)
 
 
 def _size(size: Any) -> int | None:  # noqa: ANN401 - int or torch.SymInt

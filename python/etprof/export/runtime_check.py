@@ -7,10 +7,10 @@ quantisation outside a delegate.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
+from etprof.run.program import BundleCheck, CheckedOutput
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.targets.runner import ask_host_runner
 
@@ -46,34 +47,21 @@ The zoo's models keep all of it. Rounding alone leaves some 40 dB to an 8-bit va
 ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
 """
 
+_NO_LIKENESS_DB = -3000.0
+"""Of values that are not finite: JSON has no number for infinity."""
 PRECISION_MARGIN_DB = 3.0
 """A program may be this much further from float32 than the eager model in the same precision."""
 
 
-@dataclass(frozen=True)
-class OutputCheck:
-    """One output of the program against the float32 eager model's."""
+def is_close(output: CheckedOutput, minimum_db: float) -> bool:
+    """Tells whether an output is as good as its precision allows.
 
-    index: int
-    snr_db: float | None
-    """10 log10 of signal power over error power; None when there is no error at all."""
-    max_abs_error: float
-    top1_agreement: float | None
-    """Share of rows whose largest entry is at the same place; None for a single column."""
-    snr_db_converted: float | None
-    """The same ratio against the converted (cast, quantised) eager model: what lowering changed."""
-    snr_db_precision: float | None
-    """The converted eager model's own ratio to the float32 one: what the precision costs."""
-
-    def is_close(self, minimum_db: float) -> bool:
-        """Tells whether the output is as good as its precision allows.
-
-        A network may amplify rounding: then the eager model is no better in the same precision.
-        """
-        if self.snr_db is None or self.snr_db >= minimum_db:
-            return True
-        own = self.snr_db_precision
-        return own is not None and self.snr_db >= own - PRECISION_MARGIN_DB
+    A network may amplify rounding: then the eager model is no better in the same precision.
+    """
+    if output.snr_db is None or output.snr_db >= minimum_db:
+        return True
+    own = output.snr_db_precision
+    return own is not None and output.snr_db >= own - PRECISION_MARGIN_DB
 
 
 def minimum_snr_db(precision: str) -> float:
@@ -87,7 +75,7 @@ def check_program(
     name: str,
     method: ExportMethod,
     references: Sequence[Any],
-) -> tuple[list[OutputCheck], list[torch.Tensor]]:
+) -> tuple[list[CheckedOutput], list[torch.Tensor]]:
     """Executes method `name`; returns the comparison of every output tensor, and the outputs.
 
     Raises ExportError when the runtime refuses the program or gives NaN or infinity.
@@ -109,7 +97,7 @@ def check_program(
 
 def compare_output(
     index: int, output: torch.Tensor, reference: torch.Tensor, converted: torch.Tensor
-) -> OutputCheck:
+) -> CheckedOutput:
     """Compares one output; raises ExportError when it is not finite."""
     nonfinite = int((~torch.isfinite(output)).sum()) if output.is_floating_point() else 0
     if nonfinite:
@@ -117,7 +105,7 @@ def compare_output(
         msg = f"output {index} has {nonfinite} values that are not finite in {kind}, unlike eager; "
         raise ExportError(msg + "export in fp32, or keep the model's values within fp16's ±65504")
     expected, found = reference.double(), output.double()
-    return OutputCheck(
+    return CheckedOutput(
         index=index,
         snr_db=snr_db(expected, found),
         max_abs_error=float((expected - found).abs().max()) if found.numel() else 0.0,
@@ -131,6 +119,8 @@ def snr_db(expected: torch.Tensor, found: torch.Tensor) -> float | None:
     """Returns 10 log10(Σ expected² / Σ (expected - found)²), or None when they are equal."""
     error = float((expected - found).square().sum())
     signal = float(expected.square().sum())
+    if not math.isfinite(error + signal):
+        return _NO_LIKENESS_DB
     if error == 0 or signal == 0:
         return None if error == 0 else float(-10 * torch.log10(torch.tensor(error)))
     return float(10 * torch.log10(torch.tensor(signal / error, dtype=torch.float64)))
@@ -222,17 +212,6 @@ def _read_output(folder: Path, entry: dict[str, Any], order: list[int]) -> torch
 RELATIVE_TOLERANCE = 1e-3
 _TIMEOUT_S = 600.0
 _CAUSE = re.compile(r"\[\w+\.cpp:|\w+Error: ")
-
-
-@dataclass(frozen=True)
-class BundleCheck:
-    """What ExecuTorch's own check says of one method's test case."""
-
-    passed: bool | None
-    """None when its Python runtime cannot run the method; it has fewer kernels than a runner."""
-    absolute_tolerance: float
-    relative_tolerance: float
-    problem: str | None
 
 
 def bundle_program(

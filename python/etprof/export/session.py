@@ -5,6 +5,8 @@ Its files appear all together, or not at all, and the program is checked while n
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
 import shutil
 import tempfile
 from contextlib import contextmanager
@@ -14,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+import etprof
 from etprof.backends.xnnpack import sme
 from etprof.base.atomic import write_json, write_text
 from etprof.base.errors import ExportError, OutputError
-from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
+from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, read_bounded
 from etprof.export import (
     delegation,
     lowering,
-    manifest,
     memory_plan,
     model_loading,
     operators,
@@ -32,13 +34,24 @@ from etprof.export import (
     upstream,
 )
 from etprof.export.eager_model import ExportMethod
+from etprof.measuring.git_state import is_tracked, read_git_state
+from etprof.registry import find_model
+from etprof.run.delegation import DelegationReport
+from etprof.run.program import (
+    ExportCheck,
+    ExportManifest,
+    FileIdentity,
+    MethodFiles,
+    ModelCode,
+    TensorFile,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from etprof.export.lowering import Lowered
     from etprof.export.quantization import QuantizationReport
-    from etprof.export.request import ExportedFiles, ExportRequest, Precision
+    from etprof.export.request import ExportedFiles, ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageClock
 
 
@@ -203,10 +216,10 @@ class ExportOutput:
             checks = self._check(prepared, references)
         if self.request.options.bundle:
             with self.clock.stage("bundle"):
-                self._write_bundle(program, prepared, references, checks)
+                checks = self._write_bundle(program, prepared, references, checks)
         with self.clock.stage("describe"):
             self._write_report(lowered, program)
-            methods = self._write_tensors(prepared, references, checks)
+            methods = self._write_methods(prepared, references, checks)
         self._write_manifest(prepared, methods)
 
     def _write_program(self, program: upstream.ExecutorchProgramManager) -> None:
@@ -223,13 +236,13 @@ class ExportOutput:
         program: upstream.ExecutorchProgramManager,
         prepared: Prepared,
         references: Mapping[str, list[Any]],
-        checks: dict[str, Any],
-    ) -> None:
-        """Writes the bundled program and adds ExecuTorch's own check of it to `checks`."""
+        checks: Mapping[str, ExportCheck],
+    ) -> dict[str, ExportCheck]:
+        """Writes the bundled program; returns `checks` with ExecuTorch's own check of it."""
         content = runtime_check.bundle_program(program, prepared.methods, references)
         self._staged(self.files.bundle).write_bytes(content)
         errors = {
-            name: max((output["max_abs_error"] for output in check["outputs"]), default=0.0)
+            name: max((output.max_abs_error for output in check.outputs), default=0.0)
             for name, check in checks.items()
         }
         found = (
@@ -237,8 +250,9 @@ class ExportOutput:
             if self.request.options.external_constants
             else runtime_check.check_bundle(self._staged(self.files.bundle), errors)
         )
-        for name, check in found.items():
-            checks[name]["bundle"] = asdict(check)
+        return {
+            name: check.model_copy(update={"bundle": found[name]}) for name, check in checks.items()
+        }
 
     def _staged(self, file: Path) -> Path:
         """Returns where `file` is until the export is complete."""
@@ -248,45 +262,61 @@ class ExportOutput:
         options = self.request.options
         return self._staged(self.files.external_data) if options.external_constants else None
 
-    def _write_tensors(
-        self, prepared: Prepared, references: Mapping[str, list[Any]], checks: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _write_methods(
+        self,
+        prepared: Prepared,
+        references: Mapping[str, list[Any]],
+        checks: Mapping[str, ExportCheck],
+    ) -> dict[str, MethodFiles]:
         """Writes inputs and reference outputs; returns the methods' parts of the manifest."""
         data = self._staged(self.files.data)
         data.mkdir()
-        return {
-            name: {**_write_tensors(data, name, method, references[name]), "check": checks[name]}
-            for name, method in prepared.methods.items()
-        }
+        written = {}
+        for name, method in prepared.methods.items():
+            prefix = "" if name == "forward" else f"{name}_"
+            inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
+            written[name] = MethodFiles(
+                inputs=_write_values(inputs, data, f"{prefix}input"),
+                references=_write_values(references[name], data, f"{prefix}reference"),
+                check=checks[name],
+            )
+        return written
 
-    def _write_manifest(self, prepared: Prepared, methods: dict[str, Any]) -> None:
-        document = manifest.describe_export(self.request, self.clock.times)
-        document["quantization"] = manifest.describe_quantization(
-            self.request.parsed_precision(), prepared.quantization
+    def _write_manifest(self, prepared: Prepared, methods: dict[str, MethodFiles]) -> None:
+        options, files = self.request.options, self.files
+        manifest = ExportManifest(
+            **describe_subject(self.request),
+            source=describe_source(self.request.model),
+            versions=tool_versions(),
+            options=describe_options(options),
+            stages=tuple(self.clock.times),
+            quantization=describe_quantization(
+                self.request.parsed_precision(), prepared.quantization
+            ),
+            # The files that others may be put in place of.
+            pte=self._identify(files.pte),
+            etrecord=self._identify(files.etrecord),
+            ptd=self._identify(files.external_data) if options.external_constants else None,
+            bundle=self._identify(files.bundle) if options.bundle else None,
+            log=tuple(self.log),
+            method="forward" if "forward" in methods else next(iter(methods)),
+            methods=methods,
         )
-        for key, file in self._programs().items():
-            document[key] = {"path": file.name, **manifest.file_identity(file)}
-        document["log"] = self.log
-        document |= manifest.describe_methods(methods)
-        if self.request.options.trace:
+        if options.trace:
             self._draw_stages()
-        write_json(self._staged(self.files.manifest), document)
+        write_json(self._staged(files.manifest), manifest.model_dump(mode="json"))
+
+    def _identify(self, file: Path) -> FileIdentity:
+        return identify(self._staged(file), file.name)
 
     def _draw_stages(self) -> None:
         write_json(self._staged(self.files.stage_trace), stages.draw_stages(self.clock))
         page = stages.draw_flames(self.files.pte.name, self.clock)
         write_text(self._staged(self.files.stage_graph), page)
 
-    def _programs(self) -> dict[str, Path]:
-        """Returns the files that others may be put in place of, by their keys in the manifest."""
-        files = {"pte": self.files.pte, "etrecord": self.files.etrecord}
-        if self.request.options.external_constants:
-            files["ptd"] = self.files.external_data
-        if self.request.options.bundle:
-            files["bundle"] = self.files.bundle
-        return {key: self._staged(file) for key, file in files.items()}
-
-    def _check(self, prepared: Prepared, references: dict[str, list[Any]]) -> dict[str, Any]:
+    def _check(
+        self, prepared: Prepared, references: dict[str, list[Any]]
+    ) -> dict[str, ExportCheck]:
         """Runs every method and returns how far its outputs are from eager's.
 
         The references get the dimension order of the program's outputs, for files to be compared.
@@ -305,11 +335,11 @@ class ExportOutput:
                 tensors.stored_like(reference, own)
                 for reference, own in zip(references[name], outputs, strict=True)
             ]
-            result[name] = {
-                "minimum_snr_db": least,
-                "passed": all(each.is_close(least) for each in checks),
-                "outputs": [asdict(each) for each in checks],
-            }
+            result[name] = ExportCheck(
+                minimum_snr_db=least,
+                passed=all(runtime_check.is_close(each, least) for each in checks),
+                outputs=tuple(checks),
+            )
         return result
 
     def _write_report(self, lowered: Lowered, program: upstream.ExecutorchProgramManager) -> None:
@@ -326,14 +356,13 @@ class ExportOutput:
             tensors_of[name] = list(memory_plan.list_tensors(emitted.graph))
             methods[name] = delegation.describe_method(method, plan)
         external = 0 if ptd is None else ptd.stat().st_size
-        document = {
-            "schema_version": delegation.SCHEMA_VERSION,
-            **manifest.describe_subject(self.request),
-            "prediction_source": sme.describe_source(),
-            "size": asdict(memory_plan.measure_program(pte, content, external)),
-            "methods": methods,
-        }
-        write_json(self._staged(self.files.report), document)
+        report = DelegationReport(
+            **describe_subject(self.request),
+            prediction_source=sme.describe_source(),
+            size=memory_plan.measure_program(pte, content, external),
+            methods=methods,
+        )
+        write_json(self._staged(self.files.report), report.model_dump(mode="json"))
         if self.request.options.graph:
             graphs = "\n\n".join(f"{name}: {text}" for name, text in lowered.graphs.items())
             write_text(self._staged(self.files.graph), f"{graphs}\n")
@@ -350,13 +379,77 @@ def _with_dtypes(values: list[Any], dtypes: list[torch.dtype | None]) -> list[An
     ]
 
 
-def _write_tensors(
-    data: Path, name: str, method: ExportMethod, references: list[Any]
-) -> dict[str, Any]:
-    """Writes a method's tensors into folder `data` and returns their part of the manifest."""
-    prefix = "" if name == "forward" else f"{name}_"
-    inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
+def identify(file: Path, name: str) -> FileIdentity:
+    """Returns the SHA-256 and the size of a file, which is called `name` later."""
+    return FileIdentity(path=name, sha256=hash_file(file), size_bytes=file.stat().st_size)
+
+
+def _write_values(values: Sequence[object], folder: Path, prefix: str) -> tuple[TensorFile, ...]:
+    """Writes tensors as `<prefix>_<index>.bin` and returns their entries in the manifest."""
+    return tuple(
+        _write_value(index, value, folder / f"{prefix}_{index}.bin")
+        for index, value in enumerate(values)
+    )
+
+
+def _write_value(index: int, value: object, path: Path) -> TensorFile:
+    if not isinstance(value, torch.Tensor):
+        return TensorFile(index=index, dtype=type(value).__name__, value=value)
+    path.write_bytes(tensors.raw_bytes(value))
+    written = identify(path, f"{path.parent.name}/{path.name}")
+    return TensorFile(
+        index=index,
+        dtype=tensors.dtype_name(value),
+        shape=list(value.shape),
+        dim_order=tuple(value.dim_order()),
+        **written.model_dump(),
+    )
+
+
+def tool_versions() -> dict[str, str]:
+    """Returns the versions that decide what an export contains."""
     return {
-        "inputs": manifest.write_values(inputs, data, f"{prefix}input"),
-        "references": manifest.write_values(references, data, f"{prefix}reference"),
+        "etprof": etprof.__version__,
+        "executorch": upstream.EXECUTORCH_VERSION,
+        "torch": upstream.TORCH_VERSION,
+        "torchao": importlib.metadata.version("torchao"),
+        "python": platform.python_version(),
     }
+
+
+def describe_subject(request: ExportRequest) -> dict[str, str]:
+    """Returns what names an export: model, backend and precision."""
+    return {
+        "model": request.model_name(),
+        "backend": request.backend,
+        "precision": request.precision,
+    }
+
+
+def describe_source(model: str) -> ModelCode:
+    """Returns where the model's code is, its hash, and its commit, if it has one."""
+    source = find_model(model)
+    file = None if source.file is None else source.file.resolve()
+    state = read_git_state(file.parent) if file is not None and is_tracked(file) else None
+    return ModelCode(
+        origin=source.origin,
+        sha256=source.hash_files(),
+        git=None if state is None else asdict(state),
+    )
+
+
+def describe_options(options: ExportOptions) -> dict[str, Any]:
+    """Returns the options, with the checkpoint by its content."""
+    weights = options.weights
+    identity = None if weights is None else identify(weights, str(weights)).model_dump()
+    return {**asdict(options), "weights": identity}
+
+
+def describe_quantization(
+    precision: Precision, reports: Mapping[str, QuantizationReport]
+) -> dict[str, Any] | None:
+    """Returns the full settings of the quantisation and its outcome per method, or None."""
+    if precision.quantization is None:
+        return None
+    outcome = {name: asdict(report) for name, report in reports.items()}
+    return {**asdict(precision.quantization), "methods": outcome}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from etprof.base.html_template import hash_script, read_package_file, template_environment
 from etprof.base.text import clean
+from etprof.run.program import StageTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,16 +42,6 @@ _MACHINERY = re.compile(
     r"|nn/modules|fx/(?!passes/)|_ops\.py)|/executorch/exir/pass_base\.py"
 )
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-
-
-@dataclass(frozen=True)
-class StageTime:
-    """A finished stage."""
-
-    name: str
-    start_ns: int
-    """Since the export began."""
-    duration_ns: int
 
 
 class StageListener(Protocol):
@@ -85,7 +76,7 @@ class StageClock:
         with nullcontext() if profiler is None else profiler:
             yield
         end_ns = time.perf_counter_ns() - self._began_ns
-        self.times.append(StageTime(name, start_ns, end_ns - start_ns))
+        self.times.append(StageTime(name=name, start_ns=start_ns, duration_ns=end_ns - start_ns))
         self.sessions.append(None if profiler is None else profiler.last_session)
         if self.listener is not None:
             self.listener.stage_ended(self.times[-1])

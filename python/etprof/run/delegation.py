@@ -1,4 +1,4 @@
-"""Reads the export's delegation report: what is delegated, what is not and why, and from where."""
+"""The delegation report, written by the export: what is delegated, what is not and why, from where."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class SourceLine(Record):
 
     file: Name
     line: Count
+    function: Name = ""
     code: Name = ""
 
     def __str__(self) -> str:
@@ -26,7 +27,7 @@ class SourceLine(Record):
 
 
 class Origin(Record):
-    """The module and line that an operator was traced from."""
+    """The module and line that an operator was traced from; the root module's path is empty."""
 
     module_path: Name = ""
     module_type: Name = ""
@@ -37,15 +38,23 @@ class GraphOperator(Record):
     """One operator of the lowered graph."""
 
     name: Name
+    """Name of the graph's node; unique in a method."""
     operator: Name
+    """ATen's name without namespace, such as `convolution.default`."""
+    debug_handle: int | None = None
     delegate: Count | None = None
+    """Number of the delegate call that contains it, in execution order."""
     origin: Origin = Field(default_factory=Origin)
     shape: list[int] | None = None
     macs: Count | None = None
     input_bytes: Count | None = None
     output_bytes: Count | None = None
+    is_quantization: bool = False
+    """It only turns floats into integers or back; a delegate folds it into its neighbours."""
     reason: Name | None = None
+    """Why it is not delegated."""
     instruction: Count | None = None
+    """Its instruction in the program; None inside delegates, and for views that cost nothing."""
     inputs: tuple[Name, ...] = ()
     """Names of the graph's nodes that it reads."""
     permutation: tuple[Count, ...] | None = None
@@ -63,9 +72,14 @@ class Prediction(Record):
 class DelegateNode(Record):
     """One node of a delegate's own graph."""
 
+    index: Count = 0
     kind: Name
+    debug_handle: int | None = None
+    types: tuple[Name, ...] = ()
+    """Of its inputs and of its output."""
     operators: tuple[Name, ...] = ()
     attribution: Name = "unknown"
+    origins: tuple[Origin, ...] = ()
     macs: Count | None = None
     input_bytes: Count | None = None
     output_bytes: Count | None = None
@@ -82,14 +96,70 @@ class Delegate(Record):
     name: Name
     backend: Name
     instruction: Count | None = None
+    blob_bytes: Count | None = None
     nodes: tuple[DelegateNode, ...] = ()
+
+
+class MethodSummary(Record):
+    """The totals of one method; shares are of multiply-accumulates."""
+
+    delegate_calls: Count
+    delegated_operators: Count
+    undelegated_operators: Count
+    delegated_operator_share: float | None
+    macs: Count
+    delegated_macs_share: float | None
+    predicted_sme2_macs_share: float | None
+
+
+class PlannedTensor(Record):
+    """A tensor in a planned arena."""
+
+    node: Name
+    module_path: Name
+    arena: Count
+    offset_bytes: Count
+    size_bytes: Count
+    first_use: Count
+    """Position in the method's execution order; inclusive like `last_use`."""
+    last_use: Count
+
+
+class MemoryPlan(Record):
+    """The planned memory of one method; what delegates allocate themselves is not in it."""
+
+    arena_bytes: tuple[Count, ...]
+    """Size of each arena, as the runtime allocates it."""
+    peak_live_bytes: Count
+    """Bytes of tensors alive at the worst moment; below the arenas' sum by fragmentation."""
+    peak_node: Name | None
+    tensors_at_peak: tuple[PlannedTensor, ...]
+    """The largest ones, at most ten."""
+
+
+class ProgramSize(Record):
+    """Bytes of a program by purpose; they add up to the file."""
+
+    total_bytes: Count
+    program_bytes: Count
+    """The FlatBuffer: operators, memory plan, metadata."""
+    delegate_bytes: Count
+    """The graphs of the delegates, without their weights."""
+    constant_bytes: Count
+    """Weights: of delegates (named data) and of operators outside them."""
+    padding_bytes: int
+    external_bytes: Count
+    """Weights in `.ptd` files; not part of the total."""
 
 
 class MethodReport(Record):
     """The report of one method."""
 
+    summary: MethodSummary | None = None
     operators: tuple[GraphOperator, ...] = ()
+    """Inside and outside of delegates, in execution order."""
     delegates: tuple[Delegate, ...] = ()
+    memory: MemoryPlan | None = None
 
     @property
     def has_data_flow(self) -> bool:
@@ -101,10 +171,15 @@ class MethodReport(Record):
 
 
 class DelegationReport(Record):
-    """`<model>.pte.delegation.json` as far as reports need it."""
+    """`<model>.pte.delegation.json`: what is delegated, what is not and why."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[1] = 1
     model: Name
+    backend: Name | None = None
+    """None, as the precision, for a program that etprof did not export."""
+    precision: Name | None = None
+    prediction_source: Name = ""
+    size: ProgramSize | None = None
     methods: Named[MethodReport]
 
 

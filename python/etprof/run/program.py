@@ -1,9 +1,9 @@
-"""Reads what the exporter wrote beside a program, without PyTorch: name, inputs, references."""
+"""What the export writes beside a program, read without PyTorch: name, inputs, references, check."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -15,27 +15,60 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class FileIdentity(Record):
+    """A file that an export wrote, or read."""
+
+    path: str = ""
+    sha256: str
+    size_bytes: Count | None = None
+
+
 class TensorFile(Record):
-    """One tensor of the example inputs or reference outputs."""
+    """One tensor of the example inputs or reference outputs; or a value that is none."""
 
     index: Count
     dtype: Name
+    """PyTorch's name of the element type, or Python's of the value's."""
     shape: list[Count] | None = None
+    dim_order: tuple[Count, ...] | None = None
     path: str | None = None
     sha256: Name | None = None
+    size_bytes: Count | None = None
+    value: Any = None
 
 
 class CheckedOutput(Record):
-    """How close an output came to its reference when the export ran the program."""
+    """One output of the program against the float32 eager model's."""
 
     index: Count
     snr_db: float | None = None
+    """10 log10 of signal power over error power; None when there is no error at all."""
+    max_abs_error: float = 0.0
+    top1_agreement: float | None = None
+    """Share of rows whose largest entry is at the same place; None for a single column."""
+    snr_db_converted: float | None = None
+    """The same ratio against the converted (cast, quantised) eager model: what lowering changed."""
+    snr_db_precision: float | None = None
+    """The converted eager model's own ratio to the float32 one: what the precision costs."""
+
+
+class BundleCheck(Record):
+    """What ExecuTorch's own check says of one method's test case."""
+
+    passed: bool | None
+    """None when its Python runtime cannot run the method; it has fewer kernels than a runner."""
+    absolute_tolerance: float
+    relative_tolerance: float
+    problem: Name | None
 
 
 class ExportCheck(Record):
     """What the export found when it ran a method."""
 
+    minimum_snr_db: float | None = None
+    passed: bool | None = None
     outputs: tuple[CheckedOutput, ...] = ()
+    bundle: BundleCheck | None = None
 
 
 class MethodFiles(Record):
@@ -49,27 +82,41 @@ class MethodFiles(Record):
 class ModelCode(Record):
     """Which code a program was exported from."""
 
+    origin: Name = ""
     sha256: Name | None = None
+    git: CleanData | None = None
 
 
-class FileIdentity(Record):
-    """Which file an export wrote."""
+class StageTime(Record):
+    """A finished stage of the export."""
 
-    sha256: str
+    name: Name
+    start_ns: Count
+    """Since the export began."""
+    duration_ns: Count
 
 
 class ExportManifest(Record):
-    """The export manifest as far as measuring needs it."""
+    """The export manifest: what was exported, from what, how, and with which hashes."""
 
+    schema_version: Literal[1] = 1
     model: Name
     backend: Name
     precision: Name
     source: ModelCode = Field(default_factory=ModelCode)
     versions: Named[Name] = Field(default_factory=dict)
     options: CleanData = Field(default_factory=dict)
+    stages: tuple[StageTime, ...] = ()
+    quantization: CleanData | None = None
+    pte: FileIdentity | None = None
+    """None, as the ETRecord, for an export by an earlier etprof."""
     etrecord: FileIdentity | None = None
-    """None for an export by an earlier etprof."""
+    ptd: FileIdentity | None = None
+    bundle: FileIdentity | None = None
+    log: tuple[Name, ...] = ()
+    """What the libraries said and is not known noise."""
     method: Name = "forward"
+    """The one that runs unless another is chosen."""
     methods: Named[MethodFiles] = Field(default_factory=dict)
 
 
