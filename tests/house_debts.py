@@ -26,7 +26,7 @@ IMPORTED_ONCE_YET = {
     "bench/failures.py", "bench/local_pool.py", "bench/programs.py", "cli/generation_flags.py",
     "cli/measurement_flags.py", "dashboard/connections.py", "dashboard/thinning.py",
     "etrecord/archive.py", "export/artifacts.py", "export/bundle.py", "export/host_runtime.py",
-    "export/macs.py", "export/manifest.py", "export/module_map.py", "export/partition_reasons.py",
+    "export/macs.py", "export/quantization.py", "export/module_map.py", "export/partition_reasons.py",
     "export/partitioning.py", "export/runtime_check.py", "export/session.py", "history/devices.py",
     "history/hud.py", "history/hud_schema.py", "history/migrate.py", "history/parquet.py",
     "history/run_tables.py", "measuring/conditions.py", "measuring/metrics.py",
@@ -49,7 +49,17 @@ NAME_XNNPACK = 101
 OWN_FORMATS = 61
 """Numbers formatted outside base/units.py, at most."""
 
+_FOR_PEOPLE = "people read it in the export's own files"
 UNREAD_FIELDS = {
+    "BundleCheck.relative_tolerance": _FOR_PEOPLE, "CheckedOutput.snr_db_converted": _FOR_PEOPLE,
+    "CheckedOutput.top1_agreement": _FOR_PEOPLE, "Delegate.blob_bytes": _FOR_PEOPLE,
+    "DelegationReport.prediction_source": _FOR_PEOPLE, "ExportManifest.ptd": _FOR_PEOPLE,
+    "ExportManifest.stages": _FOR_PEOPLE, "MemoryPlan.peak_live_bytes": _FOR_PEOPLE,
+    "MemoryPlan.peak_node": _FOR_PEOPLE, "MemoryPlan.tensors_at_peak": _FOR_PEOPLE,
+    "MethodSummary.delegated_operator_share": _FOR_PEOPLE,
+    "ProgramSize.constant_bytes": _FOR_PEOPLE, "ProgramSize.delegate_bytes": _FOR_PEOPLE,
+    "ProgramSize.external_bytes": _FOR_PEOPLE, "ProgramSize.padding_bytes": _FOR_PEOPLE,
+    "ProgramSize.program_bytes": _FOR_PEOPLE,
     "Clock.cost_share": "yet", "Clock.mark_cost_ns": "yet", "Clock.marks": "yet",
     "Execution.kernels_outside_operators": "yet", "Kernel.destination": "yet",
     "Kernel.tile": "yet", "Kernel.total_calls": "yet", "KernelTrace.all_operators_named": "yet",

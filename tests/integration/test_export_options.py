@@ -57,7 +57,7 @@ def test_channels_last_spares_the_layout_changes(exports: Exports, tmp_path: Pat
     assert "StaticTranspose" in node_kinds(exports.get(toy()))[0]
     files = exports.get(toy(ExportOptions(channels_last=True)))
     assert "StaticTranspose" not in node_kinds(files)[0]
-    assert read(files.manifest)["inputs"][0]["dim_order"] == [0, 2, 3, 1]
+    assert read(files.manifest)["methods"]["forward"]["inputs"][0]["dim_order"] == [0, 2, 3, 1]
     run_and_compare(files, tmp_path)
 
 

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "statistics": {"base"},
     "etdump": {"base", "_etdump"},
     "run": {"base", "etdump", "statistics"},
-    "backends": {"base", "etdump", "export"},
+    "backends": {"base", "etdump", "export", "run"},
     "config": {"base", "configs", "targets"},
     "targets": {"base", "run"},
     "measuring": {"analysis", "base", "config", "etdump", "run", "statistics", "targets"},

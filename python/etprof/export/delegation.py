@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from etprof.backends.xnnpack import graph as xnnpack_graph
@@ -13,7 +12,6 @@ from etprof.run.delegation import (
     DelegateNode,
     MethodReport,
     MethodSummary,
-    Prediction,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +113,7 @@ def _describe_node(
         macs=_sum_macs(done),
         input_bytes=done[0].input_bytes if done else None,
         output_bytes=done[-1].output_bytes if done else None,
-        prediction=Prediction(**asdict(sme.predict(node))),
+        prediction=sme.predict(node),
         inputs=tuple(value for value in node.input_ids if value not in constants),
         output=node.output_id,
         permutation=node.parameters.get("perm"),

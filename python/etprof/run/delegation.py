@@ -62,10 +62,11 @@ class GraphOperator(Record):
 
 
 class Prediction(Record):
-    """Whether XNNPACK has an SME2 kernel for a node, and why or why not."""
+    """Whether the backend has an SME2 kernel for a node, and why or why not."""
 
     sme2: bool
     packed_type: Name | None = None
+    """The type in the ETDump's operator name once SME2 is used: `PF32`, `PF16`, `PQS8`, `QP8`."""
     reason: Name
 
 

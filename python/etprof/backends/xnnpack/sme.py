@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from etprof.backends.backend import OperatorFacts, OperatorName, Reason, SmeRoute
 from etprof.backends.kernel_names import parse_kernel_name
 from etprof.backends.xnnpack.labels import DEPTHWISE_MICROKERNELS, parse_label
+from etprof.run.delegation import Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -263,16 +264,6 @@ def _packed_route(facts: OperatorFacts, packed: PackedType) -> SmeRoute:
     return SmeRoute("unknown" if needs_mode else "named")
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """Whether an operator can use SME2, and through which packed type or why not."""
-
-    sme2: bool
-    packed_type: str | None
-    """The type in the ETDump's operator name once SME2 is used: `PF32`, `PF16`, `PQS8`, `QP8`."""
-    reason: str
-
-
 _PLAIN_LABELS: Final = {"fp16": "F16", "fp32": "F32", "qint8": "QS8", "qdint8": "QD8"}
 _WEIGHT_LABELS: Final = {"qcint8": "QC8W", "qcint4": "QC4W", "qbint4": "QB4W"}
 _OPERATORS: Final = {
@@ -292,10 +283,12 @@ def predict(node: XnnpackNode) -> Prediction:
     packed = find_packed_type(name.data_types)
     route = sme_route(OperatorFacts(name, "sme2"))
     if route.takes_sme and packed is not None:
-        return Prediction(True, packed.name, f"{name.microkernel_type} on {packed.name}")
+        reason = f"{name.microkernel_type} on {packed.name}"
+        return Prediction(sme2=True, packed_type=packed.name, reason=reason)
     reason = route.reason.text if route.reason else "its types are not in the table"
     is_named = packed is not None and packed.has_plain_kernels
-    return Prediction(False, packed.name if packed and is_named else None, reason)
+    known = packed.name if packed and is_named else None
+    return Prediction(sme2=False, packed_type=known, reason=reason)
 
 
 def _name_with_sme2(node: XnnpackNode) -> OperatorName:
