@@ -434,7 +434,7 @@ def describe_source(model: str) -> ModelCode:
     return ModelCode(
         origin=source.origin,
         sha256=source.hash_files(),
-        git=None if state is None else asdict(state),
+        git=state,
     )
 
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
 from etprof.run.directory import DELEGATION_REPORT, EXPORT_MANIFEST, safe_name
+from etprof.run.manifest import GitState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +85,7 @@ class ModelCode(Record):
 
     origin: Name = ""
     sha256: Name | None = None
-    git: CleanData | None = None
+    git: GitState | None = None
 
 
 class StageTime(Record):
