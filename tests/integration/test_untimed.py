@@ -1,0 +1,113 @@
+"""I2: a run that proves no times shows none: no derived file and no terminal has a number of time."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from etprof.views.formats import format_names
+from tests.world.host import etprof, simulated_host
+from tests.world.sim_target import SimTarget
+from tests.world.spec import Capabilities, RunSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RAW = ("*_result.json", "*.etdump", "*_kernels.json", "manifest.json", "metrics.json")
+"""What was measured, as the runner wrote it, and when each launch began."""
+OF_TIME = re.compile(r"(^|_)(ns|us|ms)$|^(p_value|speed_up\w*|share)$|_speed_up$")
+TOLD = re.compile(r"\d\s?(ns|µs|ms)\b")
+
+
+@pytest.fixture(scope="module")
+def untimed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run of three modes under emulation, reported in every format, and what was printed."""
+    folder = tmp_path_factory.mktemp("untimed")
+    (folder / "m.pte").write_bytes(b"program")
+    spec = RunSpec(capabilities=Capabilities(platform="emulator"))
+    printed = ""
+    modes = [{"name": mode, "sme": mode} for mode in spec.capabilities.modes]
+    document = {
+        "model": "m.pte",
+        "output_root": "run",
+        "target": {"kind": "emulator"},
+        "experiments": modes,
+        "measurement": {"blocks": 6, "etdump_runs": 4},
+    }
+    (folder / "c.json").write_text(json.dumps(document))
+    run = "out_m/runs/emulator"
+    for words in (
+        ("profile", "m.pte", "--target", "emulator"),
+        ("report", run, "--format", ",".join(format_names())),
+        ("analyze", run),
+        ("run", "c.json"),
+        ("report", "run", "--format", ",".join(format_names())),
+        ("compare", "run:off", "run:sme2"),
+    ):
+        with simulated_host(lambda **_: SimTarget(spec)):
+            done = etprof(folder, *words)
+        assert done.exit_code == 0, (words, done.stderr)
+        printed += done.stdout
+    return folder, printed
+
+
+def derived(folder: Path, pattern: str) -> list[Path]:
+    found = [p for p in folder.rglob(pattern) if not any(p.match(raw) for raw in RAW)]
+    assert found
+    return found
+
+
+def times_in(document: Any, where: str = "") -> Iterator[str]:  # noqa: ANN401 - any JSON
+    """The members of a document that are named as times and have a number."""
+    if isinstance(document, dict):
+        for key, value in document.items():
+            if OF_TIME.search(key) and isinstance(value, int | float):
+                yield f"{where}.{key}"
+            yield from times_in(value, f"{where}.{key}")
+    elif isinstance(document, list):
+        for each in document:
+            yield from times_in(each, where)
+
+
+def test_no_json_has_a_time(untimed: tuple[Path, str]) -> None:
+    folder, _ = untimed
+    found = {
+        f"{path.name}{where}"
+        for path in derived(folder, "*.json")
+        for where in times_in(json.loads(path.read_text()))
+    }
+    assert not {each for each in found if "traceEvents" not in each}
+
+
+def test_no_table_has_a_time(untimed: tuple[Path, str]) -> None:
+    """T8: `_ops_stats.csv` and `_timeline.csv` had the emulator's."""
+    folder, _ = untimed
+    found = set()
+    for path in derived(folder, "*.csv"):
+        with path.open(newline="") as stream:
+            for row in csv.DictReader(stream):
+                found |= {(path.name, k) for k, v in row.items() if OF_TIME.search(k) and v}
+    for path in derived(folder, "*.parquet"):
+        for row in pq.read_table(path).to_pylist():
+            found |= {(path.name, k) for k, v in row.items() if OF_TIME.search(k) and v is not None}
+    assert not found
+
+
+@pytest.mark.parametrize("pattern", ["*.md", "*.html"])
+def test_no_page_has_a_time(pattern: str, untimed: tuple[Path, str]) -> None:
+    folder, _ = untimed
+    for path in derived(folder, pattern):
+        text = re.sub(r"(?s)<(script|style).*?</\1>", "", path.read_text())
+        assert not TOLD.findall(text), path
+
+
+def test_no_terminal_has_a_time(untimed: tuple[Path, str]) -> None:
+    _, printed = untimed
+    assert "sme2_mopa" in printed
+    assert not TOLD.findall(printed)
