@@ -51,7 +51,7 @@ def record(folder: Path, inferences: int) -> Path:
         target=LocalTarget(),
         run=run,
         experiments=[Experiment(name=f"linux_t{n}", threads=n) for n in (1, 2)],
-        settings=Settings(blocks=4, etdump_iterations=inferences),
+        settings=Settings(blocks=4, operator_iterations=inferences),
         progress=lambda *_: None,
     )
     return run

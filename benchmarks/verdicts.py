@@ -44,7 +44,9 @@ def run_experiments(program: Path, run: Path, experiments: list[Experiment], see
         target=LocalTarget(),
         run=run,
         experiments=experiments,
-        settings=Settings(blocks=BLOCKS, min_seconds=BLOCK_SECONDS, etdump_iterations=1, seed=seed),
+        settings=Settings(
+            blocks=BLOCKS, min_seconds=BLOCK_SECONDS, operator_iterations=1, seed=seed
+        ),
         progress=lambda *_: None,
     )
 
@@ -69,7 +71,7 @@ def compare_programs(programs: list[Path], run: Path, seed: int) -> Effect:
                 target=LocalTarget(),
                 run=folder,
                 experiments=[experiment],
-                settings=Settings(blocks=1, min_seconds=0.3, etdump_iterations=1),
+                settings=Settings(blocks=1, min_seconds=0.3, operator_iterations=1),
                 progress=lambda *_: None,
             )
             medians[side] += block_medians(folder, "one")

@@ -48,7 +48,7 @@ class FakeTarget:
         return ("auto",)
 
     def can_count(self) -> bool:
-        return True
+        return False
 
     def default_threads(self) -> int:
         return 1

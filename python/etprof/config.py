@@ -13,31 +13,24 @@ from pydantic import (
     AfterValidator,
     AliasChoices,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    NonNegativeFloat,
     NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
     ValidationError,
     field_validator,
     model_validator,
 )
 
-from etprof.base.cpu_list import parse_cpus
 from etprof.base.errors import BuildError, UsageError
 from etprof.base.files import read_input
 from etprof.base.json_input import parse_json
 from etprof.base.limits import (
-    LARGEST_SEED,
-    MOST_CPU,
     MOST_ENTRIES,
     MOST_INFERENCES,
     MOST_LAUNCHES,
-    MOST_SECONDS,
     MOST_THREADS,
 )
+from etprof.run.manifest import Measurement, Seconds, Setup
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
 
 if TYPE_CHECKING:
@@ -53,35 +46,17 @@ _LONGEST_TEXT = 160
 _MOST_BYTES = 4 * 2**20
 """Of a file that people write."""
 
-Threads = Annotated[PositiveInt, Field(le=MOST_THREADS)]
-Warmup = Annotated[NonNegativeInt, Field(le=MOST_INFERENCES)]
-Inferences = Annotated[PositiveInt, Field(le=MOST_INFERENCES)]
-Seconds = Annotated[PositiveFloat, Field(le=MOST_SECONDS)]
-
+Threads = Annotated[int, Field(gt=0, le=MOST_THREADS)]
 SmeMode = Literal["sme2", "sme1", "off", "auto"]
-Mode = Literal["timing", "kernel_trace"]
-
-
-def _read_cpus(value: object) -> object:
-    return parse_cpus(value) if isinstance(value, str) else value
-
-
-Cpus = Annotated[
-    tuple[Annotated[NonNegativeInt, Field(le=MOST_CPU)], ...],
-    BeforeValidator(_read_cpus),
-    Field(max_length=MOST_CPU + 1),
-]
 PresetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 """A folder below build/, so nothing that leads out of it."""
-_OLD_TRACE_MODES = ("xnntrace", "trace")
+STRICT = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 class StrictModel(BaseModel):
     """A part of the config: unknown fields are errors."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False
-    )
+    model_config = STRICT
 
 
 def _check_kind(name: str) -> str:
@@ -107,6 +82,10 @@ class TargetConfig(StrictModel):
     reconnect_s: Seconds = Field(
         60.0, description="Android: how long to wait for a device that went away"
     )
+    trace_runner: Path | None = Field(None, description="runner that counts microkernels")
+    trace_preset: PresetName | None = Field(
+        None, description="CMake preset whose runner counts microkernels"
+    )
 
     @model_validator(mode="after")
     def _check_fields(self) -> TargetConfig:
@@ -122,40 +101,24 @@ class TargetConfig(StrictModel):
         return self
 
 
-class ExperimentConfig(StrictModel):
+class ExperimentConfig(Setup):
     """One way of running the model."""
+
+    model_config = STRICT
 
     name: Annotated[
         str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
     ]
-    runner_path: Path | None = Field(None, description="runner binary; default: the target's own")
-    preset: PresetName | None = Field(None, description="CMake preset whose runner is used")
-    mode: Mode = Field("timing", description="timing, or kernel_trace for evidence only")
     sme: SmeMode = Field("auto", validation_alias=AliasChoices("sme", "sme2"))
-    runs: Inferences = Field(
-        10,
-        validation_alias=AliasChoices("runs", "num_runs"),
-        description="least timed inferences in each process launch",
-    )
-    warmup: Warmup = Field(10, description="inferences before those, in the same process")
+    preset: PresetName | None = Field(None, description="CMake preset whose runner is used")
     threads: Annotated[tuple[Threads, ...], Field(min_length=1, max_length=MOST_THREADS)] = Field(
         (1,), validation_alias=AliasChoices("threads", "num_threads")
     )
-    cpu_affinity: Cpus = Field(
-        (), description='CPUs, as "0-3,6", a hexadecimal mask "0xf0", or a list'
-    )
-    extra_args: tuple[str, ...] = ()
-    launcher: tuple[str, ...] = ()
 
     @field_validator("threads", mode="before")
     @classmethod
     def _wrap_one_thread_count(cls, value: object) -> object:
         return (value,) if isinstance(value, int) else value
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _accept_old_mode(cls, value: object) -> object:
-        return "kernel_trace" if value in _OLD_TRACE_MODES else value
 
     @field_validator("sme", mode="before")
     @classmethod
@@ -221,27 +184,14 @@ class AnalysisConfig(StrictModel):
     margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
 
 
-class MeasurementConfig(StrictModel):
+class MeasurementConfig(Measurement):
     """How to measure; the same for all experiments, or they could not be compared."""
 
-    blocks: Annotated[PositiveInt, Field(le=MOST_LAUNCHES)] = Field(
+    model_config = STRICT
+
+    blocks: Annotated[int, Field(gt=0, le=MOST_LAUNCHES)] = Field(
         10, description="process launches of each experiment"
     )
-    min_seconds: Seconds = Field(0.2, description="least time of timed inferences a launch")
-    etdump_runs: Inferences = Field(100, description="inferences of the operator split")
-    seed: Annotated[NonNegativeInt, Field(le=LARGEST_SEED)] = 0
-    timeout_s: Seconds = 3600.0
-    cool_down_s: Annotated[NonNegativeFloat, Field(le=MOST_SECONDS)] = Field(
-        0.0, description="pause after each launch"
-    )
-    max_start_temperature_c: PositiveFloat | None = Field(
-        None, description="wait before each launch until the hottest sensor is below"
-    )
-    max_wait_s: Seconds = Field(300.0, description="longest such wait")
-    target_half_width: PositiveFloat | None = Field(
-        None, description="stop early when every interval is within ± this fraction"
-    )
-    budget_s: Seconds | None = Field(None, description="start no launch after this time")
 
 
 class Config(StrictModel):
@@ -340,9 +290,11 @@ def _missing_files(config: Config) -> list[str]:
     files += [("data", config.data)] if config.data else []
     if config.generation is not None:
         files += [(f"generation.{name}", path) for name, path in config.generation.files()]
+    if config.target.trace_runner is not None:
+        files.append(("target.trace_runner", config.target.trace_runner))
     for index, experiment in enumerate(config.experiments):
-        if experiment.runner_path is not None:
-            files.append((f"experiments.{index}.runner_path", experiment.runner_path))
+        if experiment.runner is not None:
+            files.append((f"experiments.{index}.runner_path", experiment.runner))
     return [f"{field}: {path} does not exist" for field, path in files if not path.is_file()]
 
 
@@ -394,7 +346,7 @@ def _describe(problem: ErrorDetails, model: type[BaseModel]) -> list[str]:
 
 
 def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """Names the fields of the part of the model at `location`, in every accepted spelling."""
+    """Names the fields of the part of the model at `location`, as people write them."""
     schema = _schema_of(model)
     node: dict[str, Any] = schema
     for part in location:
@@ -407,7 +359,7 @@ def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[
 @cache
 def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """Made once: each takes milliseconds, and a config may have thousands of unknown fields."""
-    return model.model_json_schema(by_alias=False)
+    return model.model_json_schema()
 
 
 def _resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

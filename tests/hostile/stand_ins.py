@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import etprof.bench.archives
 import etprof.cli
 import etprof.history.store
-import etprof.measuring.configured_run
 import etprof.measuring.journal
 import etprof.targets.local
 from etprof.run.runner_result import read_result
@@ -43,8 +42,7 @@ class Escaped:
 
 def install() -> None:
     """Replaces the host's target, git's state and the parser's construction in this process."""
-    for module in (etprof.measuring.configured_run, etprof.targets.local):
-        vars(module)["LocalTarget"] = SpoiledTarget
+    vars(etprof.targets.local)["LocalTarget"] = SpoiledTarget
     for module in (etprof.measuring.journal, etprof.bench.archives):
         vars(module)["read_git_state"] = _no_git
     etprof.cli.build_parser = functools.cache(etprof.cli.build_parser)

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from etprof.analysis.split.evidence import ModeEvidence, read_evidence
+from etprof.analysis.split.kernels import KernelEvidence, gather_evidence
 from etprof.export.request import ExportRequest
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment, Settings
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
 from etprof.run.program import Program, describe_program
 from etprof.targets.emulator.target import EmulatorTarget
@@ -16,6 +19,7 @@ from etprof.targets.request import RunnerRequest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from etprof.targets import Target
     from tests.integration.conftest import Exports
 
 PROGRAMS = {
@@ -93,3 +97,20 @@ def read_json(path: Path) -> dict[str, object]:
     """Reads a JSON document."""
     document: dict[str, object] = json.loads(path.read_text())
     return document
+
+
+def gather_kernels(program: Program, target: Target, run: Path) -> KernelEvidence:
+    """What every SME mode of `target` runs and computes, by the pipeline that all commands use."""
+    measured = measure(
+        program=program,
+        target=target,
+        run=run,
+        experiments=[
+            Experiment(name=mode, sme=mode, warmup=0, iterations=2) for mode in target.sme_modes()
+        ],
+        settings=Settings(blocks=0, operator_iterations=1, kernels=True),
+        progress=lambda *_: None,
+    )
+    assert measured.errors == []
+    evidence = {m: read_evidence(read_kernel_trace(path)) for m, path in measured.evidence.items()}
+    return gather_evidence(evidence, measured.computed, program)

@@ -43,7 +43,7 @@ def assessment(
         target=EmulatorTarget(),
         run=run,
         experiments=[Experiment(name=mode, sme=mode, warmup=0) for mode in ("off", "sme2")],
-        settings=Settings(blocks=0, etdump_iterations=1),
+        settings=Settings(blocks=0, operator_iterations=1),
         progress=lambda *_: None,
     )
     return assess_run(analyze_source(run))

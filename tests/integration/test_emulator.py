@@ -8,10 +8,9 @@ import pytest
 
 from etprof.base.errors import EtprofError, TargetError
 from etprof.base.process import run_command
-from etprof.measuring.evidence_pipeline import collect_evidence
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.target import EmulatorTarget
-from tests.integration.emulated import PROGRAMS, Laboratory, Setup, operator_calls
+from tests.integration.emulated import PROGRAMS, Laboratory, Setup, gather_kernels, operator_calls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,13 +139,7 @@ def test_mobilenet_has_its_known_layers(laboratory: Laboratory) -> None:
 def test_outputs_agree_between_modes_and_with_eager(
     laboratory: Laboratory, program: str, tmp_path: Path
 ) -> None:
-    gathered = collect_evidence(
-        program=laboratory.program(program),
-        target=EmulatorTarget(),
-        run=tmp_path,
-        iterations=1,
-        progress=lambda *_: None,
-    )
+    gathered = gather_kernels(laboratory.program(program), EmulatorTarget(), tmp_path)
     compared = {(p.mode, p.against) for p in gathered.parities}
     modes = {("sme2", "off"), ("sme1", "off")}
     assert compared == modes | {(mode, "eager") for mode in ("sme2", "sme1", "off")}

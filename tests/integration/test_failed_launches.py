@@ -48,7 +48,7 @@ def assert_everything_is_told(
     """Every command ends in a documented code; each launch is in a table, or named as failed."""
     run = folder / "run"
     timed = {(name, block) for name, purpose, block in measured.results if purpose == "timing"}
-    split = {name for name, purpose, _ in measured.results if purpose == "etdump"}
+    split = {name for name, purpose, _ in measured.results if purpose == "operators"}
     code = 0 if split else 4
     assert main(["analyze", str(run), "--quiet"]) == code
     assert main(["report", str(run), "--format", ",".join(format_names())]) == code

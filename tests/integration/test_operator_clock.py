@@ -12,11 +12,10 @@ from etprof.analysis.split.executions import split_executions
 from etprof.analysis.split.operators import split_operators
 from etprof.base.process import run_command
 from etprof.etdump.reader import load_etdump
-from etprof.measuring.evidence_pipeline import collect_evidence
 from etprof.run.kernel_trace import KernelTrace, TracedOperator, read_kernel_trace
 from etprof.targets.local import LocalTarget
 from etprof.targets.runner import find_host_runner
-from tests.integration.emulated import Laboratory
+from tests.integration.emulated import Laboratory, gather_kernels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,9 +109,7 @@ def test_the_local_target_traces_with_the_installed_runner(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     target = LocalTarget()
-    found = collect_evidence(
-        program=laboratory.program("toy_fp32"), target=target, run=tmp_path, progress=print
-    )
+    found = gather_kernels(laboratory.program("toy_fp32"), target, tmp_path)
     assert tuple(found.modes) == target.sme_modes()
     assert [p for p in found.parities if not p.is_within] == []
     (first, *_) = found.modes.values()

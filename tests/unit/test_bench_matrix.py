@@ -187,10 +187,8 @@ def test_a_generation_is_told_apart_and_repeated_less(tmp_path: Path) -> None:
         "decoder_decode_xnnpack_fp32",
         "decoder_generate64_xnnpack_fp32",
     ]
-    configs = [
-        unit.config(tmp_path / "m.pte", tmp_path / "run", ["off"], "linux") for unit in units
-    ]
-    assert [(c.experiments[0].runs, c.experiments[0].warmup) for c in configs] == [
+    configs = [unit.config(tmp_path / "m.pte", tmp_path / "run", ["off"]) for unit in units]
+    assert [(c.experiments[0].iterations, c.experiments[0].warmup) for c in configs] == [
         (20, 10),
         (20, 10),
         (3, 1),
@@ -200,8 +198,8 @@ def test_a_generation_is_told_apart_and_repeated_less(tmp_path: Path) -> None:
     assert again.generation is not None
     assert again.generation.prompt_tokens == (11, 42, 7)
     (unit,), _ = expand(parse(models=[generating], measurement={"runs": 20, "warmup": 0}))
-    given = unit.config(tmp_path / "m.pte", tmp_path / "run", ["off"], "linux").experiments[0]
-    assert (given.runs, given.warmup) == (20, 0)
+    given = unit.config(tmp_path / "m.pte", tmp_path / "run", ["off"]).experiments[0]
+    assert (given.iterations, given.warmup) == (20, 0)
 
 
 def test_what_nobody_can_measure_is_refused() -> None:
@@ -228,10 +226,10 @@ def test_a_generation_that_cannot_be_is_named() -> None:
 
 def test_a_unit_says_how_to_repeat_it(tmp_path: Path) -> None:
     (unit,), _ = expand(parse(threads=[1, 2], sme=["sme2", "off"], measurement={"runs": 7}))
-    config = unit.config(tmp_path / "m.pte", tmp_path / "run", unit.sme, "linux")
+    config = unit.config(tmp_path / "m.pte", tmp_path / "run", unit.sme)
     again = Config.model_validate_json(config.model_dump_json(exclude_none=True))
     assert again == config
-    assert [(e.name, e.sme, e.threads, e.runs) for e in again.experiments] == [
+    assert [(e.name, e.sme, e.threads, e.iterations) for e in again.experiments] == [
         ("linux_sme2", "sme2", (1, 2), 7),
         ("linux_off", "off", (1, 2), 7),
     ]

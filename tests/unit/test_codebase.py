@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "etdump": {"base", "_etdump"},
     "run": {"base", "etdump", "statistics"},
     "backends": {"base", "etdump", "export", "run"},
-    "config": {"base", "configs", "targets"},
+    "config": {"base", "configs", "run", "targets"},
     "targets": {"base", "run"},
     "measuring": {"analysis", "base", "config", "etdump", "run", "statistics", "targets"},
     "analysis": {"backends", "base", "etdump", "run", "statistics"},

@@ -33,15 +33,15 @@ def problems(document: dict[str, Any]) -> list[str]:
 def test_the_least_config(good: dict[str, Any]) -> None:
     config = parse_config(json.dumps(good), "c.json")
     (experiment,) = config.experiments
-    assert (experiment.runs, experiment.threads, experiment.sme) == (10, (1,), "auto")
+    assert (experiment.iterations, experiment.threads, experiment.sme) == (10, (1,), "auto")
     assert config.measurement.blocks == 10
 
 
 def test_both_spellings_of_the_seeds_are_read(good: dict[str, Any]) -> None:
     good["experiments"] = [{"name": "a", "num_runs": 7, "num_threads": 4, "mode": "xnntrace"}]
     (experiment,) = parse_config(json.dumps(good), "c.json").experiments
-    assert (experiment.runs, experiment.threads) == (7, (4,))
-    assert experiment.mode == "kernel_trace"
+    assert (experiment.iterations, experiment.threads) == (7, (4,))
+    assert experiment.mode == "kernels"
 
 
 def test_every_problem_is_listed_at_once(good: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from etprof.base.errors import OutputError
 from etprof.cli import main
-from etprof.cli.device_flags import hold_device
+from etprof.cli.measuring import hold_device
 from etprof.targets.device_lock import (
     FOLDER_VARIABLE,
     DeviceBusyError,

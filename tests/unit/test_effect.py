@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from etprof.measuring.plan import Experiment, Settings, plan_timing
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.statistics.effect import (
     estimate_effect,
     hodges_lehmann,
@@ -15,6 +15,7 @@ from etprof.statistics.effect import (
     sign_flip_p,
 )
 from etprof.statistics.order_statistics import Interval
+from tests.fake_target import FakeTarget
 
 TRIALS = 2000
 PAIRS = 10
@@ -24,10 +25,12 @@ def noisy_pairs(
     random: np.random.Generator, *, effect: float, drift: float = 0.0, noise: float = 0.02
 ) -> tuple[list[float], list[float]]:
     """Block medians as the planner orders them; `drift` is the slow-down over the session."""
-    launches = plan_timing(
+    planned = plan(
         [Experiment(name="off"), Experiment(name="on")],
         Settings(blocks=PAIRS, seed=int(random.integers(10**6))),
+        FakeTarget(),
     )
+    launches = [launch for pair in planned.timing for launch in pair]
     times: dict[str, list[float]] = {"off": [0.0] * PAIRS, "on": [0.0] * PAIRS}
     for slot, launch in enumerate(launches):
         slow = 1 + drift * slot / (len(launches) - 1)

@@ -18,9 +18,8 @@ from etprof.analysis.split.cold_start import LedgerEntry, build_ledger
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.config import parse_config
-from etprof.measuring.configured_run import configured_generation
 from etprof.measuring.pipeline import Measured, measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, configured_settings
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import GeneratedTokens, GenerationMetrics, load_metrics
 from etprof.run.generation import Generation, parse_ids, plan_generation
@@ -53,7 +52,7 @@ def run(tmp_path: Path, target: FakeTarget, generation: Generation | None = GENE
         target=target,
         run=tmp_path / "run",
         experiments=SIDES,
-        settings=Settings(blocks=6, etdump_iterations=10, generation=generation),
+        settings=Settings(blocks=6, operator_iterations=10, generation=generation),
         progress=lambda *_: None,
     )
 
@@ -73,7 +72,7 @@ def test_timing_and_split_generate_and_evidence_does_not(tmp_path: Path) -> None
     timing, split = target.requests[:12], target.requests[12:]
     assert {request.generation for request in target.requests} == {GENERATION}
     assert [request.iterations for request in split] == [3, 3]
-    assert {request.iterations for request in timing} == {20}
+    assert {request.iterations for request in timing} == {10}
     assert not [word for r in split for word in runner_arguments(r) if "--outputs" in word]
 
 
@@ -247,7 +246,7 @@ def test_dashboards_get_the_names_of_language_models(analysis: RunAnalysis) -> N
 def test_the_run_continues_only_with_the_same_prompt(tmp_path: Path) -> None:
     run(tmp_path, GeneratingTarget())
     program = Program(name="m", label="m_fp32", model=tmp_path / "m.pte", method="decode")
-    settings = Settings(blocks=6, etdump_iterations=10, generation=GENERATION)
+    settings = Settings(blocks=6, operator_iterations=10, generation=GENERATION)
     load_earlier(tmp_path / "run", program, FakeTarget(), SIDES, settings)
     changed = GENERATION.model_copy(update={"prompt_tokens": (7,)})
     other = settings.model_copy(update={"generation": changed})
@@ -351,7 +350,7 @@ def test_configs_ask_for_tokens(tmp_path: Path) -> None:
         "experiments": [{"name": "a"}],
     }
     config = parse_config(json.dumps(document), "c.json")
-    assert configured_generation(config) == GENERATION
+    assert configured_settings(config).generation == GENERATION
     for given, problem in (
         ({}, "generation: give one of prompt and prompt_tokens"),
         ({"prompt": "x"}, "generation: prompt is text, so it needs the model's tokenizer"),

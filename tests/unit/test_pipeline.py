@@ -11,6 +11,7 @@ from etprof.analysis.insight import describe_run
 from etprof.analysis.run_analysis import analyze_source
 from etprof.base.errors import TargetError, UsageError
 from etprof.base.files import hash_file
+from etprof.measuring import pipeline
 from etprof.measuring.pipeline import Earlier, Measured, measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
@@ -72,9 +73,9 @@ def test_a_runner_without_event_tracer_is_timed_and_not_split(tmp_path: Path) ->
     measured = run(tmp_path, target, EXPERIMENTS[:1])
     assert all(request.etdump is None for request in target.requests)
     assert measured.errors == []
-    assert measured.notes == [
-        "linux_sme2_on has no operator split: its runner is built without event tracer"
-    ]
+    assert measured.notes[0].startswith("linux_sme2_on has no operator split: ")
+    # AND what it computes is asked for by a launch of its own
+    assert [purpose for _, purpose, _ in measured.results][-1] == "outputs"
 
 
 def test_what_the_export_says_comes_along(tmp_path: Path) -> None:
@@ -328,15 +329,46 @@ def test_precision_can_end_a_run_early(tmp_path: Path) -> None:
     measured = run(tmp_path, FakeTarget(), EXPERIMENTS[:1], settings)
     # THEN six blocks, the fewest with an interval, are enough
     assert blocks(measured, "linux_sme2_on") == [0, 1, 2, 3, 4, 5]
-    assert measured.notes == ["stopped before block 7: every median is known within ±1 %"]
+    assert measured.notes[:1] == ["stopped before block 7: every median is known within ±1 %"]
 
 
 def test_a_spent_budget_ends_the_timing_but_not_the_split(tmp_path: Path) -> None:
     settings = Settings(blocks=9, budget_s=1e-9)
     run(tmp_path, FakeTarget(), EXPERIMENTS[:1], Settings(blocks=2))
     measured = run(tmp_path, FakeTarget(), EXPERIMENTS[:1], settings, resume=True)
-    assert measured.notes == ["stopped before block 1: the budget of 1e-09 s is spent"]
-    assert len(measured.of("linux_sme2_on", "etdump")) == 1
+    assert measured.notes[:1] == ["stopped before block 1: the budget of 1e-09 s is spent"]
+    assert len(measured.of("linux_sme2_on", "operators")) == 1
+
+
+def test_experiments_that_are_not_timed_do_not_hold_up_the_stop(tmp_path: Path) -> None:
+    """T7: with an experiment of kernels alone, `target_half_width` never stopped."""
+    split = Experiment(name="split", mode="operators")
+    settings = Settings(blocks=30, target_half_width=0.02)
+    measured = run(tmp_path, FakeTarget(), [*EXPERIMENTS, split], settings)
+    assert blocks(measured, "linux_sme2_on") == blocks(measured, "linux_sme2_off") == [*range(6)]
+
+
+class Clock:
+    """A clock that each launch moves on by a second."""
+
+    def __init__(self, target: FakeTarget) -> None:
+        self.target = target
+
+    def monotonic(self) -> float:
+        return float(len(self.target.requests))
+
+
+@pytest.mark.parametrize("budget_s", [0.5, 1.5, 2.5, 3.5])
+def test_a_budget_cuts_no_pair_in_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget_s: float
+) -> None:
+    """T7: the budget was looked at before each launch whose number a block's size divides."""
+    target = FakeTarget()
+    monkeypatch.setattr(pipeline, "time", Clock(target))
+    split = Experiment(name="split", mode="operators")
+    settings = Settings(blocks=10, budget_s=budget_s)
+    measured = run(tmp_path, target, [*EXPERIMENTS, split], settings)
+    assert blocks(measured, "linux_sme2_on") == blocks(measured, "linux_sme2_off") == [0, 1]
 
 
 def test_times_from_a_trace_runner_are_refused(tmp_path: Path) -> None:

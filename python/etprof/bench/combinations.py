@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.config import Config, ExperimentConfig, MeasurementConfig, TargetConfig
+from etprof.config import Config, MeasurementConfig, TargetConfig
 from etprof.export.request import ExportOptions, ExportRequest
+from etprof.measuring.plan import OF_TIMING
 from etprof.run.directory import safe_name
 from etprof.run.program import find_decode_method
+from etprof.targets.registry import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,31 +96,29 @@ class Unit:
             "measurement": self.measurement.model_dump(mode="json"),
         }
 
-    def config(self, program: Path, run: Path, modes: Sequence[str], platform: str) -> Config:
-        """Returns the config that `etprof run` would need for the same run."""
-        own = {*MeasurementConfig.model_fields}
-        runs, warmup = self.measurement.repetitions(self.model)
-        experiments = tuple(
-            ExperimentConfig(
-                name=f"{platform}_{mode}",
-                runner_path=self.device.runner_path,
-                preset=self.device.preset,
-                sme=mode,
-                runs=runs,
-                warmup=warmup,
-                threads=self.threads,
-                cpu_affinity=self.device.cpu_affinity,
-            )
-            for mode in modes
-        )
-        return Config(
-            model=program,
-            output_root=run,
-            method=self.model.method,
-            generation=self.model.generation,
-            target=TargetConfig(**self.device.model_dump(include={*TargetConfig.model_fields})),
-            experiments=experiments,
-            measurement=MeasurementConfig(**self.measurement.model_dump(include=own)),
+    def config(self, program: Path, run: Path, modes: Sequence[str]) -> Config:
+        """Returns the config that `etprof run` would need for the same run.
+
+        How a matrix measures is for devices that prove times; on others it is the target's matter.
+        """
+        kind, given = kind_of(self.device.kind), self.measurement.model_dump(exclude_unset=True)
+        is_timed = kind.policy.proves_times
+        own: dict[str, object] = {"runner": self.device.runner, "preset": self.device.preset}
+        own |= {"cpus": self.device.cpus, "threads": self.threads}
+        own |= self.measurement.repetitions(self.model) if is_timed else {}
+        names = {*MeasurementConfig.model_fields} - (set() if is_timed else OF_TIMING)
+        return Config.model_validate(
+            {
+                "model": program,
+                "output_root": run,
+                "method": self.model.method,
+                "generation": self.model.generation,
+                "target": self.device.model_dump(include={*TargetConfig.model_fields}),
+                "experiments": [
+                    {"name": f"{kind.name}_{mode}", "sme": mode, **own} for mode in modes
+                ],
+                "measurement": {name: given[name] for name in names & given.keys()},
+            }
         )
 
 

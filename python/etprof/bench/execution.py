@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
 from etprof.bench.failures import write_failure
-from etprof.measuring.configured_run import configured_experiments, configured_settings, make_target
 from etprof.measuring.pipeline import Earlier, measure
+from etprof.measuring.plan import configured_experiments, configured_settings, make_target
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import set_aside
 from etprof.run.manifest import load_manifest
 from etprof.run.program import describe_program
 from etprof.targets.device_lock import device_lock, this_host
-from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +25,12 @@ if TYPE_CHECKING:
 
     from etprof.bench.combinations import Unit
     from etprof.config import Config
-    from etprof.measuring.plan import Experiment, Settings
     from etprof.targets import Target
     from etprof.targets.device_lock import Waiting
 
     Step = Callable[[str, int, int], None]
 
 _FINISHED: Final = "finished"
-_ONCE_S: Final = 1e-3
 
 
 class Stopped(Exception):  # noqa: N818 - nothing went wrong
@@ -118,7 +115,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _make_target(unit: Unit) -> Target:
-    runner = unit.device.runner_path
+    runner = unit.device.runner
     return make_target(unit.device, runner.absolute() if runner else None)
 
 
@@ -129,8 +126,8 @@ def _measure(  # noqa: PLR0913 - what, where, how
     if not resume or _status(unit, program, run) in {None, "failed"}:
         set_aside(run)
     modes = unit.sme or target.sme_modes()
-    config = unit.config(program, run, modes, target.platform)
-    experiments, settings = _plan(config, target)
+    config = unit.config(program, run, modes)
+    experiments, settings = configured_experiments(config), configured_settings(config)
     described = describe_program(program, method=unit.method(program))
     earlier = load_earlier(run, described, target, experiments, settings) if resume else Earlier()
     measured = measure(
@@ -144,24 +141,6 @@ def _measure(  # noqa: PLR0913 - what, where, how
         earlier=earlier,
     )
     return measured.errors
-
-
-def _plan(config: Config, target: Target) -> tuple[list[Experiment], Settings]:
-    """Returns what to measure and how; what is emulated runs once, for its kernels."""
-    experiments, settings = configured_experiments(config), configured_settings(config)
-    if proves_times(target.platform):
-        return experiments, settings
-    return (
-        [each.model_copy(update={"iterations": 1, "warmup": 0}) for each in experiments],
-        settings.model_copy(
-            update={
-                "blocks": 1,
-                "min_seconds": _ONCE_S,
-                "etdump_iterations": 1,
-                "kernel_trace": True,
-            }
-        ),
-    )
 
 
 def _manifest_config(unit: Unit, config: Config) -> dict[str, object]:

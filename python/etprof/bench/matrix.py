@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     BeforeValidator,
     Field,
     field_validator,
@@ -17,16 +18,13 @@ from pydantic import (
 from etprof.base.errors import UsageError
 from etprof.base.limits import MOST_ENTRIES, MOST_LAUNCHES
 from etprof.config import (
-    Cpus,
     GenerationConfig,
-    Inferences,
     MeasurementConfig,
     PresetName,
     SmeMode,
     StrictModel,
     TargetConfig,
     Threads,
-    Warmup,
     parse_strictly,
     read_config_text,
     suggest,
@@ -35,6 +33,7 @@ from etprof.export.request import BACKENDS, parse_precision
 from etprof.registry import find_model
 from etprof.run.directory import safe_name
 from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS
+from etprof.run.manifest import Cpus, Inferences, Warmup
 from etprof.targets.registry import kind_of
 
 if TYPE_CHECKING:
@@ -114,9 +113,17 @@ class DeviceEntry(TargetConfig):
     """A device and the runner it gets."""
 
     name: Name = Field(description="unique; on a cluster, the worker's resource")
-    runner_path: Path | None = Field(None, description="runner binary; default: the target's own")
+    runner: Path | None = Field(
+        None,
+        validation_alias=AliasChoices("runner_path", "runner"),
+        description="runner binary; default: the target's own",
+    )
     preset: PresetName | None = Field(None, description="CMake preset whose runner is used")
-    cpu_affinity: Cpus = Field((), description='CPUs, as "0-3,6" or a list')
+    cpus: Cpus = Field(
+        (),
+        validation_alias=AliasChoices("cpu_affinity", "cpus"),
+        description='CPUs, as "0-3,6" or a list',
+    )
 
     @property
     def history_name(self) -> str | None:
@@ -141,17 +148,22 @@ class Exclusion(StrictModel):
 class MatrixMeasurement(MeasurementConfig):
     """How to measure; the same everywhere."""
 
-    runs: Inferences = Field(
-        20, description="least timed inferences in each process launch; by default 3 generations"
+    iterations: Inferences = Field(
+        20,
+        validation_alias=AliasChoices("runs", "iterations"),
+        description="least timed inferences in each process launch; by default 3 generations",
     )
     warmup: Warmup = Field(10, description="inferences before those; by default 1 generation")
 
-    def repetitions(self, model: ModelEntry) -> tuple[int, int]:
-        """Returns `runs` and `warmup` of a model: where they are not given, by what it does."""
-        generates, given = model.generation is not None, self.model_fields_set
-        runs = REPETITIONS if generates and "runs" not in given else self.runs
-        warmup = WARMUP_REPETITIONS if generates and "warmup" not in given else self.warmup
-        return runs, warmup
+    def repetitions(self, model: ModelEntry) -> dict[str, int]:
+        """Returns iterations and warm-up of a model: where they are not given, by what it does."""
+        few = {"iterations": REPETITIONS, "warmup": WARMUP_REPETITIONS}
+        return {
+            name: few[name]
+            if model.generation is not None and name not in self.model_fields_set
+            else getattr(self, name)
+            for name in few
+        }
 
 
 class Matrix(StrictModel):
@@ -228,7 +240,7 @@ def _missing_files(matrix: Matrix) -> list[str]:
         if model.generation is not None
         for name, path in model.generation.files()
     ]
-    files += [(f"devices.{i}.runner_path", d.runner_path) for i, d in enumerate(matrix.devices)]
+    files += [(f"devices.{i}.runner_path", d.runner) for i, d in enumerate(matrix.devices)]
     return [f"{at}: {path} does not exist" for at, path in files if path and not path.is_file()]
 
 

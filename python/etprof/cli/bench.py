@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 
 from etprof.base.errors import TargetError, UsageError
 from etprof.base.text import clean_lines
-from etprof.cli.device_flags import add_no_wait_argument
+from etprof.cli.measuring import add_no_wait_argument
 
 if TYPE_CHECKING:
     import argparse
@@ -94,8 +94,8 @@ def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> 
         threads = ", ".join(map(str, unit.threads))
         print(clean_lines(f"{number:4}  {unit.text}: SME {modes}; threads {threads}"))
     for device in dict.fromkeys(unit.device for unit in units):
-        if device.runner_path is not None or device.preset is not None:
-            runner = device.runner_path or f"the runner of preset {device.preset}"
+        if device.runner is not None or device.preset is not None:
+            runner = device.runner or f"the runner of preset {device.preset}"
             print(clean_lines(f"device {device.name} starts {runner}"))
     for each in left_out:
         print(clean_lines(f"   –  {each.text}: {each.reason}"))

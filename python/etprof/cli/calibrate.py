@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS
 from etprof.cli.argument_types import seconds, whole_number
-from etprof.cli.device_flags import add_no_wait_argument, hold_device
+from etprof.cli.measuring import add_no_wait_argument, measure_config
 
 if TYPE_CHECKING:
     import argparse
 
     from etprof.run.directory import ExperimentMetrics
-    from etprof.run.program import Program
     from etprof.statistics.calibration import Calibration
 
 SIDES = ("first", "second")
@@ -81,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(msg)
     program = describe_program(arguments.model)
     folder = arguments.out or runs_folder(program.name, "calibrate")
-    sides = [_block_medians(side) for side in _measure(arguments, program, folder)]
+    sides = [_block_medians(side) for side in _measure(arguments, folder)]
     result = calibrate(*sides, pairs=arguments.pairs)
     document = {"schema_version": 1, **dataclasses.asdict(result)}
     write_json(folder / "calibration.json", document)
@@ -89,31 +88,28 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _measure(
-    arguments: argparse.Namespace, program: Program, folder: Path
-) -> list[ExperimentMetrics]:
+def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetrics]:
     """Runs both sides once this host is free; fails when either lacks blocks."""
     from etprof.base.errors import TargetError
-    from etprof.cli.progress import show_progress
-    from etprof.measuring.pipeline import measure
-    from etprof.measuring.plan import Experiment, Settings
-    from etprof.run.directory import load_metrics, set_aside
-    from etprof.targets.local import LocalTarget
+    from etprof.config import Config, ExperimentConfig, MeasurementConfig
+    from etprof.measuring.plan import configured_target
+    from etprof.run.directory import load_metrics
 
-    target = LocalTarget()
-    threads = arguments.threads or target.default_threads()
-    with hold_device(target.device(), arguments), show_progress() as progress:
-        set_aside(folder)
-        measured = measure(
-            program=program,
-            target=target,
-            run=folder,
-            experiments=[Experiment(name=side, threads=threads) for side in SIDES],
-            settings=Settings(
-                blocks=arguments.blocks, min_seconds=arguments.min_seconds, etdump_iterations=5
-            ),
-            progress=progress,
-        )
+    config = Config(
+        model=arguments.model,
+        output_root=folder,
+        experiments=tuple(ExperimentConfig(name=side, iterations=20) for side in SIDES),
+        measurement=MeasurementConfig(
+            blocks=arguments.blocks,
+            min_seconds=arguments.min_seconds,
+            operator_iterations=5,
+            kernels=False,
+        ),
+    )
+    target = configured_target(config)
+    threads = (arguments.threads or target.default_threads(),)
+    sides = tuple(each.model_copy(update={"threads": threads}) for each in config.experiments)
+    measured = measure_config(config.model_copy(update={"experiments": sides}), target, arguments)
     metrics = load_metrics(folder)
     if metrics is None or measured.errors:
         msg = f"the calibration is not complete: {'; '.join(measured.errors)}; run it again"

@@ -19,7 +19,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import TargetError, UsageError
-from etprof.cli.device_flags import add_no_wait_argument, hold_device
+from etprof.cli.measuring import add_no_wait_argument, hold_device
 
 if TYPE_CHECKING:
     import argparse

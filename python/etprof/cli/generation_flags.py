@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from etprof.analysis.assessment import Assessment
-    from etprof.run.generation import Generation
+    from etprof.config import GenerationConfig
 
 
 def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +40,9 @@ def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def find_generation(arguments: argparse.Namespace) -> Generation | None:
+def find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:
     """Returns what to generate; raises UsageError for flags that do not belong together."""
+    from etprof.config import GenerationConfig
     from etprof.run.generation import parse_ids, plan_generation
 
     beside = ("prompt_tokens", "prompt", "tokenizer", "prefill_method", "decode_method")
@@ -58,7 +59,9 @@ def find_generation(arguments: argparse.Namespace) -> Generation | None:
     tokens = given["prompt_tokens"]
     if tokens is not None:
         given["prompt_tokens"] = parse_ids(tokens) or Path(tokens)
-    return plan_generation(new_tokens=arguments.generate, **given)
+    # Says in words of flags what is wrong.
+    plan_generation(new_tokens=arguments.generate, **given)
+    return GenerationConfig(new_tokens=arguments.generate, **given)
 
 
 def show_generated(assessment: Assessment) -> None:

@@ -23,7 +23,6 @@ def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--blocks",
         type=whole_number(1, MOST_LAUNCHES),
-        default=10,
         metavar="N",
         help="process launches of each SME mode (default 10; no 95 %% interval below 6)",
     )
@@ -36,7 +35,6 @@ def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--min-seconds",
         type=seconds,
-        default=0.2,
         metavar="S",
         help="least time a block (default 0.2 s)",
     )
@@ -54,14 +52,12 @@ def _add_launch_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--seed",
         type=whole_number(0, LARGEST_SEED),
-        default=0,
         metavar="N",
         help="of inputs and block order (default 0)",
     )
     group.add_argument(
         "--timeout",
         type=seconds,
-        default=3600,
         metavar="S",
         help="longest a launch may take (default 3600 s)",
     )

@@ -15,26 +15,25 @@ import json
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import etprof
-from etprof.base.errors import TargetError, UsageError
-from etprof.cli.device_flags import add_no_wait_argument, hold_device
+from etprof.base.errors import UsageError
 from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
 from etprof.cli.measurement_flags import add_measurement_arguments
+from etprof.cli.measuring import add_no_wait_argument, conclude, measure_config, report_run
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, proves_times
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
+    from etprof.config import Config, GenerationConfig, TargetConfig
     from etprof.measuring.pipeline import Measured
-    from etprof.measuring.plan import Settings
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest, Program
     from etprof.targets import Target
 
-ETDUMP_ITERATIONS = 100
 ITERATIONS, WARMUP = 20, 10
 
 EXAMPLES = """\
@@ -60,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--serial", help="Android: the device, if several are attached")
     parser.add_argument("--runner", type=Path, help="Android: the runner built for it")
+    parser.add_argument(
+        "--trace-runner",
+        type=Path,
+        metavar="FILE",
+        help="a runner built to count microkernels (default: the installed one; Android: none)",
+    )
     _add_export_arguments(parser)
     parser.add_argument(
         "--inputs",
@@ -111,196 +116,125 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
         msg = f"{given[0]} is for a model's name; {arguments.model} is already exported"
         raise UsageError(msg)
     takes = kind_of(arguments.target).takes
-    for name in ("serial", "runner"):
+    for name in ("serial", "runner", "trace_runner"):
         if getattr(arguments, name) is not None and name not in takes:
             able = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
-            msg = f"--{name} is for --target {able}; leave it out"
+            msg = f"--{name.replace('_', '-')} is for --target {able}; leave it out"
             raise UsageError(msg)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
+    from etprof.measuring.plan import configured_program, make_target
+
     _refuse_flags_without_effect(arguments)
-    find_generation(arguments)
-    target = _find_target(arguments)
-    program = _find_program(arguments)
-    recorded = _read_etrecord(arguments.etrecord, program.model)
-    with hold_device(target.device(), arguments):
-        return _measure_and_report(arguments, program, target, recorded)
-
-
-def _measure_and_report(
-    arguments: argparse.Namespace,
-    program: Program,
-    target: Target,
-    recorded: DelegationReport | None,
-) -> int:
-    """Measures on a device that is ours, into a run directory that nobody else writes."""
-    from etprof.base.atomic import write_json
-    from etprof.cli.progress import say
-    from etprof.run.directory import DELEGATION_REPORT, runs_folder, set_aside
-
-    modes = target.sme_modes()
-    run_directory = arguments.out or runs_folder(program.name, target.platform)
-    earlier = set_aside(run_directory)
-    if earlier is not None:
-        say(f"The earlier run is kept in {earlier}")
-    measured = _measure(arguments, program, target, modes, run_directory)
-    if recorded is not None:
-        write_json(run_directory / DELEGATION_REPORT, recorded.model_dump(mode="json"))
+    generation = find_generation(arguments)
+    target = make_target(_target_config(arguments), arguments.runner)
+    # What it needs is checked before anything is exported.
+    target.describe()
+    model = Path(arguments.model)
+    config = _config(
+        arguments, model if model.suffix == ".pte" else _export(arguments), generation, target
+    )
+    recorded = _read_etrecord(arguments.etrecord, config.model)
+    measured = measure_config(config, target, arguments, delegation=recorded)
+    program, as_json = configured_program(config), arguments.json
     if not proves_times(target.platform):
-        return _report_evidence(arguments, program, target, run_directory)
-    code = report_run(run_directory, as_json=arguments.json, problems=measured.errors)
-    if len(modes) > 1 and not measured.errors and not arguments.json:
-        _report_evidence(arguments, program, target, run_directory)
+        return _report_evidence(measured, program, config.output_root, as_json=as_json)
+    code = report_run(config.output_root, as_json=as_json, measured=measured)
+    if measured.evidence and not measured.errors and not as_json:
+        _report_evidence(measured, program, config.output_root, as_json=False)
     return code
 
 
-def _find_target(arguments: argparse.Namespace) -> Target:
-    """Returns the target; what it needs is checked before anything is exported."""
+def _target_config(arguments: argparse.Namespace) -> TargetConfig:
     from etprof.config import TargetConfig
-    from etprof.measuring.configured_run import make_target
 
-    wanted = TargetConfig(kind=arguments.target, serial=arguments.serial)
-    target = make_target(wanted, arguments.runner)
-    target.describe()
-    return target
+    return TargetConfig(
+        kind=arguments.target, serial=arguments.serial, trace_runner=arguments.trace_runner
+    )
+
+
+def _config(
+    arguments: argparse.Namespace,
+    model: Path,
+    generation: GenerationConfig | None,
+    target: Target,
+) -> Config:
+    """Returns the config that says what the flags say: an experiment for each SME mode."""
+    from etprof.config import Config
+    from etprof.run.directory import runs_folder
+    from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS
+    from etprof.run.program import describe_program
+
+    counts = {"iterations": arguments.iterations, "warmup": arguments.warmup}
+    usual = {"iterations": ITERATIONS, "warmup": WARMUP}
+    if generation is not None:
+        usual = {"iterations": REPETITIONS, "warmup": WARMUP_REPETITIONS}
+    if proves_times(target.platform):
+        counts = {name: usual[name] if n is None else n for name, n in counts.items()}
+    experiment = {
+        "threads": arguments.threads or target.default_threads(),
+        "runner": arguments.runner,
+        **counts,
+    }
+    measurement = {
+        "blocks": arguments.blocks,
+        "min_seconds": arguments.min_seconds,
+        "seed": arguments.seed,
+        "timeout_s": arguments.timeout,
+    }
+    name = describe_program(model).name
+    fields: dict[str, Any] = {
+        "model": model,
+        "output_root": arguments.out or runs_folder(name, target.platform),
+        "inputs": arguments.inputs,
+        "data": arguments.data,
+        "method": arguments.method,
+        "target": _given(_target_config(arguments).model_dump(exclude_unset=True)),
+        "generation": generation,
+        "experiments": [
+            _given({"name": f"{target.platform}_{mode}", "sme": mode, **experiment})
+            for mode in target.sme_modes()
+        ],
+        "measurement": _given(measurement),
+    }
+    return Config.model_validate(_given(fields))
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves out what nobody said: the config has its defaults."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _report_evidence(
-    arguments: argparse.Namespace, program: Program, target: Target, run_directory: Path
+    measured: Measured, program: Program, run_directory: Path, *, as_json: bool
 ) -> int:
-    """Gathers and shows which microkernels ran in each SME mode and what they computed."""
+    """Shows which microkernels ran in each SME mode and what they computed."""
     from rich.console import Console
 
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_source
-    from etprof.analysis.split.kernels import evidence_document
-    from etprof.cli.progress import show_progress
-    from etprof.measuring.evidence_pipeline import collect_evidence
+    from etprof.analysis.split.evidence import read_evidence
+    from etprof.analysis.split.kernels import evidence_document, gather_evidence
     from etprof.report_files import write_report_files
+    from etprof.run.kernel_trace import read_kernel_trace
     from etprof.tables.kernels import evidence_sections
     from etprof.views.terminal import terminal_sections
 
-    with show_progress() as progress:
-        evidence = collect_evidence(
-            program=program,
-            target=target,
-            run=run_directory,
-            threads=arguments.threads or target.default_threads(),
-            seed=arguments.seed,
-            timeout_s=arguments.timeout,
-            progress=progress,
-        )
+    found = {
+        mode: read_evidence(read_kernel_trace(path)) for mode, path in measured.evidence.items()
+    }
     assessment = assess_run(analyze_source(run_directory))
     write_report_files(assessment, run_directory)
-    if arguments.json:
-        print(json.dumps(evidence_document(evidence), indent=2))
-    else:
-        Console().print(*terminal_sections(evidence_sections(evidence), top=1000), sep="\n")
-        show_generated(assessment)
-    _say_where(run_directory)
-    return 0
-
-
-def report_run(run_directory: Path, *, as_json: bool, problems: Sequence[str]) -> int:
-    """Analyses a run, writes and shows the report, and says what failed."""
-    from etprof.analysis.assessment import assess_run
-    from etprof.analysis.run_analysis import analyze_source
-    from etprof.cli.analyze import show_assessment
-    from etprof.cli.progress import say
-    from etprof.report_files import write_report_files
-    from etprof.run.directory import find_etdumps
-
-    if find_etdumps(run_directory):
-        assessment = assess_run(analyze_source(run_directory))
-        write_report_files(assessment, run_directory)
-        show_assessment(assessment, as_json=as_json, top=12)
-    for problem in problems:
-        say(problem)
-    _say_where(run_directory)
-    return TargetError.exit_code if problems else 0
-
-
-def _say_where(run_directory: Path) -> None:
-    """Says where the report is for people, and where all else is."""
-    from etprof.cli.progress import say
-
-    page = run_directory / "report.html"
-    report = f"The report is {page}; everything" if page.is_file() else "Everything"
-    say(f"{report} is in {run_directory}")
-
-
-def _measure(
-    arguments: argparse.Namespace,
-    program: Program,
-    target: Target,
-    modes: Sequence[str],
-    run_directory: Path,
-) -> Measured:
-    """Measures in every SME mode, with progress."""
-    from etprof.cli.progress import show_progress
-    from etprof.measuring.pipeline import measure
-    from etprof.measuring.plan import Experiment
-    from etprof.run.generation import REPETITIONS
-
-    iterations = ITERATIONS if arguments.generate is None else REPETITIONS
-    experiments = [
-        Experiment(
-            name=f"{target.platform}_{mode}",
-            sme=mode,
-            threads=arguments.threads or target.default_threads(),
-            iterations=arguments.iterations or iterations,
-            warmup=_warmup(arguments, target),
-        )
-        for mode in modes
-    ]
-    with show_progress() as progress:
-        return measure(
-            program=program,
-            target=target,
-            run=run_directory,
-            experiments=experiments,
-            settings=_settings(arguments, target),
-            progress=progress,
-        )
-
-
-def _warmup(arguments: argparse.Namespace, target: Target) -> int:
-    """Returns the number of warm-up inferences: none where nothing is timed."""
-    from etprof.run.generation import WARMUP_REPETITIONS
-
-    if not proves_times(target.platform):
-        return 0
-    by_default = WARMUP if arguments.generate is None else WARMUP_REPETITIONS
-    return by_default if arguments.warmup is None else int(arguments.warmup)
-
-
-def _settings(arguments: argparse.Namespace, target: Target) -> Settings:
-    """Turns the flags into settings; what is emulated is run, never timed."""
-    from etprof.measuring.plan import Settings
-
-    emulated = not proves_times(target.platform)
-    return Settings(
-        blocks=0 if emulated else arguments.blocks,
-        min_seconds=arguments.min_seconds,
-        etdump_iterations=1 if emulated else ETDUMP_ITERATIONS,
-        seed=arguments.seed,
-        timeout_s=arguments.timeout,
-        generation=find_generation(arguments),
-    )
-
-
-def _find_program(arguments: argparse.Namespace) -> Program:
-    """Returns the given program, or the named model's, exported if it is not up to date."""
-    from etprof.run.program import describe_program, find_decode_method
-
-    model = arguments.model
-    path = Path(model) if model.endswith(".pte") else _export(arguments)
-    method = arguments.method
-    if arguments.generate is not None:
-        method = find_decode_method(path, arguments.decode_method)
-    return describe_program(path, inputs=arguments.inputs, data=arguments.data, method=method)
+    if found:
+        evidence = gather_evidence(found, measured.computed, program)
+        if as_json:
+            print(json.dumps(evidence_document(evidence), indent=2))
+        else:
+            Console().print(*terminal_sections(evidence_sections(evidence), top=1000), sep="\n")
+            show_generated(assessment)
+    return conclude(run_directory, measured)
 
 
 def _read_etrecord(given: Path | None, program: Path) -> DelegationReport | None:

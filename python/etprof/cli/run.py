@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.text import clean_lines
-from etprof.cli.device_flags import add_no_wait_argument, hold_device
+from etprof.cli.measuring import add_no_wait_argument, measure_config, report_run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from etprof.config import Config
-    from etprof.measuring.pipeline import Measured
-    from etprof.measuring.plan import Experiment, Settings
 
 EXAMPLES = """\
 examples:
@@ -59,18 +59,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures, analyses, reports."""
-    from etprof.cli.profile import report_run
+    from etprof.measuring.plan import configured_target
 
     config, identity = _find_config(arguments)
-    run_directory = arguments.output_root or config.output_root
+    if arguments.output_root is not None:
+        config = config.model_copy(update={"output_root": arguments.output_root})
     if arguments.dry_run:
         return _show_plan(config, arguments.only, as_json=arguments.json)
     if arguments.analysis_only:
-        return report_run(run_directory, as_json=arguments.json, problems=())
+        return report_run(config.output_root, as_json=arguments.json)
     if arguments.from_manifest is not None:
         _check_starts(config, arguments)
-    measured = _measure(arguments, config, identity, run_directory)
-    return report_run(run_directory, as_json=arguments.json, problems=measured.errors)
+    measured = measure_config(
+        config,
+        configured_target(config),
+        arguments,
+        identity,
+        only=arguments.only,
+        resume=arguments.resume,
+        keep_going=arguments.keep_going,
+    )
+    return report_run(config.output_root, as_json=arguments.json, measured=measured)
 
 
 def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, object]]:
@@ -93,7 +102,7 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
         return config, _identity(str(given[0]), text)
     manifest = load_manifest(given[0])
     if manifest is None or not isinstance((manifest.config or {}).get("content"), dict):
-        msg = f"{given[0]} has no manifest.json with a config; only `etprof run` writes one"
+        msg = f"{given[0]} has no manifest.json with a config; `etprof run` and `etprof profile` write one"
         raise UsageError(msg)
     text = json.dumps((manifest.config or {})["content"])
     return parse_config(text, str(given[0])), _identity(str(given[0]), text)
@@ -123,75 +132,34 @@ def _identity(name: str, text: str) -> dict[str, object]:
     return {"path": name, "sha256": digest, "content": parse_json(text)}
 
 
-def _measure(
-    arguments: argparse.Namespace,
-    config: Config,
-    identity: dict[str, object],
-    run_directory: Path,
-) -> Measured:
-    """Measures once the device is free, from the start or from where a run was cut off."""
-    from etprof.cli.progress import say, show_progress
-    from etprof.measuring.configured_run import (
+def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
+    """Prints what would run, in order; no device is asked."""
+    from etprof.measuring.plan import (
         configured_experiments,
-        configured_program,
         configured_settings,
-        configured_target,
+        plan,
+        planned_target,
     )
-    from etprof.measuring.pipeline import Earlier, measure
-    from etprof.measuring.resume import load_earlier
-    from etprof.run.directory import set_aside
-
-    target, program = configured_target(config), configured_program(config)
-    experiments = configured_experiments(config, arguments.only)
-    settings = configured_settings(config)
-    earlier = Earlier()
-    # Whoever has the device may be writing this very run.
-    with hold_device(target.device(), arguments):
-        if arguments.resume:
-            earlier = load_earlier(run_directory, program, target, experiments, settings)
-            say(f"{len(earlier.records)} launches were finished and are kept")
-        elif (kept := set_aside(run_directory)) is not None:
-            say(f"The earlier run is kept in {kept}")
-        with show_progress() as progress:
-            return measure(
-                program=program,
-                target=target,
-                run=run_directory,
-                experiments=experiments,
-                settings=settings,
-                progress=progress,
-                config=identity,
-                earlier=earlier,
-                keep_going=arguments.keep_going,
-            )
-
-
-def _show_plan(config: Config, only: tuple[str, ...], *, as_json: bool) -> int:
-    """Prints what would run, in order."""
-    from etprof.measuring.configured_run import configured_experiments, configured_settings
-    from etprof.measuring.plan import plan_passes, plan_timing
     from etprof.measuring.starting import describe_starts, list_starts
 
-    experiments, settings = configured_experiments(config, only), configured_settings(config)
-    launches = [*plan_timing(experiments, settings), *plan_passes(experiments, settings)]
-    least_s = _least_seconds(experiments, settings)
+    settings = configured_settings(config)
+    planned = plan(configured_experiments(config, only), settings, planned_target(config))
+    timed = sum(map(len, planned.timing))
+    least_s = timed * (settings.min_seconds + settings.cool_down_s)
     if as_json:
-        plan = [
+        launches = [
             {"experiment": launch.experiment.name, "purpose": launch.purpose, "block": launch.block}
-            for launch in launches
+            for launch in planned.launches
         ]
         starts = {"model": str(config.model), "experiments": list_starts(config)}
-        document = {"schema_version": 1, "launches": plan, "least_timing_s": least_s}
+        document = {"schema_version": 1, "launches": launches, "least_timing_s": least_s}
         print(json.dumps({**document, "starts": starts}))
         return 0
     for line in describe_starts(config):
         print(line)
-    for number, launch in enumerate(launches, start=1):
+    for number, launch in enumerate(planned.launches, start=1):
         print(clean_lines(f"{number:4}  {launch.text}"))
+    for note in planned.notes:
+        print(clean_lines(note))
     print(f"at least {least_s:.0f} s of timing; warm-up, loading and the passes come on top")
     return 0
-
-
-def _least_seconds(experiments: list[Experiment], settings: Settings) -> float:
-    timed = sum(experiment.mode == "timing" for experiment in experiments)
-    return timed * settings.blocks * (settings.min_seconds + settings.cool_down_s)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import etprof
-from etprof.base.atomic import write_bytes, write_text
+from etprof.base.atomic import write_bytes, write_json, write_text
 from etprof.base.files import hash_file, read_bounded, read_input
 from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
-from etprof.run.directory import experiment_files, find_measured_files
+from etprof.run.directory import DELEGATION_REPORT, experiment_files, find_measured_files
 from etprof.run.manifest import (
     LaunchRecord,
     Manifest,
@@ -34,6 +34,7 @@ from etprof.targets.registry import proves_times
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from etprof.run.delegation import DelegationReport
     from etprof.run.manifest import Experiment, FileIdentity, Settings
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
@@ -58,8 +59,9 @@ class Journal:
         settings: Settings,
         config: dict[str, object] | None = None,
         earlier: Manifest | None = None,
+        delegation: DelegationReport | None = None,
     ) -> None:
-        self._run, self._program = run, program
+        self._run, self._program, self._delegation = run, program, delegation
         self.records: list[LaunchRecord] = []
         self._runners = {known.sha256: known for known in (earlier.runners if earlier else ())}
         self._manifest = Manifest(
@@ -119,6 +121,9 @@ class Journal:
         for name, path in find_descriptions(self._program.model).items():
             content = read_input(path, most_bytes=MOST_JSON_BYTES, way_out="export the model again")
             write_bytes(self._run / name, content)
+        if self._delegation is not None:
+            document = self._delegation.model_dump(mode="json")
+            write_json(self._run / DELEGATION_REPORT, document)
 
     def _write(self) -> None:
         self._update(

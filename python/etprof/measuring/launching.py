@@ -1,4 +1,4 @@
-"""Turns one planned launch into a request, runs it, and says how it went."""
+"""Turns one planned launch into a request, waits for its conditions, runs it, says how it went."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import math
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import EtprofError, TargetError
-from etprof.measuring.conditions import wait_for_start
 from etprof.run.directory import ExperimentFiles, experiment_files
 from etprof.run.manifest import LaunchRecord, identify
 from etprof.targets.request import RunnerRequest, runner_arguments
@@ -24,6 +23,14 @@ if TYPE_CHECKING:
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
+    from etprof.targets.state import TargetState
+
+_POLL_S: Final = 2.0
+_RESULTS: Final = {
+    "operators": "_result.json",
+    "kernels": "_kernels_result.json",
+    "outputs": "_outputs_result.json",
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Launcher:
     def request(self, launch: Launch) -> RunnerRequest:
         """Returns what the runner is asked for; one instrument at most."""
         experiment, files = launch.experiment, self.files(launch.experiment)
+        generation = self._settings.generation
         request = RunnerRequest(
             model=self._program.model,
             data=self._program.data,
@@ -75,22 +83,22 @@ class Launcher:
             launcher=experiment.launcher,
             cpus=experiment.cpus,
             extra_arguments=experiment.extra_arguments,
+            generation=generation,
             result=result_file(files, launch),
         )
-        if launch.purpose == "kernel_trace":
-            return replace(request, kernel_trace=files.file("_kernels.json"))
-        generation = self._settings.generation
         if launch.purpose == "timing":
-            seconds = self._settings.min_seconds
-            return replace(request, min_seconds=seconds, generation=generation)
+            return replace(request, min_seconds=self._settings.min_seconds)
+        if launch.purpose == "kernels":
+            # Unless it was named for this, an experiment's runner is one that is timed.
+            runner = experiment.runner if experiment.mode == "kernels" else None
+            kernels = files.file("_kernels.json")
+            return replace(request, generation=None, runner=runner, kernel_trace=kernels)
+        outputs = files.file("_outputs")
+        if launch.purpose == "outputs":
+            return replace(request, generation=None, iterations=1, warmup=0, outputs=outputs)
         executions = generation.new_tokens if generation else 1
-        return replace(
-            request,
-            iterations=math.ceil(self._settings.etdump_iterations / executions),
-            generation=generation,
-            etdump=files.etdump,
-            outputs=files.file("_outputs"),
-        )
+        iterations = math.ceil(self._settings.operator_iterations / executions)
+        return replace(request, iterations=iterations, etdump=files.etdump, outputs=outputs)
 
     def launch(self, launch: Launch) -> Outcome:
         """Runs one launch; never raises for what the target or the runner did."""
@@ -135,9 +143,14 @@ class Launcher:
 
 def result_file(files: ExperimentFiles, launch: Launch) -> Path:
     """Names the runner's result of one launch."""
-    if launch.purpose == "timing":
-        return files.file(f"_b{launch.block:02d}_result.json")
-    return files.file("_result.json" if launch.purpose == "etdump" else "_kernels_result.json")
+    return files.file(_RESULTS.get(launch.purpose) or f"_b{launch.block:02d}_result.json")
+
+
+def evidence_file(files: ExperimentFiles, launch: Launch) -> Path | None:
+    """Names what the launch's instrument leaves; None for a launch without one."""
+    if launch.purpose == "operators":
+        return files.etdump
+    return files.file("_kernels.json") if launch.purpose == "kernels" else None
 
 
 def check_build(launch: Launch, result: RunnerResult) -> None:
@@ -145,6 +158,29 @@ def check_build(launch: Launch, result: RunnerResult) -> None:
     if launch.purpose == "timing" and result.runner.build.get("trace") is True:
         msg = (
             f"experiment {launch.experiment.name!r} is timed with a trace runner, whose counters "
-            'cost time; use a runner without trace, or set its mode to "kernel_trace"'
+            'cost time; use a runner without trace, or set its mode to "kernels"'
         )
         raise TargetError(msg)
+
+
+def wait_for_start(target: Target, settings: Settings, *, is_first: bool) -> float:
+    """Waits out cool-down and start temperature; returns the seconds waited.
+
+    A target without temperature sensors never waits for one. Gives up waiting for a temperature
+    after `max_wait_s`; the recorded state then shows how warm it was.
+    """
+    start = time.monotonic()
+    if not is_first and settings.cool_down_s:
+        time.sleep(settings.cool_down_s)
+    limit = settings.max_start_temperature_c
+    while limit is not None and time.monotonic() - start < settings.max_wait_s:
+        hottest = hottest_sensor(target.read_state())
+        if hottest is None or hottest <= limit:
+            break
+        time.sleep(_POLL_S)
+    return time.monotonic() - start
+
+
+def hottest_sensor(state: TargetState) -> float | None:
+    """Returns the highest temperature in °C, or None without sensors."""
+    return max(state.temperatures_c.values(), default=None)

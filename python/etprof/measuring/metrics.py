@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from etprof.measuring.launching import Launcher
-    from etprof.measuring.plan import Experiment
+    from etprof.measuring.plan import Experiment, Identity
     from etprof.run.generation import Generation
+    from etprof.run.manifest import Purpose
     from etprof.run.runner_result import GenerationResult, RunnerResult
 
 _NS_PER_S: Final = 1e9
 
 
 def gather_metrics(
-    results: Mapping[tuple[str, str, int | None], RunnerResult],
+    results: Mapping[Identity, RunnerResult],
     experiments: Sequence[Experiment],
     launcher: Launcher,
     times_are_meaningful: bool,
@@ -47,7 +48,7 @@ def gather_metrics(
 
 
 def _experiment_metrics(
-    results: Mapping[tuple[str, int | None], RunnerResult],
+    results: Mapping[tuple[Purpose, int | None], RunnerResult],
     etdump: str,
     generation: Generation | None,
 ) -> ExperimentMetrics:
@@ -94,7 +95,7 @@ def _generation_metrics(result: GenerationResult) -> GenerationMetrics:
 
 
 def _generated_tokens(
-    results: Mapping[tuple[str, int | None], RunnerResult], generation: Generation | None
+    results: Mapping[tuple[Purpose, int | None], RunnerResult], generation: Generation | None
 ) -> GeneratedTokens | None:
     """Returns what all launches of an experiment generated, by the first of them."""
     found = {key: each.generation for key, each in results.items() if each.generation}

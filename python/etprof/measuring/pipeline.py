@@ -1,7 +1,11 @@
-"""Measures a program on a target: timing blocks, then the passes with instruments."""
+"""Measures a program on a target: timing blocks, then the passes with instruments.
+
+When timing is enough is fixed before the run, and looks at precision and time alone.
+"""
 
 from __future__ import annotations
 
+import statistics
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -10,10 +14,10 @@ from etprof.base.errors import TargetError
 from etprof.measuring.journal import Journal
 from etprof.measuring.launching import Launcher
 from etprof.measuring.metrics import gather_metrics
-from etprof.measuring.plan import Launch, plan_passes, plan_timing
-from etprof.measuring.stopping import is_precise_enough
+from etprof.measuring.plan import Launch, plan
 from etprof.run.directory import remove_empty_folders, reserved, save_metrics
 from etprof.run.manifest import MANIFEST
+from etprof.statistics.order_statistics import median_interval
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
@@ -21,16 +25,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.base.errors import EtprofError
-    from etprof.measuring.plan import Experiment, Settings
-    from etprof.run.manifest import LaunchRecord, Manifest
+    from etprof.measuring.plan import Experiment, Identity, Plan, Settings
+    from etprof.run.delegation import DelegationReport
+    from etprof.run.manifest import LaunchRecord, Manifest, Purpose
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
 _FAILURES_IN_A_ROW: Final = 2
 """An experiment whose launches fail this often in a row is given up; the others go on."""
-
-Identity = tuple[str, str, int | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,10 @@ class Measured:
     records: list[LaunchRecord]
     notes: list[str]
     """What a reader of the numbers should know, such as why the run stopped early."""
+    evidence: dict[str, Path] = field(default_factory=dict)
+    """Kernel traces by SME mode, those of the first threads."""
+    computed: dict[str, RunnerResult] = field(default_factory=dict)
+    """Launches that wrote what they computed, likewise."""
 
     @property
     def errors(self) -> list[str]:
@@ -62,7 +69,7 @@ class Measured:
             and (record.experiment, record.purpose, record.block) not in self.results
         ]
 
-    def of(self, experiment: str, purpose: str) -> list[RunnerResult]:
+    def of(self, experiment: str, purpose: Purpose) -> list[RunnerResult]:
         """Results of one experiment and purpose, in order of blocks."""
         found = [
             (block or 0, result)
@@ -83,14 +90,17 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     config: dict[str, object] | None = None,
     earlier: Earlier | None = None,
     keep_going: bool = False,
+    delegation: DelegationReport | None = None,
 ) -> Measured:
     """Runs what is planned and not finished yet; a failed launch never loses a finished one.
 
     `progress` is told before each launch what starts, how many are done, and of how many.
     Writes results, ETDumps, metrics.json and manifest.json into `run`; the latter after every
     launch. Raises the first launch's error, and leaves no empty folders, when nothing at all
-    could be measured. With `keep_going` no experiment is given up after failures.
+    could be measured. With `keep_going` no experiment is given up after failures. `delegation` is
+    the report of a program that has none beside it.
     """
+    planned = plan(experiments, settings, target)
     journal = Journal(
         run=run,
         program=program,
@@ -99,14 +109,28 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         settings=settings,
         config=config,
         earlier=earlier.manifest if earlier else None,
+        delegation=delegation,
     )
     launcher = Launcher(program, target, run, settings)
     with reserved(run):
         state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
-        state.execute(plan_timing(experiments, settings), experiments, settings, progress)
-        passes = state.without_impossible(plan_passes(experiments, settings))
-        state.execute(passes, experiments, settings, progress)
-        return state.conclude(run, target, experiments)
+        state.time(planned, settings, progress)
+        state.execute(state.possible_passes(planned), progress)
+        return state.conclude(run, target, experiments, planned.notes)
+
+
+def is_precise_enough(experiments: Iterable[Sequence[RunnerResult]], half_width: float) -> bool:
+    """Whether every experiment's median over blocks is known within ± `half_width` of itself."""
+    return all(_half_width(blocks) <= half_width for blocks in experiments)
+
+
+def _half_width(blocks: Sequence[RunnerResult]) -> float:
+    """Half the relative width of the interval of the median over blocks."""
+    medians = [statistics.median(block.latency_ns) for block in blocks]
+    interval = median_interval(medians)
+    if interval is None:
+        return float("inf")
+    return (interval.high - interval.low) / 2 / statistics.median(medians)
 
 
 def _is_bare(result: RunnerResult) -> bool:
@@ -130,58 +154,66 @@ class _Progress:
             journal.describe(result)
         journal.start()
 
+    def time(
+        self, planned: Plan, settings: Settings, progress: Callable[[str, int, int], None]
+    ) -> None:
+        """Runs the timing blocks, unless precision or budget say enough before a pair of them."""
+        total = sum(map(len, planned.timing))
+        done = 0
+        for pair in planned.timing:
+            why = self._why_enough(pair, settings)
+            if why is not None:
+                self._measured.notes.append(
+                    f"stopped before block {(pair[0].block or 0) + 1}: {why}"
+                )
+                return
+            self.execute(pair, progress, done=done, total=total)
+            done += len(pair)
+
     def execute(
         self,
         launches: Sequence[Launch],
-        experiments: Sequence[Experiment],
-        settings: Settings,
         progress: Callable[[str, int, int], None],
+        *,
+        done: int = 0,
+        total: int | None = None,
     ) -> None:
-        """Runs the launches that are not finished, unless precision or budget say enough."""
-        for done, launch in enumerate(launches):
-            starts_pair = launch.block is not None and done % len(experiments) == 0
-            if starts_pair and self._is_enough(launch, experiments, settings):
-                return
+        """Runs the launches that are not finished, but of no experiment that is given up."""
+        for number, launch in enumerate(launches, start=done):
             if launch.identity in self._measured.results or self._is_given_up(launch):
                 continue
-            progress(launch.text, done, len(launches))
+            progress(launch.text, number, len(launches) if total is None else total)
             self._run(launch)
 
-    def without_impossible(self, passes: Iterable[Launch]) -> list[Launch]:
-        """Leaves out the operator split of runners that were built without event tracer."""
-        kept = []
-        for launch in passes:
-            blocks = self._measured.of(launch.experiment.name, "timing")
-            if launch.purpose == "etdump" and any(map(_is_bare, blocks)):
-                self._measured.notes.append(
-                    f"{launch.experiment.name} has no operator split: its runner is built without "
-                    "event tracer"
-                )
-            else:
-                kept.append(launch)
-        return kept
+    def possible_passes(self, planned: Plan) -> list[Launch]:
+        """Replaces the operator split of runners without event tracer: they compute outputs."""
+        passes = []
+        for launch in planned.passes:
+            name = launch.experiment.name
+            if launch.purpose != "operators" or not any(
+                map(_is_bare, self._measured.of(name, "timing"))
+            ):
+                passes.append(launch)
+                continue
+            self._measured.notes.append(
+                f"{name} has no operator split: its runner is built without event tracer"
+            )
+            passes.append(Launch(launch.experiment, "outputs"))
+        return list(dict.fromkeys(passes))
 
-    def _is_enough(
-        self, launch: Launch, experiments: Sequence[Experiment], settings: Settings
-    ) -> bool:
-        """Whether the stopping rule, fixed beforehand, is met before this block."""
+    def _why_enough(self, pair: Sequence[Launch], settings: Settings) -> str | None:
+        """Says why the rule, fixed beforehand, ends the timing before this pair of blocks."""
         elapsed = time.monotonic() - self._started
         if settings.budget_s is not None and elapsed > settings.budget_s:
-            self._measured.notes.append(
-                f"stopped before block {(launch.block or 0) + 1}: the budget of "
-                f"{settings.budget_s:g} s is spent"
-            )
-            return True
-        blocks = [self._measured.of(experiment.name, "timing") for experiment in experiments]
-        if settings.target_half_width is None or not is_precise_enough(
-            blocks, settings.target_half_width
-        ):
-            return False
-        self._measured.notes.append(
-            f"stopped before block {(launch.block or 0) + 1}: every median is known within "
-            f"±{settings.target_half_width * 100:g} %"
-        )
-        return True
+            return f"the budget of {settings.budget_s:g} s is spent"
+        blocks = [
+            self._measured.of(name, "timing")
+            for name in dict.fromkeys(launch.experiment.name for launch in pair)
+        ]
+        half_width = settings.target_half_width
+        if half_width is None or not is_precise_enough(blocks, half_width):
+            return None
+        return f"every median is known within ±{half_width * 100:g} %"
 
     def _is_given_up(self, launch: Launch) -> bool:
         name = launch.experiment.name
@@ -201,8 +233,13 @@ class _Progress:
             self._first_failure = self._first_failure or outcome.error
         self._journal.add(outcome.record, outcome.result, outcome.runner)
 
-    def conclude(self, run: Path, target: Target, experiments: Sequence[Experiment]) -> Measured:
+    def conclude(
+        self, run: Path, target: Target, experiments: Sequence[Experiment], notes: Iterable[str]
+    ) -> Measured:
         """Writes metrics.json and closes the manifest."""
+        self._measured.notes += notes
+        for each in experiments:
+            self._gather_evidence(each)
         if not self._measured.results:
             (run / MANIFEST).unlink(missing_ok=True)
             remove_empty_folders(run)
@@ -214,3 +251,13 @@ class _Progress:
         status = "finished with failures" if self._measured.errors else "finished"
         self._journal.finish(status, self._measured.notes)
         return self._measured
+
+    def _gather_evidence(self, experiment: Experiment) -> None:
+        """Keeps where an experiment's kernels and outputs are."""
+        results, name = self._measured.results, experiment.name
+        kernels = self._launcher.files(experiment).file("_kernels.json")
+        if (name, "kernels", None) in results:
+            self._measured.evidence.setdefault(experiment.sme, kernels)
+        wrote = results.get((name, "outputs", None)) or results.get((name, "operators", None))
+        if wrote is not None and wrote.outputs:
+            self._measured.computed.setdefault(experiment.sme, wrote)

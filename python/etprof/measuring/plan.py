@@ -1,18 +1,36 @@
-"""Plans process launches: blocks of all experiments, in an order that drift cannot favour."""
+"""From a config to process launches: which, what for, and in an order that drift cannot favour."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from etprof.run.manifest import Experiment, Settings
+from etprof.base.errors import UsageError
+from etprof.run.generation import plan_generation
+from etprof.run.manifest import Experiment, Measurement, Purpose, Settings, Setup
+from etprof.run.program import describe_program, find_decode_method
+from etprof.targets import registry
+from etprof.targets.registry import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["Experiment", "Launch", "Purpose", "Settings", "plan_passes", "plan_timing"]
-Purpose = Literal["timing", "etdump", "kernel_trace"]
+    from etprof.config import Config, ExperimentConfig, TargetConfig
+    from etprof.run.program import Program
+    from etprof.targets import Target
+
+__all__ = ["Experiment", "Launch", "Plan", "Settings", "plan"]
+
+Identity = tuple[str, Purpose, int | None]
+_WORDS: Final = {"operators": "operator split", "kernels": "kernels", "outputs": "outputs"}
+_UNTIMED: Final = {"iterations": 2, "warmup": 0}
+"""Where nothing is timed: two, so that it shows whether executions make the same calls."""
+_SME: Final = frozenset({"sme2", "sme1"})
+OF_TIMING: Final = frozenset({"blocks", "min_seconds", "target_half_width", "budget_s"})
+"""Settings that change nothing where nothing is timed."""
 
 
 @dataclass(frozen=True)
@@ -24,40 +42,210 @@ class Launch:
     block: int | None = None
 
     @property
-    def identity(self) -> tuple[str, str, int | None]:
+    def identity(self) -> Identity:
         """What distinguishes this launch from all others of the run."""
         return (self.experiment.name, self.purpose, self.block)
 
     @property
     def text(self) -> str:
         """The launch in words, for progress and logs."""
-        what = {"etdump": "operator split", "kernel_trace": "kernel trace"}
-        words = what.get(self.purpose) or f"block {(self.block or 0) + 1}"
+        words = _WORDS.get(self.purpose) or f"block {(self.block or 0) + 1}"
         return f"{self.experiment.name}: {words}"
 
 
-def plan_timing(experiments: Sequence[Experiment], settings: Settings) -> list[Launch]:
-    """Orders the timing blocks of all experiments that are timed.
+@dataclass(frozen=True)
+class Plan:
+    """All launches of a run."""
 
-    Blocks come in pairs: a random order of the experiments, then the same order reversed (ABBA),
-    so that a drift that is linear in time cancels within each pair.
+    timing: tuple[tuple[Launch, ...], ...]
+    """In pairs of blocks: each is balanced as a whole, so it is launched whole or not at all."""
+    passes: tuple[Launch, ...]
+    """Those with an instrument, which come after all timing: never two in one."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of what was not planned."""
+
+    @property
+    def launches(self) -> list[Launch]:
+        """All, in their order."""
+        return [*itertools.chain.from_iterable(self.timing), *self.passes]
+
+
+def plan(experiments: Sequence[Experiment], settings: Settings, target: Target) -> Plan:
+    """Plans what was asked for, as far as the kind of `target` can prove it.
+
+    Raises UsageError when kernels are asked for that no runner at hand can count.
+    """
+    is_timed = kind_of(target.platform).policy.proves_times
+    timed = [each for each in experiments if each.mode == "timing" and is_timed]
+    passes = [
+        Launch(each, purpose)
+        for each in experiments
+        for purpose in _purposes_beside_timing(each, settings, target)
+    ]
+    notes = []
+    if not _can_count(target) and any(each.sme != "off" for each in timed):
+        notes.append(_how_to_count(target))
+    ignored = sorted(settings.model_fields_set & OF_TIMING)
+    if ignored and settings.blocks and not is_timed:
+        notes.append(f"{', '.join(ignored)}: without effect, for {target.platform} proves no times")
+    return Plan(tuple(_pairs(timed, settings)), tuple(passes), tuple(notes))
+
+
+def _purposes_beside_timing(
+    experiment: Experiment, settings: Settings, target: Target
+) -> list[Purpose]:
+    """Returns the launches with instruments; never two in one."""
+    if experiment.mode == "kernels" and experiment.runner is None:
+        _check_that_it_can_count(target, f"experiment {experiment.name!r}")
+    if experiment.mode != "timing":
+        return [experiment.mode]
+    if not _counts_kernels(experiment, settings, target):
+        return ["operators"]
+    # The operator split writes what it computed, unless it generates tokens.
+    return ["operators", "kernels", "outputs"] if settings.generation else ["operators", "kernels"]
+
+
+def _pairs(timed: Sequence[Experiment], settings: Settings) -> list[tuple[Launch, ...]]:
+    """Orders the timing blocks: a random order of the experiments, then the same reversed (ABBA).
+
+    So a drift that is linear in time cancels within each pair.
     """
     chooser = random.Random(settings.seed)  # noqa: S311 - an order for an experiment, no secret
-    order = [experiment for experiment in experiments if experiment.mode == "timing"]
-    launches: list[Launch] = []
-    for block in range(settings.blocks):
-        if block % 2 == 0:
-            chooser.shuffle(order)
-        else:
-            order.reverse()
-        launches += [Launch(experiment, "timing", block) for experiment in order]
-    return launches
+    order = list(timed)
+    pairs = []
+    for first in range(0, settings.blocks, 2) if timed else ():
+        chooser.shuffle(order)
+        blocks = ((first, order), (first + 1, order[::-1]))
+        pairs.append(
+            tuple(
+                Launch(experiment, "timing", block)
+                for block, ordered in blocks
+                if block < settings.blocks
+                for experiment in ordered
+            )
+        )
+        order.reverse()
+    return pairs
 
 
-def plan_passes(experiments: Sequence[Experiment], settings: Settings) -> Iterator[Launch]:
-    """Yields the launches with instruments, which come after all timing: never two in one."""
-    for experiment in experiments:
-        if experiment.mode == "timing":
-            yield Launch(experiment, "etdump")
-        if experiment.mode == "kernel_trace" or settings.kernel_trace:
-            yield Launch(experiment, "kernel_trace")
+def _can_count(target: Target) -> bool:
+    return kind_of(target.platform).policy.proves_kernels and target.can_count()
+
+
+def _how_to_count(target: Target) -> str:
+    """Says what is known without counts, and how they are had."""
+    kind = kind_of(target.platform)
+    return (
+        f"no runner counts microkernels on {kind.name}, so what ran is named by the operators' "
+        f"types at best (grade B); for counted calls (grade A) {kind.way_to_count}"
+    )
+
+
+def _check_that_it_can_count(target: Target, where: str) -> None:
+    if not _can_count(target):
+        msg = f"{where}: {_how_to_count(target)}"
+        raise UsageError(msg)
+
+
+def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) -> bool:
+    """Whether a timed experiment's kernels are counted too: as asked, else where SME matters."""
+    if settings.kernels:
+        _check_that_it_can_count(target, "measurement.kernels")
+    if settings.kernels is not None:
+        return settings.kernels
+    if not kind_of(target.platform).policy.proves_times:
+        return True
+    # A runner of the user's own is of another build than the one that counts.
+    return experiment.sme in _SME and experiment.runner is None and _can_count(target)
+
+
+def configured_program(config: Config) -> Program:
+    """Returns the program with its inputs: the config's, or the examples beside it."""
+    method = config.method
+    if config.generation is not None:
+        method = find_decode_method(config.model, config.generation.decode_method)
+    return describe_program(config.model, inputs=config.inputs, data=config.data, method=method)
+
+
+def configured_target(config: Config) -> Target:
+    """Returns the target; raises UsageError when this machine cannot be it."""
+    runners = [find_runner(each.runner, each.preset, each.name) for each in config.experiments]
+    return make_target(config.target, next((r for r in runners if r is not None), None))
+
+
+def planned_target(config: Config) -> Target:
+    """Returns what stands for the target while nothing is launched, on whatever machine."""
+    return kind_of(config.target.kind).make(_target_fields(config.target))
+
+
+def make_target(wanted: TargetConfig, runner: Path | None = None) -> Target:
+    """Returns the target; `runner` is the one to ask about the CPU, where none is installed."""
+    return registry.make_target(wanted.kind, {**_target_fields(wanted), "runner": runner})
+
+
+def _target_fields(wanted: TargetConfig) -> dict[str, object]:
+    fields = wanted.model_dump(exclude={"kind", "trace_preset"})
+    return {
+        **fields,
+        "trace_runner": find_runner(wanted.trace_runner, wanted.trace_preset, "target"),
+    }
+
+
+def configured_settings(config: Config) -> Settings:
+    """Returns how to measure; where nothing is timed, one inference shows the operators."""
+    given = config.measurement
+    fields: dict[str, object] = {name: getattr(given, name) for name in given.model_fields_set}
+    fields = {name: value for name, value in fields.items() if name in Measurement.model_fields}
+    if not kind_of(config.target.kind).policy.proves_times:
+        fields.setdefault("operator_iterations", 1)
+    if given.kernels is None and (config.target.trace_runner or config.target.trace_preset):
+        fields["kernels"] = True
+    generation = config.generation
+    planned = None if generation is None else plan_generation(**dict(generation))
+    return Settings(**fields, generation=planned)
+
+
+def configured_experiments(config: Config, only: Sequence[str] = ()) -> list[Experiment]:
+    """Returns one experiment per name and thread count; `only` keeps the named ones."""
+    names = [experiment.name for experiment in config.experiments]
+    for name in only:
+        if name not in names:
+            msg = f"--only {name}: no such experiment; the config has {', '.join(names)}"
+            raise UsageError(msg)
+    is_timed = kind_of(config.target.kind).policy.proves_times
+    return [
+        _experiment(experiment, threads, is_timed=is_timed)
+        for experiment in config.experiments
+        if not only or experiment.name in only
+        for threads in experiment.threads
+    ]
+
+
+def _experiment(config: ExperimentConfig, threads: int, *, is_timed: bool) -> Experiment:
+    several = len(config.threads) > 1
+    fields: dict[str, object] = {name: getattr(config, name) for name in Setup.model_fields}
+    if not is_timed:
+        fields |= {n: v for n, v in _UNTIMED.items() if n not in config.model_fields_set}
+    fields |= {
+        "name": f"{config.name}_t{threads}" if several else config.name,
+        "group": config.name if several else "",
+        "runner": find_runner(config.runner, config.preset, f"experiment {config.name!r}"),
+    }
+    return Experiment(**fields, threads=threads)
+
+
+def find_runner(path: Path | None, preset: str | None, where: str) -> Path | None:
+    """Returns a runner of the user's: by path, or built by a preset in this folder."""
+    if path is not None and preset is not None:
+        msg = f"{where}: give a path or a preset of the runner, not both"
+        raise UsageError(msg)
+    if preset is None:
+        return path.absolute() if path else None
+    runner = Path("build", preset, "cpp", "runner", "etprof-runner")
+    if not runner.is_file():
+        msg = (
+            f"{where}: {runner} is not built; "
+            f"run `cmake --workflow --preset {preset}` in etprof's checkout first"
+        )
+        raise UsageError(msg)
+    return runner.absolute()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.files import hash_file
-from etprof.measuring.launching import result_file
+from etprof.measuring.launching import evidence_file, result_file
 from etprof.measuring.pipeline import Earlier
-from etprof.measuring.plan import Launch, plan_passes, plan_timing
+from etprof.measuring.plan import Launch, plan
 from etprof.run.directory import experiment_files
 from etprof.run.manifest import load_manifest
 from etprof.run.runner_result import read_result
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from etprof.measuring.plan import Experiment, Settings
+    from etprof.measuring.plan import Experiment, Identity, Settings
     from etprof.run.manifest import LaunchRecord, Manifest
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{6,}|.+\.tmp\d+")
 """Names that our writers give files until they are whole: Python's and the runner's."""
-_FREE_TO_CHANGE = {"blocks", "budget_s", "target_half_width", "timeout_s", "max_wait_s"}
+_FREE_TO_CHANGE = {"blocks", "budget_s", "target_half_width", "timeout_s", "max_wait_s", "kernels"}
 """Settings that may differ in a continuation: they do not change what a launch measures."""
 _EXPERIMENT_FIELDS = (
     "sme", "threads", "mode", "iterations", "warmup", "cpus", "runner", "launcher",
@@ -60,10 +60,13 @@ def load_earlier(
         msg = f"{run} cannot be resumed, it measured something else:\n{lines}\nStart a new run"
         raise UsageError(msg)
     remove_temporary_files(run)
-    results: dict[tuple[str, str, int | None], RunnerResult] = {}
+    results: dict[Identity, RunnerResult] = {}
     records: list[LaunchRecord] = []
+    done: dict[Identity, LaunchRecord]
     done = {(r.experiment, r.purpose, r.block): r for r in manifest.launches if r.error is None}
-    planned = [*plan_timing(experiments, settings), *plan_passes(experiments, settings)]
+    planned = plan(experiments, settings, target).launches
+    # In the place of an operator split that a runner without event tracer cannot give.
+    planned += [Launch(each, "outputs") for each in experiments if each.mode == "timing"]
     for launch in planned:
         record = done.get(launch.identity)
         result = _finished_result(run, program, launch) if record else None
@@ -77,7 +80,8 @@ def _finished_result(run: Path, program: Program, launch: Launch) -> RunnerResul
     """Reads a finished launch's result; None when a file of it is missing or damaged."""
     experiment = launch.experiment
     files = experiment_files(run, program.label, experiment.folder, experiment.threads)
-    if launch.purpose == "etdump" and not files.etdump.is_file():
+    evidence = evidence_file(files, launch)
+    if evidence is not None and not evidence.is_file():
         return None
     try:
         return read_result(result_file(files, launch))

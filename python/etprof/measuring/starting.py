@@ -26,10 +26,10 @@ def list_starts(config: Config) -> list[dict[str, Any]]:
         {
             "experiment": experiment.name,
             "launcher": list(experiment.launcher),
-            "runner": None if experiment.runner_path is None else str(experiment.runner_path),
+            "runner": None if experiment.runner is None else str(experiment.runner),
             "preset": experiment.preset,
-            "extra_arguments": list(experiment.extra_args),
-            "cpus": list(experiment.cpu_affinity),
+            "extra_arguments": list(experiment.extra_arguments),
+            "cpus": list(experiment.cpus),
         }
         for experiment in config.experiments
     ]
@@ -40,6 +40,9 @@ def describe_starts(config: Config) -> list[str]:
     where = [config.target.kind, *_named(config.target.connect, config.target.serial)]
     if config.target.remote_folder is not None:
         where.append(f"in {config.target.remote_folder}")
+    counting = config.target.trace_runner or config.target.trace_preset
+    if counting is not None:
+        where.append(f"with kernels counted by {shlex.quote(str(counting))}")
     head = f"model {config.model} on {' '.join(where)}; results go to {config.output_root}"
     return [_visible(head), *(_visible(_describe(each)) for each in config.experiments)]
 
@@ -57,12 +60,12 @@ def _describe(experiment: ExperimentConfig) -> str:
     """Returns an experiment's command with what the target adds left out."""
     if experiment.preset is not None:
         runner = f"(runner of preset {experiment.preset})"
-    elif experiment.runner_path is not None:
-        runner = shlex.quote(str(experiment.runner_path))
+    elif experiment.runner is not None:
+        runner = shlex.quote(str(experiment.runner))
     else:
         runner = "(the target's own runner)"
-    words = [shlex.join(experiment.launcher), runner, shlex.join(experiment.extra_args)]
-    cpus = ",".join(map(str, experiment.cpu_affinity))
+    words = [shlex.join(experiment.launcher), runner, shlex.join(experiment.extra_arguments)]
+    cpus = ",".join(map(str, experiment.cpus))
     on_cpus = f"  on CPUs {cpus}" if cpus else ""
     return f"experiment {experiment.name}: {' '.join(filter(None, words))}{on_cpus}"
 
@@ -77,17 +80,21 @@ def _foreign_in_target(config: Config) -> Iterator[str]:
         yield "target.connect"
     if config.target.remote_folder is not None:
         yield "target.remote_folder"
+    if config.target.trace_runner is not None and not _is_installed(config.target.trace_runner):
+        yield "target.trace_runner"
+    # Built in the current folder, which may be the stranger's as well.
+    if config.target.trace_preset is not None:
+        yield "target.trace_preset"
 
 
 def _foreign_in_experiments(config: Config) -> Iterator[str]:
     for index, experiment in enumerate(config.experiments):
-        runner = experiment.runner_path
+        runner = experiment.runner
         chosen = {
             "launcher": bool(experiment.launcher),
             "runner_path": runner is not None and not _is_installed(runner),
-            # Built in the current folder, which may be the stranger's as well.
             "preset": experiment.preset is not None,
-            "extra_args": bool(experiment.extra_args),
+            "extra_args": bool(experiment.extra_arguments),
         }
         yield from (f"experiments.{index}.{name}" for name, is_set in chosen.items() if is_set)
 

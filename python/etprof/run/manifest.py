@@ -10,14 +10,22 @@ import hashlib
 import re
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AliasChoices, BeforeValidator, Field, field_validator
 
 from etprof.base.atomic import json_bytes, write_bytes
+from etprof.base.cpu_list import parse_cpus
 from etprof.base.errors import InputFileError
 from etprof.base.files import hash_file, read_input
 from etprof.base.json_input import MOST_JSON_BYTES, decode_json
+from etprof.base.limits import (
+    LARGEST_SEED,
+    MOST_CPU,
+    MOST_INFERENCES,
+    MOST_LAUNCHES,
+    MOST_SECONDS,
+)
 from etprof.base.records import CleanData, Count, Name, Named, Record, check_record
 from etprof.run.generation import Generation
 from etprof.run.runner_result import Cpu, RunnerBuild
@@ -28,6 +36,13 @@ if TYPE_CHECKING:
 MANIFEST: Final = "manifest.json"
 _SCHEMA_VERSION: Final = 2
 _WAY_OUT: Final = "delete it to analyse the ETDumps alone"
+_OLD_PURPOSES: Final = {
+    "etdump": "operators",
+    "kernel_trace": "kernels",
+    "xnntrace": "kernels",
+    "trace": "kernels",
+}
+"""Words of earlier manifests and configs."""
 _SEAL: Final = re.compile(rb',\n  "checksum": "([0-9a-f]{64})"\n}\n\Z')
 
 
@@ -73,23 +88,60 @@ class GitState(Record):
     """Whether tracked files differ from the commit."""
 
 
-class Experiment(Record):
-    """One way of running the model, at one thread count."""
+Purpose = Annotated[
+    Literal["timing", "operators", "kernels", "outputs"],
+    BeforeValidator(lambda word: _OLD_PURPOSES.get(word, word) if isinstance(word, str) else word),
+]
+"""What a launch is for; all but timing have one instrument, or write what was computed."""
+Warmup = Annotated[int, Field(ge=0, le=MOST_INFERENCES)]
+Inferences = Annotated[int, Field(gt=0, le=MOST_INFERENCES)]
+Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
+Cpus = Annotated[
+    tuple[Annotated[int, Field(ge=0, le=MOST_CPU)], ...],
+    BeforeValidator(lambda value: parse_cpus(value) if isinstance(value, str) else value),
+    Field(max_length=MOST_CPU + 1),
+]
+
+
+class Setup(Record):
+    """How an experiment's processes are launched, at whatever number of threads."""
 
     name: Name
     """Unique in its run."""
-    sme: Name = "auto"
+    sme: Name = Field("auto", validation_alias=AliasChoices("sme", "sme2"))
+    mode: Purpose = Field(
+        "timing", description="timing and what comes with it, or one other purpose alone"
+    )
+    iterations: Inferences = Field(
+        10,
+        validation_alias=AliasChoices("runs", "num_runs", "iterations"),
+        description="least timed inferences in each process launch",
+    )
+    warmup: Warmup = Field(10, description="inferences before those, in the same process")
+    cpus: Cpus = Field(
+        (),
+        validation_alias=AliasChoices("cpu_affinity", "cpus"),
+        description='CPUs, as "0-3,6", a hexadecimal mask "0xf0", or a list',
+    )
+    runner: Path | None = Field(
+        None,
+        validation_alias=AliasChoices("runner_path", "runner"),
+        description="runner binary; default: the target's own",
+    )
+    launcher: tuple[str, ...] = Field((), description="words before the runner")
+    extra_arguments: tuple[str, ...] = Field(
+        (),
+        validation_alias=AliasChoices("extra_args", "extra_arguments"),
+        description="further flags for the runner",
+    )
+
+
+class Experiment(Setup):
+    """One way of running the model, at one thread count."""
+
     threads: Count = 1
     group: Name = ""
     """Name without thread count: the folder. Empty: the name itself."""
-    mode: Literal["timing", "kernel_trace"] = "timing"
-    cpus: tuple[int, ...] = ()
-    """Cores to be bound to; none: the system chooses."""
-    runner: Path | None = None
-    launcher: tuple[str, ...] = ()
-    extra_arguments: tuple[str, ...] = ()
-    iterations: Count = 20
-    warmup: Count = 10
 
     @property
     def folder(self) -> str:
@@ -97,33 +149,51 @@ class Experiment(Record):
         return self.group or self.name
 
 
-class Settings(Record):
-    """How to measure; the same for every experiment of a run."""
+class Measurement(Record):
+    """How to measure; the same for all experiments, or they could not be compared."""
 
-    blocks: Count = 10
-    min_seconds: float = 0.2
-    etdump_iterations: Count = 100
-    seed: int = 0
-    timeout_s: float = 3600.0
-    cool_down_s: float = 0.0
-    max_start_temperature_c: float | None = None
-    max_wait_s: float = 300.0
-    target_half_width: float | None = None
-    """Stop early once every experiment's median is known within ± this fraction."""
-    budget_s: float | None = None
-    """Start no timing launch after this time."""
+    blocks: Annotated[int, Field(ge=0, le=MOST_LAUNCHES)] = Field(
+        10, description="process launches of each experiment"
+    )
+    min_seconds: Seconds = Field(0.2, description="least time of timed inferences a launch")
+    operator_iterations: Inferences = Field(
+        100,
+        validation_alias=AliasChoices("etdump_runs", "operator_iterations", "etdump_iterations"),
+        description="inferences of the operator split",
+    )
+    kernels: bool | None = Field(
+        None,
+        validation_alias=AliasChoices("kernels", "kernel_trace"),
+        description="count microkernels, in a launch of its own; default: where SME is measured "
+        "and a runner that counts is there",
+    )
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
+    timeout_s: Seconds = 3600.0
+    cool_down_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = Field(
+        0.0, description="pause after each launch"
+    )
+    max_start_temperature_c: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="wait before each launch until the hottest sensor is below"
+    )
+    max_wait_s: Seconds = Field(300.0, description="longest such wait")
+    target_half_width: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="stop early when every interval is within ± this fraction"
+    )
+    budget_s: Seconds | None = Field(None, description="start no timing launch after this time")
+
+
+class Settings(Measurement):
+    """The same, with what each iteration is."""
+
     generation: Generation | None = None
-    """What each iteration generates; None: an iteration is one execution of the method."""
-    kernel_trace: bool = False
-    """Add an evidence pass to every timing experiment; needs trace runners."""
+    """Tokens to generate; None: an iteration is one execution of the method."""
 
 
 class LaunchRecord(Record):
     """One process launch as it went."""
 
     experiment: Name
-    purpose: Name
-    """timing, etdump or kernel_trace."""
+    purpose: Purpose
     block: Count | None = None
     started_at: Name
     duration_s: float

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from etprof.base.errors import UsageError
@@ -41,6 +40,8 @@ class TargetKind:
     """Its word in the history."""
     is_this_host: bool = True
     """Whether it computes on the CPU of the host that etprof runs on."""
+    way_to_count: str
+    """How calls of microkernels are counted, where no runner at hand does."""
     warning: str | None = None
     """What a reader must know before believing a number."""
 
@@ -52,6 +53,7 @@ class TargetKind:
         return cast("Target", load(self.factory)(**given))
 
 
+_TRACING: Final = {"trace_runner": "trace_runner", "trace_preset": "trace_runner"}
 _HARDWARE: Final = Policy(proves_times=True, proves_kernels=True, proves_outputs=True)
 
 TARGETS: Final = (
@@ -59,25 +61,27 @@ TARGETS: Final = (
         name="linux",
         policy=_HARDWARE,
         factory="etprof.targets.local:LocalTarget",
-        takes={"trace_runner": "trace_runner"},
+        takes=_TRACING,
         history_name="local",
+        way_to_count="install etprof again with `pip install .`, or name a runner with "
+        "--trace-runner or target.trace_runner",
     ),
     TargetKind(
         name="android",
         policy=_HARDWARE,
         factory="etprof.targets.android.target:AndroidTarget",
-        takes=MappingProxyType(
-            {
-                "serial": "serial",
-                "connect": "address",
-                "remote_folder": "root",
-                "reconnect_s": "reconnect_s",
-                "runner": "runner",
-                "trace_runner": "trace_runner",
-            }
-        ),
+        takes={
+            "serial": "serial",
+            "connect": "address",
+            "remote_folder": "root",
+            "reconnect_s": "reconnect_s",
+            "runner": "runner",
+            **_TRACING,
+        },
         parts="etprof.targets.android.adb:find_parts",
         history_name="android",
+        way_to_count="name a runner with --trace-runner or target.trace_runner; "
+        "`cmake --workflow --preset android-sme2-trace` builds one",
         is_this_host=False,
     ),
     TargetKind(
@@ -85,6 +89,7 @@ TARGETS: Final = (
         policy=Policy(proves_times=True, proves_kernels=False, proves_outputs=True),
         factory="etprof.targets.local:LocalTarget",
         history_name="macos",
+        way_to_count="run the same program with `etprof profile MODEL --target emulator`",
         warning=(
             "Measured on macOS: a Mac's cores, memory and scheduling are not a phone's. Read it "
             "for the shape of the result, not for its figures. Operators outside XNNPACK may use "
@@ -95,9 +100,10 @@ TARGETS: Final = (
         name="emulator",
         policy=Policy(proves_times=False, proves_kernels=True, proves_outputs=True),
         factory="etprof.targets.emulator.target:EmulatorTarget",
-        takes={"trace_runner": "trace_runner"},
+        takes=_TRACING,
         parts="etprof.targets.emulator.installation:find_parts",
         history_name="emulator",
+        way_to_count="run `etprof emulator setup`",
         warning=(
             "Measured under emulation: which microkernels ran, how often, and what they computed "
             "is exact; times mean nothing and are not shown."

@@ -43,7 +43,7 @@ def add_run(store: Store, program: Program, run: Path) -> str:
         target=LocalTarget(),
         run=run,
         experiments=[Experiment(name="one", iterations=5, warmup=2)],
-        settings=Settings(blocks=6, min_seconds=0.01, etdump_iterations=1),
+        settings=Settings(blocks=6, min_seconds=0.01, operator_iterations=1),
         progress=lambda *_: None,
     )
     (added,) = store.add_run_directory(run)
