@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import TargetError
@@ -260,4 +261,13 @@ class _Progress:
             self._measured.evidence.setdefault(experiment.sme, kernels)
         wrote = results.get((name, "outputs", None)) or results.get((name, "operators", None))
         if wrote is not None and wrote.outputs:
-            self._measured.computed.setdefault(experiment.sme, wrote)
+            folder = self._launcher.files(experiment).file("_outputs")
+            # A device says where they were there.
+            here = [
+                each.model_copy(update={"path": str(folder / PurePath(each.path).name)})
+                if each.path is not None
+                else each
+                for each in wrote.outputs
+            ]
+            found = wrote.model_copy(update={"outputs": here})
+            self._measured.computed.setdefault(experiment.sme, found)
