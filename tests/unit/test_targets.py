@@ -33,6 +33,7 @@ TARGETS: Final = (
         policy=Policy(proves_times=False, proves_kernels=False, proves_outputs=True),
         factory="etprof.targets.toy:ToyTarget",
         history_name="toy",
+        way_to_count="use another target",
         warning="Nothing of it is real.",
     ),
 """
