@@ -59,8 +59,8 @@ def one_series(runs: int) -> KnownHistory:
 def pages(store: Store) -> dict[str, dict[str, str]]:
     """Returns pages of every view, with what makes them expensive."""
     with store.session() as session:
-        entry = max(list_series(session), key=lambda e: e.newest_id)
-        runs = load_runs(session, [entry.newest_id]).values()
+        entry = max(list_series(session), key=lambda e: e.run.id)
+        runs = load_runs(session, [entry.run.id]).values()
         (before,) = find_runs_before(session, runs).values()
     newest = {"id": str(entry.latest_id)}
     trend = {"config": entry.config}
@@ -69,19 +69,19 @@ def pages(store: Store) -> dict[str, dict[str, str]]:
         "overview": {},
         "overview, second part": {"page": "2"},
         "overview, one branch": {"branch": "wip/faster-conv"},
-        "overview, one model": {"model": entry.model, "metric": "latency_ns"},
+        "overview, one model": {"model": entry.run.model, "metric": "latency_ns"},
         "overview, no such branch": {"branch": "none"},
         "trend": trend,
         "trend, one branch": {**trend, "branch": "main"},
         "trend, by commits": {**trend, "axis": "commits"},
-        "sides, precisions": {"model": entry.model},
-        "sides, backends": {"model": entry.model, "by": "backend"},
+        "sides, precisions": {"model": entry.run.model},
+        "sides, backends": {"model": entry.run.model, "by": "backend"},
         "models": {},
-        "models, one device": {"device": entry.device},
+        "models, one device": {"device": entry.run.device},
         "run": newest,
         "compare": pair,
         "failures": {},
-        "failures, one model": {"model": entry.model},
+        "failures, one model": {"model": entry.run.model},
     }
 
 

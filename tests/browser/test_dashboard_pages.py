@@ -85,8 +85,9 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     export_site(store, folder / "site")
     with store.session() as session:
         series = list_series(session)
-    configs = {(s.model, s.precision, s.device): s.config for s in series}
-    newest = {(s.model, s.precision, s.device, s.sme): s.newest_id for s in series}
+    runs = [s.run for s in series]
+    configs = {(s.run.model, s.run.precision or "", s.run.device): s.config for s in series}
+    newest = {(r.model, r.precision or "", r.device, r.sme_mode): r.id for r in runs}
     with serving(store) as server:
         yield Sites(server.url, folder / "site", configs, newest)
 

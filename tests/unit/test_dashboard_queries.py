@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import event, update
 
+from etprof.dashboard.chart import choose_points
+from etprof.dashboard.judging import find_references
 from etprof.dashboard.queries import (
     Series,
     config_key,
@@ -24,8 +26,6 @@ from etprof.dashboard.queries import (
     load_runs,
     load_trend,
 )
-from etprof.dashboard.references import find_references
-from etprof.dashboard.thinning import choose_points
 from etprof.history.schema import FAILED, Run
 from etprof.history.store import Store, open_store
 from tests.known_history import (
@@ -66,7 +66,7 @@ def series_of(session: Session, model: str, precision: str, sme: str) -> Series:
     (found,) = (
         entry
         for entry in list_series(session)
-        if (entry.model, entry.precision, entry.sme, entry.device)
+        if (entry.run.model, entry.run.precision, entry.run.sme_mode, entry.run.device)
         == (model, precision, sme, "Phone A")
     )
     return found
@@ -76,14 +76,14 @@ def test_every_series_is_listed_once_with_its_newest_run(session: Session) -> No
     series = list_series(session)
     # THEN three models on two devices at two precisions with SME off and on
     assert len(series) == 3 * 2 * 2 * 2
-    assert {entry.newest_at for entry in series} == {START + timedelta(days=7)}
-    assert {entry.representative for entry in series if entry.device == EMULATOR} == {False}
-    assert [entry.model for entry in list_series(session, model=FAILING)] == [FAILING] * 8
+    assert {entry.run.measured_at for entry in series} == {START + timedelta(days=7)}
+    assert {entry.run.representative for entry in series if entry.run.device == EMULATOR} == {False}
+    assert [entry.run.model for entry in list_series(session, model=FAILING)] == [FAILING] * 8
 
 
 def test_a_failed_newest_run_leaves_the_latest_value_standing(session: Session) -> None:
     entry = series_of(session, FAILING, "int8", "off")
-    assert entry.newest_status == FAILED
+    assert entry.run.status == FAILED
     assert entry.latest_id is not None
     latest = load_runs(session, [entry.latest_id])[entry.latest_id]
     assert latest.measured_at == START + timedelta(days=6)
@@ -92,9 +92,9 @@ def test_a_failed_newest_run_leaves_the_latest_value_standing(session: Session) 
 def test_a_branch_has_its_own_latest_runs(session: Session) -> None:
     # GIVEN every fourth commit on a side branch, THEN its newest is the fourth day's second round
     on_branch = list_series(session, branch="wip/faster-conv")
-    assert {entry.newest_at for entry in on_branch} == {START + timedelta(days=7)}
+    assert {entry.run.measured_at for entry in on_branch} == {START + timedelta(days=7)}
     on_main = list_series(session, branch="main")
-    assert {entry.newest_at for entry in on_main} == {START + timedelta(days=6)}
+    assert {entry.run.measured_at for entry in on_main} == {START + timedelta(days=6)}
     assert list_series(session, branch="no such branch") == []
     assert list_branches(session, 10) == ["main", "wip/faster-conv"]
     assert list_branches(session, 1) == ["wip/faster-conv"]
@@ -114,7 +114,7 @@ def test_the_run_before_is_of_the_same_series_and_branch(session: Session) -> No
 
 def test_sme_sides_are_of_the_same_run_directory(session: Session) -> None:
     entry = series_of(session, FAILING, "fp32", "sme2")
-    run = load_runs(session, [entry.newest_id])[entry.newest_id]
+    run = load_runs(session, [entry.run.id])[entry.run.id]
     (side,) = find_sme_sides(session, run)
     assert (side.sme_mode, side.run_name, side.device) == ("off", run.run_name, run.device)
     assert config_key(side) == config_key(run) == entry.config
@@ -122,21 +122,21 @@ def test_sme_sides_are_of_the_same_run_directory(session: Session) -> None:
 
 def test_trend_is_in_order_of_time_and_keeps_failures(session: Session) -> None:
     entry = series_of(session, FAILING, "int8", "off")
-    points = load_trend(session, entry.series, "latency_ns", branch="", limit=100)
+    points = load_trend(session, entry.run.series, "latency_ns", branch="", limit=100)
     assert [point.measured_at for point in points] == [START + timedelta(days=i) for i in range(8)]
     assert [point.value is None for point in points] == [False] * 7 + [True]
     assert points[-1].failure == "etprof-runner: cannot load method (synthetic)"
     # WHEN limited, THEN the newest stay
-    newest = load_trend(session, entry.series, "latency_ns", branch="", limit=3)
+    newest = load_trend(session, entry.run.series, "latency_ns", branch="", limit=3)
     assert newest == points[-3:]
-    main = load_trend(session, entry.series, "latency_ns", branch="main", limit=100)
+    main = load_trend(session, entry.run.series, "latency_ns", branch="main", limit=100)
     assert {point.branch for point in main} == {"main"}
     assert len(main) == 6
 
 
 def test_metrics_values_and_categories_are_what_was_written(session: Session) -> None:
     entry = series_of(session, "toy_transformer", "fp32", "off")
-    run = load_runs(session, [entry.newest_id])[entry.newest_id]
+    run = load_runs(session, [entry.run.id])[entry.run.id]
     values = load_all_values(session, run)
     assert set(list_metrics(session, [entry])) == set(values)
     assert values["decode_tokens_per_second"].higher_is_better
@@ -159,12 +159,12 @@ def test_pinned_baselines_come_before_the_run_before(tmp_path: Path) -> None:
     fill(store, replace(KNOWN, models=("toy_transformer",), emulated=False, commits=5))
     with store.session() as session:
         entries = list_series(session)
-        runs = list(load_runs(session, (entry.newest_id for entry in entries)).values())
+        runs = list(load_runs(session, (entry.run.id for entry in entries)).values())
         found = find_references(session, runs, "latency_ns")
         assert {reference.label for reference in found.values()} == {"the run before"}
     pin(store, "release", 1)
     with store.session() as session:
-        runs = list(load_runs(session, (entry.newest_id for entry in entries)).values())
+        runs = list(load_runs(session, (entry.run.id for entry in entries)).values())
         found = find_references(session, runs, "latency_ns")
         labels = [found[run.id].label for run in runs]
         assert sorted(labels) == ["baseline release", *["the run before"] * 3]
@@ -181,10 +181,10 @@ def test_queries_follow_indexes(store: Store, session: Session) -> None:
     event.listen(store.engine, "before_cursor_execute", note)
     try:
         entry = list_series(session, branch="main")[0]
-        run = load_runs(session, [entry.newest_id])[entry.newest_id]
+        run = load_runs(session, [entry.run.id])[entry.run.id]
         find_runs_before(session, [run])
         find_sme_sides(session, run)
-        load_trend(session, entry.series, "latency_ns", branch="main", limit=10)
+        load_trend(session, entry.run.series, "latency_ns", branch="main", limit=10)
         list_failures(session, {}, limit=10)
         list_branches(session, 10)
     finally:
@@ -223,5 +223,7 @@ def test_runs_of_unknown_precision_or_threads_are_listed(tmp_path: Path) -> None
     fill(store, replace(KNOWN, models=("m",), emulated=False, commits=1))
     store.write(lambda s: s.execute(update(Run).values(precision=None, threads=None, backend=None)))
     with store.session() as session:
-        assert {(e.precision, e.threads, e.backend) for e in list_series(session)} == {("", "", "")}
+        assert {(e.run.precision, e.run.threads, e.run.backend) for e in list_series(session)} == {
+            (None,) * 3
+        }
     store.engine.dispose()

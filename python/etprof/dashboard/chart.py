@@ -1,17 +1,19 @@
-"""Geometry of the trend chart: SVG units, both ways of laying runs out, no pixel."""
+"""Geometry of the trend chart: SVG units, both ways of laying runs out, which points are drawn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.base.units import format_value
-from etprof.dashboard.addresses import make_address
-from etprof.dashboard.parts import format_commit, format_moment, interval_words
-from etprof.dashboard.thinning import choose_points
+import numpy as np
+
+from etprof.base.units import format_range, format_value
+from etprof.history.tables import format_moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from etprof.dashboard.queries import TrendPoint
 
@@ -136,7 +138,7 @@ def _mark(point: TrendPoint, scale: Scale) -> View:
         "time": f"{scale.time(point):.1f}",
         "order": f"{scale.order(point):.1f}",
         "branch": point.branch or "",
-        "run": make_address("run", {"id": str(point.run_id)}),
+        "run_id": point.run_id,
     }
 
 
@@ -144,12 +146,12 @@ def _point(point: TrendPoint, name: str, scale: Scale, unit: str) -> View:
     value = point.value or 0.0
     y = scale.y(value)
     ends = [scale.y(value if end is None else end) - y for end in (point.high, point.low)]
-    interval = interval_words(point.low, point.high, unit)
+    interval = format_range(unit, point.low, point.high)
     return {
         **_mark(point, scale),
         "y": f"{y:.1f}",
         "whisker": f"M0 {ends[0]:.1f}V{ends[1]:.1f}",
-        "title": f"{_words(point, name)}: {format_value(unit, value)}{f' ({interval})' if interval else ''}",
+        "title": f"{_words(point, name)}: {format_value(unit, value)}{f' ({interval})' if point.low is not None else ''}",
     }
 
 
@@ -159,6 +161,40 @@ def _failure(point: TrendPoint, name: str, scale: Scale) -> View:
 
 def _words(point: TrendPoint, name: str) -> str:
     words = [name, format_moment(point.measured_at)]
-    words += [f"commit {format_commit(point.commit)}"] if point.commit else []
+    words += [f"commit {point.commit[:10]}"] if point.commit else []
     words += [point.branch] if point.branch else []
     return ", ".join(words)
+
+
+def choose_points(values: Sequence[float], most: int) -> list[int]:
+    """Returns the indices of at most `most` values (three or more) that keep a line's shape.
+
+    Largest triangle three buckets (Steinarsson, "Downsampling Time Series for Visual
+    Representation", 2013): the first and the last stay, and of every bucket between the value
+    that spans the largest triangle with its neighbours, so single peaks survive.
+    """
+    if len(values) <= most:
+        return list(range(len(values)))
+    levels = np.asarray(values, float)
+    edges = np.linspace(1, len(values) - 1, most - 1).astype(int)
+    chosen = [0]
+    for number in range(most - 2):
+        bucket = np.arange(edges[number], edges[number + 1])
+        following = np.arange(
+            edges[number + 1], edges[number + 2] if number + 2 < most - 1 else len(values)
+        )
+        chosen.append(int(bucket[np.argmax(_areas(levels, chosen[-1], bucket, following))]))
+    return [*chosen, len(values) - 1]
+
+
+def _areas(
+    levels: NDArray[np.float64],
+    last: int,
+    bucket: NDArray[np.int_],
+    following: NDArray[np.int_],
+) -> NDArray[np.float64]:
+    """Twice the areas of the triangles over a bucket's points."""
+    x, y = float(following.mean()), float(levels[following].mean())
+    doubled = (last - x) * (levels[bucket] - levels[last]) - (last - bucket) * (y - levels[last])
+    areas: NDArray[np.float64] = np.abs(doubled)
+    return areas

@@ -12,16 +12,12 @@ import etprof
 from etprof.base.atomic import write_bytes, write_json, write_text
 from etprof.base.errors import OutputError
 from etprof.dashboard.addresses import ExportedLinks, make_address
-from etprof.dashboard.assets import ASSETS, read_asset
 from etprof.dashboard.queries import find_runs_before, list_newest, load_baselines, load_runs
-from etprof.dashboard.render import render_page, render_problem
-from etprof.dashboard.run_report import read_report
-from etprof.dashboard.views.run import find_run
-from etprof.dashboard.views.sides import CHOICES
+from etprof.dashboard.render import ASSETS, answer, read_asset, render_problem
 from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from etprof.dashboard.addresses import Address
     from etprof.history.store import Store
@@ -97,13 +93,12 @@ def _put_in_place(workplace: Path, folder: Path) -> None:
 def _write_site(
     store: Store, folder: Path, newest_runs: int, progress: Callable[[int], None]
 ) -> tuple[int, int, int]:
-    """Writes every page that is linked to, beginning with the roots; returns three counts."""
+    """Writes every page that a link or a form leads to, from the overview on; three counts."""
     with store.session() as session:
         catalogue = Catalogue(session, most_branches=MOST_BRANCHES)
         kept = _choose_runs(catalogue, newest_runs)
         links = ExportedLinks(lambda address: _is_exported(address, kept))
-        for root in _roots(catalogue):
-            links.href(root)
+        links.href(make_address("overview", {}))
         written = 0
         while written < len(links.pages):
             for name, address in list(links.pages.items())[written:]:
@@ -126,10 +121,10 @@ def _choose_runs(catalogue: Catalogue, newest: int) -> set[int]:
     """Which runs have a page."""
     session, series = catalogue.session, catalogue.series()
     latest = {entry.latest_id for entry in series if entry.latest_id}
-    failed = {entry.newest_id for entry in series}
+    failed = {entry.run.id for entry in series}
     runs = load_runs(session, latest).values()
     before = find_runs_before(session, runs).values()
-    pinned = load_baselines(session, [entry.series for entry in series]).values()
+    pinned = load_baselines(session, [entry.run.series for entry in series]).values()
     baselines = {entry.run_id for entries in pinned for entry in entries}
     return {*latest, *failed, *before, *baselines, *list_newest(session, newest)}
 
@@ -142,33 +137,8 @@ def _is_exported(address: Address, kept: set[int]) -> bool:
     return all(int(number) in kept for number in numbers)
 
 
-def _roots(catalogue: Catalogue) -> Iterator[Address]:
-    """The pages that filter forms lead to; the first is the index."""
-    yield make_address("overview", {})
-    yield make_address("failures", {})
-    configs = {entry.config for entry in catalogue.series()}
-    models = {entry.model for entry in catalogue.series()}
-    for metric in catalogue.metrics:
-        for branch in ("", *catalogue.branches):
-            yield make_address("overview", {"metric": metric, "branch": branch})
-        yield make_address("models", {"metric": metric})
-        for config in sorted(configs):
-            yield make_address("trend", {"metric": metric, "config": config})
-        for model in sorted(models):
-            for by in CHOICES:
-                yield make_address("sides", {"metric": metric, "model": model, "by": by})
-
-
 def _write_page(path: Path, visit: Visit) -> None:
     try:
-        if visit.address.view != "report":
-            write_text(path, render_page(visit))
-            return
-        content, reason = read_report(find_run(visit, visit.address["id"]))
-        if content is not None:
-            write_bytes(path, content)
-            return
-        message = f"No report of this run: {reason}"
+        write_bytes(path, answer(visit)[0])
     except NoSuchPageError as error:
-        message = str(error)
-    write_text(path, render_problem(visit.address, visit.links, "No such page", message))
+        write_text(path, render_problem(visit.address, visit.links, "No such page", str(error)))

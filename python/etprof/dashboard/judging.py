@@ -1,15 +1,20 @@
-"""Changes as pages show them: judged by the gate, in a sign, a word and a colour."""
+"""Changes as pages show them: against what, judged by the gate, in a sign, a word and a colour."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import format_change, format_ratio
+from etprof.dashboard.addresses import Address, make_address
+from etprof.dashboard.queries import find_runs_before, load_baselines, load_runs, load_values
 from etprof.history.gate import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from sqlalchemy.orm import Session
 
     from etprof.dashboard.visit import Catalogue
     from etprof.history.gate import Judgement
@@ -32,14 +37,12 @@ class Judge:
     def __init__(self, catalogue: Catalogue, metric: str, candidates: Iterable[Run]) -> None:
         self._catalogue = catalogue
         self._metric = metric
-        self._floors: dict[str, NoiseFloor | None] = {}
         self._runs: dict[str, list[Run]] = {}
         for run in candidates:
             self._runs.setdefault(run.device, []).append(run)
 
     def change(
         self,
-        device: str,
         baseline: Metric | None,
         candidate: Metric | None,
         against: str,
@@ -47,7 +50,7 @@ class Judge:
         """Returns the change for a template; None where there is nothing to judge."""
         if baseline is None or candidate is None or not candidate.representative:
             return None
-        found = judge(baseline, candidate, noise=self._floor(device))
+        found = judge(baseline, candidate, noise=self._floor(candidate.run.device))
         return {
             "text": format_change(found.change),
             "word": found.verdict,
@@ -59,11 +62,6 @@ class Judge:
         }
 
     def _floor(self, device: str) -> NoiseFloor | None:
-        if device not in self._floors:
-            self._floors[device] = self._load_floor(device)
-        return self._floors[device]
-
-    def _load_floor(self, device: str) -> NoiseFloor | None:
         runs = self._runs.get(device, [])
         newest = max((run.measured_at for run in runs), default=None)
         if newest is None:
@@ -90,3 +88,42 @@ def _speed_up(found: Judgement, candidate: Metric) -> View:
     ]
     ends = [format_ratio(end) for end in sorted(ratios[1:])]
     return {"speed_up": format_ratio(ratios[0]), "speed_up_interval": " … ".join(ends)}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The other side of a change."""
+
+    label: str
+    run_id: int
+    candidate_id: int
+    value: Metric | None
+
+    @property
+    def compare_address(self) -> Address:
+        """Where both are set side by side."""
+        return compare_address(self.run_id, self.candidate_id)
+
+
+def compare_address(baseline: int, candidate: int) -> Address:
+    """Returns the address of the page about two runs."""
+    return make_address("compare", {"baseline": str(baseline), "candidate": str(candidate)})
+
+
+def find_references(session: Session, runs: Sequence[Run], metric: str) -> dict[int, Reference]:
+    """Returns what each run is held against, by run."""
+    pinned = load_baselines(session, {run.series for run in runs})
+    before = find_runs_before(session, runs)
+    chosen: dict[int, tuple[str, int]] = {}
+    for run in runs:
+        baseline = next((b for b in pinned.get(run.series, []) if b.run_id != run.id), None)
+        if baseline is not None:
+            chosen[run.id] = (f"baseline {baseline.name}", baseline.run_id)
+        elif run.id in before:
+            chosen[run.id] = ("the run before", before[run.id])
+    others = load_runs(session, (other for _, other in chosen.values()))
+    values = load_values(session, others.values(), metric)
+    return {
+        run_id: Reference(label, other, run_id, values.get(other))
+        for run_id, (label, other) in chosen.items()
+    }

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from etprof.base.units import MISSING, count_of, format_interval, format_value
+from etprof.base.units import count_of
 from etprof.dashboard.addresses import DEFAULTS, PAGE, VIEWS, file_word, make_address
 from etprof.dashboard.visit import NoSuchPageError
-from etprof.history.metric_names import METRICS
+from etprof.history.metric_names import metric_label
+from etprof.history.schema import FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
 
-    from etprof.dashboard.queries import Series
     from etprof.dashboard.visit import Visit
-    from etprof.history.schema import Metric, Run
+    from etprof.history.schema import Run
 
 View = dict[str, Any]
 ROWS_A_PAGE: Final = 50
@@ -37,11 +36,6 @@ _SME_ORDER: Final = ("off", "auto", "sme1", "sme2")
 SME_LABELS: Final = {"off": "SME off", "auto": "SME auto", "sme1": "SME1", "sme2": "SME2"}
 
 
-def metric_label(name: str) -> str:
-    """Returns the metric's name for people."""
-    return METRICS[name].label if name in METRICS else name
-
-
 def sme_label(mode: str) -> str:
     """Returns the SME mode for people."""
     return SME_LABELS.get(mode, f"SME {mode}")
@@ -50,16 +44,6 @@ def sme_label(mode: str) -> str:
 def sme_key(mode: str) -> tuple[int, str]:
     """Sorts SME modes from nothing to everything."""
     return (_SME_ORDER.index(mode) if mode in _SME_ORDER else len(_SME_ORDER), mode)
-
-
-def format_moment(moment: datetime) -> str:
-    """Formats a moment to the minute."""
-    return moment.strftime("%Y-%m-%d %H:%M UTC")
-
-
-def format_commit(commit: str | None) -> str:
-    """Shortens a commit."""
-    return commit[:10] if commit else MISSING
 
 
 def choose_metric(visit: Visit) -> str:
@@ -71,43 +55,25 @@ def choose_metric(visit: Visit) -> str:
     return name
 
 
-def value_view(value: Metric | None) -> View | None:
-    """A value with its interval; None where there is none or where it means nothing."""
-    if value is None or not value.representative:
-        return None
+def facts_of(run: Run) -> dict[str, str]:
+    """What filters compare a row with; unknown facts are empty."""
     return {
-        "text": format_value(value.unit, value.value),
-        "interval": interval_words(value.low, value.high, value.unit),
+        flag: "" if (value := getattr(run, FLAGS[flag])) is None else str(value)
+        for flag in ("model", "device", "precision", "backend", "threads", "sme", "branch")
     }
 
 
-def interval_words(low: float | None, high: float | None, unit: str) -> str:
-    """Formats an interval; empty where there is none."""
-    if low is None or high is None:
-        return ""
-    if unit == "ns":
-        return format_interval(low, high)
-    return f"{format_value(unit, low)} … {format_value(unit, high)}"
-
-
-def series_facts(entry: Series) -> dict[str, str]:
-    """What filters compare a row with."""
-    return {
-        "model": entry.model,
-        "device": entry.device,
-        "precision": entry.precision,
-        "backend": entry.backend,
-        "threads": entry.threads,
-        "sme": entry.sme,
-    }
-
-
-def how_words(entry: Series, *left_out: str) -> str:
+def how_words(run: Run, *left_out: str) -> str:
     """Says how a model ran, in the cell that already says where."""
-    facts = {"precision": entry.precision, "backend": entry.backend, "method": entry.method}
-    threads = count_of(int(entry.threads), "thread") if entry.threads else ""
+    facts = {"precision": run.precision, "backend": run.backend, "method": run.method}
+    threads = count_of(run.threads, "thread") if run.threads is not None else None
     words = [value for name, value in facts.items() if name not in left_out]
-    return " · ".join(word for word in (*words, threads, entry.variant) if word)
+    return " · ".join(word for word in (*words, threads, run.variant) if word)
+
+
+def config_words(run: Run) -> str:
+    """Says where and how a model ran, its SME mode apart."""
+    return f"{run.device} · {how_words(run)}".removesuffix(" · ")
 
 
 def passes(facts: Mapping[str, str], filters: Mapping[str, str]) -> bool:
@@ -115,17 +81,14 @@ def passes(facts: Mapping[str, str], filters: Mapping[str, str]) -> bool:
     return all(facts.get(name, value) == value for name, value in filters.items())
 
 
-def config_words(entry: Series | Run) -> str:
-    """Says where and how a model ran, its SME mode apart."""
-    threads = "" if entry.threads in (None, "") else count_of(int(entry.threads), "thread")
-    words = (entry.device, entry.precision, entry.backend, entry.method, threads, entry.variant)
-    return " · ".join(word for word in words if word)
-
-
 def filter_form(visit: Visit, entries: Iterable[Mapping[str, str]], **choices: list[str]) -> View:
     """The form above a list: what it is about, then its filters with every value on offer."""
     address, rule = visit.address, VIEWS[visit.address.view]
     rows = list(entries)
+    for name in set(rule.subject) & set(choices):
+        for value in choices[name]:
+            # An exported site needs what a form leads to, as it needs what is linked to.
+            visit.links.href(make_address(address.view, {**address.values, name: value}))
     fields = []
     for name in (*rule.subject, *rule.filters):
         if name in choices:

@@ -14,6 +14,7 @@ from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import aliased, defer
 
 from etprof.history.schema import FAILED, Baseline, CategoryTime, Metric, Run
+from etprof.history.selection import choose_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,35 +29,23 @@ RECENT_RUNS: Final = 5_000
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a trend and where it stands; unknown texts are empty."""
+    """One line of a trend and where it stands."""
 
-    series: str
-    model: str
-    precision: str
-    backend: str
-    method: str
-    device: str
-    device_kind: str
-    sme: str
-    threads: str
-    variant: str
-    representative: bool
-    newest_id: int
-    newest_status: str
-    newest_at: datetime
+    run: Run
+    """The newest, without pins and artefacts."""
     latest_id: int | None
     """The newest run that did not fail."""
 
     @property
     def config(self) -> str:
         """Identifies what the series is of, its SME mode apart."""
-        return config_key(self)
+        return config_key(self.run)
 
 
-def config_key(entry: Series | Run) -> str:
+def config_key(run: Run) -> str:
     """Identifies what a run is of, its SME mode apart."""
-    what = (entry.model, entry.precision, entry.backend, entry.method)
-    facts = (*what, entry.device, entry.threads, entry.variant)
+    what = (run.model, run.precision, run.backend, run.method)
+    facts = (*what, run.device, run.threads, run.variant)
     texts = ("" if fact is None else str(fact) for fact in facts)
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -86,24 +75,19 @@ def list_series(session: Session, *, model: str = "", branch: str = "") -> list[
     newest = _newest_id(names, place)
     latest = _newest_id(names, place, succeeded=True)
     places = select(newest.label("newest"), latest.label("latest")).select_from(names).subquery()
-    statement = select(
-        Run.series, Run.model, Run.precision, Run.backend, Run.method, Run.device,
-        Run.device_kind, Run.sme_mode, Run.threads, Run.variant, Run.representative,
-        Run.id, Run.status, Run.measured_at, places.c.latest,
-    ).join(places, Run.id == places.c.newest)  # fmt: skip
-    rows = [_series(tuple(row)) for row in session.execute(statement)]
-    return sorted(rows, key=_place)
+    statement = (
+        select(Run, places.c.latest)
+        .join(places, Run.id == places.c.newest)
+        .options(defer(Run.pins), defer(Run.artefacts))
+    )
+    return sorted((Series(run, latest) for run, latest in session.execute(statement)), key=_place)
 
 
 def _place(entry: Series) -> tuple[object, ...]:
     """Where a series stands in lists; thread counts in the order of numbers."""
-    what = (entry.model, entry.device, entry.precision, entry.backend, entry.method)
-    return (*what, len(entry.threads), entry.threads, entry.variant, entry.sme)
-
-
-def _series(row: tuple[object, ...]) -> Series:
-    texts = ["" if value is None else str(value) for value in row[:10]]
-    return Series(*texts, *row[10:])  # type: ignore[arg-type]  # the columns' types, in order
+    run = entry.run
+    what = (run.model, run.device, run.precision or "", run.backend or "", run.method or "")
+    return (*what, run.threads or 0, run.variant or "", run.sme_mode)
 
 
 Place = tuple[str, datetime]
@@ -181,15 +165,20 @@ def load_runs(session: Session, ids: Iterable[int]) -> dict[int, Run]:
 
 def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int, Metric]:
     """Returns one metric of each run that has it, by run."""
-    chosen = {run.id: run for run in runs}
+    ids = sorted(run.id for run in runs)
     found: dict[int, Metric] = {}
-    for batch in _batches(sorted(chosen)):
-        rows = session.scalars(
-            select(Metric).where(Metric.run_id.in_(batch), Metric.name == metric)
-        )
-        for row in rows:
-            found[row.run_id] = row
+    for batch in _batches(ids):
+        chosen = select(Metric).where(Metric.run_id.in_(batch), Metric.name == metric)
+        found |= {row.run_id: row for row in session.scalars(chosen)}
     return found
+
+
+def load_latest(
+    session: Session, series: Iterable[Series], metric: str
+) -> tuple[dict[int, Run], dict[int, Metric]]:
+    """Returns the latest run of each series, and the metric of each that has it, by run."""
+    runs = load_runs(session, (entry.latest_id for entry in series if entry.latest_id))
+    return runs, load_values(session, runs.values(), metric)
 
 
 def load_all_values(session: Session, run: Run) -> dict[str, Metric]:
@@ -230,28 +219,14 @@ def find_runs_before(session: Session, runs: Iterable[Run]) -> dict[int, int]:
 
 def find_sme_sides(session: Session, run: Run) -> list[Run]:
     """Returns the runs of the same run directory that differ from `run` in SME alone."""
-    same = and_(
-        *(
-            getattr(Run, name).is_not_distinct_from(getattr(run, name))
-            for name in (
-                "precision",
-                "backend",
-                "method",
-                "threads",
-                "variant",
-                "run_path",
-                "revision",
-            )
-        )
-    )
+    alike = (
+        "model", "device", "measured_at", "precision", "backend", "method", "threads", "variant",
+        "run_name", "run_path", "revision",
+    )  # fmt: skip
     statement = select(Run).where(
-        Run.device == run.device,
-        Run.measured_at == run.measured_at,
-        Run.model == run.model,
-        Run.run_name == run.run_name,
         Run.status != FAILED,
         Run.sme_mode != run.sme_mode,
-        same,
+        *(getattr(Run, name) == getattr(run, name) for name in alike),
     )
     return list(session.scalars(statement.order_by(Run.sme_mode)))
 
@@ -286,21 +261,20 @@ def load_trend(
     )  # fmt: skip
     rows = session.execute(statement).all()
     return [
-        TrendPoint(*row[:7], failure=(row[7] or "failed") if row[8] == FAILED else None)
+        TrendPoint(
+            run_id=row.id, measured_at=row.measured_at, commit=row.git_commit,
+            branch=row.git_branch, value=row.value, low=row.low, high=row.high,
+            failure=(row.failure or "failed") if row.status == FAILED else None,
+        )
         for row in reversed(rows)
-        if row[8] == FAILED or row[4] is not None  # type: ignore[redundant-expr]
-    ]
+        if row.status == FAILED or row.value is not None
+    ]  # fmt: skip
 
 
 def list_failures(session: Session, filters: Mapping[str, str], *, limit: int) -> list[Run]:
     """Returns failed runs, the newest first."""
-    columns = {
-        "model": Run.model, "device": Run.device, "precision": Run.precision,
-        "backend": Run.backend, "branch": Run.git_branch,
-    }  # fmt: skip
     statement = (
-        select(Run)
-        .where(Run.status == FAILED, *(columns[n] == v for n, v in filters.items()))
+        choose_runs({**filters, "status": FAILED})
         .order_by(Run.measured_at.desc(), Run.id.desc())
         .limit(limit)
         .options(defer(Run.pins), defer(Run.artefacts))

@@ -7,17 +7,32 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import etprof
-from etprof.base.html_template import template_environment
-from etprof.base.units import count_of
-from etprof.dashboard.addresses import make_address
-from etprof.dashboard.assets import POLICY, read_template
+from etprof.base.html_template import read_package_file, template_environment
+from etprof.base.units import count_of, format_range, format_value
+from etprof.dashboard.addresses import Address, make_address
+from etprof.dashboard.parts import config_words, facts_of, how_words, sme_label
+from etprof.dashboard.run_report import read_report
+from etprof.dashboard.views.run import find_run
+from etprof.dashboard.visit import NoSuchPageError
+from etprof.history.metric_names import metric_label
+from etprof.history.tables import format_commit, format_moment
 
 if TYPE_CHECKING:
     import jinja2
 
-    from etprof.dashboard.addresses import Address, Links
+    from etprof.dashboard.addresses import Links
     from etprof.dashboard.visit import Visit
 
+POLICY: Final = (
+    "default-src 'none'; style-src 'self' file:; script-src 'self' file:; "
+    "img-src data:; base-uri 'none'; form-action 'self'"
+)
+"""In every page. `file:` is for exported pages that are opened from disk; to a served page, no
+browser gives files."""
+ASSETS: Final = {
+    "dashboard.css": "text/css; charset=utf-8",
+    "dashboard.js": "text/javascript; charset=utf-8",
+}
 PAGES: Final = ("overview", "trend", "sides", "models", "run", "compare", "failures")
 """Views that are pages; each is a module of `views` and a template."""
 _MENU: Final = {
@@ -28,6 +43,20 @@ _MENU: Final = {
 }
 _SERVED_ONLY: Final = {"compare"}
 """Any two of all runs: an exported site has those that its pages lead to."""
+
+
+def answer(visit: Visit) -> tuple[bytes, bool]:
+    """Returns what stands at the visit's address, and whether that is a run's own report.
+
+    Raises NoSuchPageError where there is nothing.
+    """
+    if visit.address.view != "report":
+        return render_page(visit).encode(), False
+    content, reason = read_report(find_run(visit, visit.address["id"]))
+    if content is None:
+        msg = f"no report of this run: {reason}"
+        raise NoSuchPageError(msg)
+    return content, True
 
 
 def render_page(visit: Visit) -> str:
@@ -70,4 +99,33 @@ def _menu(here: Address, links: Links) -> list[dict[str, object]]:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return template_environment(read_template)
+    environment = template_environment(_read_template)
+    environment.filters |= {
+        "label": metric_label, "sme": sme_label, "moment": format_moment, "commit": format_commit,
+    }  # fmt: skip
+    environment.globals |= {
+        "at": _address, "facts_of": facts_of, "how_words": how_words, "config_words": config_words,
+        "number": format_value, "range_of": format_range,
+    }  # fmt: skip
+    return environment
+
+
+def _address(view: str, **values: object) -> Address:
+    return make_address(view, {name: str(value) for name, value in values.items()})
+
+
+@cache
+def _read_template(name: str) -> str:
+    """Returns the text of a template."""
+    return read_package_file("etprof.dashboard", "templates", name)
+
+
+@cache
+def read_asset(name: str) -> str:
+    """Returns the text of a file that pages load; the style builds on the run report's."""
+    text = read_package_file("etprof.dashboard", "static", name)
+    return (
+        read_package_file("etprof.views", "templates", "report.css") + text
+        if name.endswith("css")
+        else text
+    )

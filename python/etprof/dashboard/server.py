@@ -14,10 +14,7 @@ from starlette.routing import Route
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.interruption import until_interrupted
 from etprof.dashboard.addresses import ServedLinks, make_address
-from etprof.dashboard.assets import ASSETS, read_asset
-from etprof.dashboard.render import PAGES, render_page, render_problem
-from etprof.dashboard.run_report import read_report
-from etprof.dashboard.views.run import find_run
+from etprof.dashboard.render import ASSETS, PAGES, answer, read_asset, render_problem
 from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
 
 if TYPE_CHECKING:
@@ -87,13 +84,9 @@ def _respond_with_page(store: Store, kept: Kept, name: str, query: dict[str, str
         raise NoSuchPageError(msg)
     with store.session() as session:
         visit = Visit(make_address(name, query), ServedLinks(), Catalogue(session, kept=kept))
-        if name != "report":
-            return HTMLResponse(render_page(visit), headers=_COMMON_HEADERS)
-        content, reason = read_report(find_run(visit, visit.address["id"]))
-    if content is None:
-        msg = f"no report of this run: {reason}"
-        raise NoSuchPageError(msg)
-    return Response(content, media_type="text/html; charset=utf-8", headers=_REPORT_HEADERS)
+        content, is_report = answer(visit)
+    headers = _REPORT_HEADERS if is_report else _COMMON_HEADERS
+    return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 
 
 def _problem(status: int, title: str, message: str) -> Response:

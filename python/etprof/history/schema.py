@@ -129,8 +129,8 @@ class Run(Table):
     )
     """A target's name in the history."""
     soc: Mapped[str | None] = _fact("SoC")
-    sme_mode: Mapped[str] = _fact("SME", tells_apart=True)
-    threads: Mapped[int | None] = _fact("threads", tells_apart=True)
+    sme_mode: Mapped[str] = _fact("SME", flag="sme", tells_apart=True)
+    threads: Mapped[int | None] = _fact("threads", flag="threads", tells_apart=True)
     variant: Mapped[str | None] = _fact("variant", tells_apart=True)
     """What else was set for it, such as CPUs, a launcher, or how many tokens; NULL for nothing."""
     git_commit: Mapped[str | None] = _fact("commit", flag="commit", tells_apart=True)

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.units import MISSING, format_delta, format_duration
+from etprof.base.units import format_delta, format_duration
 from etprof.dashboard.addresses import make_address
 from etprof.dashboard.judging import Judge
-from etprof.dashboard.parts import (
-    View,
-    config_words,
-    format_commit,
-    format_moment,
-    metric_label,
-    sme_label,
-    value_view,
-)
 from etprof.dashboard.queries import load_all_values, load_categories
 from etprof.dashboard.views.run import find_run
 from etprof.dashboard.visit import metric_key
+from etprof.history.schema import TELLS_APART, TITLES
 
 if TYPE_CHECKING:
+    from etprof.dashboard.parts import View
     from etprof.dashboard.visit import Visit
     from etprof.history.schema import Run
 
@@ -28,12 +21,6 @@ Sides = tuple[dict[str, float], dict[str, float]]
 _BAR_WIDTH: Final = 300.0
 _MUST_AGREE: Final = ("model", "method", "device")
 """Where runs differ in one of these, a change means nothing."""
-_NAMES: Final = {
-    "model": "model", "precision": "precision", "backend": "backend", "method": "method",
-    "device": "device", "sme_mode": "SME", "threads": "threads", "variant": "variant", "git_commit": "commit",
-    "git_branch": "branch", "executorch_version": "ExecuTorch", "pins": "pins",
-    "artefacts": "artefacts",
-}  # fmt: skip
 
 
 def show(visit: Visit) -> View:
@@ -42,33 +29,20 @@ def show(visit: Visit) -> View:
     if not all(numbers):
         return {"title": "Two runs", "sides": None, "numbers": numbers}
     baseline, candidate = (find_run(visit, number) for number in numbers)
-    differences = [name for name in _NAMES if getattr(baseline, name) != getattr(candidate, name)]
-    may_judge = not set(differences) & set(_MUST_AGREE)
+    differing = [n for n in TELLS_APART if getattr(baseline, n) != getattr(candidate, n)]
+    hindering = [name for name in differing if name in _MUST_AGREE]
     representative = baseline.representative and candidate.representative
     return {
         "title": f"Run {candidate.id} against run {baseline.id}",
         "numbers": numbers,
-        "sides": [_side("Baseline", baseline), _side("Candidate", candidate)],
-        "differences": ", ".join(_NAMES[name] for name in differences),
-        "may_judge": may_judge,
-        "must_agree": ", ".join(_NAMES[name] for name in differences if name in _MUST_AGREE),
+        "sides": [("Baseline", baseline), ("Candidate", candidate)],
+        "differences": ", ".join(TITLES[name] for name in differing),
+        "may_judge": not hindering,
+        "must_agree": ", ".join(TITLES[name] for name in hindering),
         "representative": representative,
-        "rows": _rows(visit, baseline, candidate, may_judge=may_judge),
+        "rows": _rows(visit, baseline, candidate, may_judge=not hindering),
         "waterfall": _waterfall(visit, baseline, candidate) if representative else None,
         "swapped": make_address("compare", {"baseline": numbers[1], "candidate": numbers[0]}),
-    }
-
-
-def _side(role: str, run: Run) -> View:
-    return {
-        "role": role,
-        "run": make_address("run", {"id": str(run.id)}),
-        "model": run.model,
-        "words": f"{config_words(run)} · {sme_label(run.sme_mode)}",
-        "when": format_moment(run.measured_at),
-        "commit": format_commit(run.git_commit),
-        "branch": run.git_branch or MISSING,
-        "failure": run.failure,
     }
 
 
@@ -77,11 +51,11 @@ def _rows(visit: Visit, baseline: Run, candidate: Run, *, may_judge: bool) -> li
     before, after = (load_all_values(visit.session, run) for run in (baseline, candidate))
     return [
         {
-            "name": metric_label(name),
-            "baseline": value_view(before.get(name)),
-            "candidate": value_view(after.get(name)),
+            "name": name,
+            "baseline": before.get(name),
+            "candidate": after.get(name),
             "change": Judge(visit.catalogue, name, [candidate]).change(
-                candidate.device, before.get(name), after.get(name), "the baseline"
+                before.get(name), after.get(name), "the baseline"
             )
             if may_judge
             else None,

@@ -5,32 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.dashboard.addresses import make_address
-from etprof.dashboard.judging import Judge
+from etprof.dashboard.judging import Judge, compare_address, find_references
 from etprof.dashboard.parts import (
     View,
     choose_metric,
+    facts_of,
     filter_form,
-    format_commit,
-    format_moment,
-    how_words,
-    metric_label,
     passes,
-    series_facts,
     sme_key,
     sme_label,
     take_part,
-    value_view,
-)
-from etprof.dashboard.queries import load_runs, load_values
-from etprof.dashboard.references import compare_address, find_references
-from etprof.history.schema import FAILED
+)  # fmt: skip
+from etprof.dashboard.queries import load_latest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from etprof.dashboard.judging import Reference
     from etprof.dashboard.queries import Series
-    from etprof.dashboard.references import Reference
     from etprof.dashboard.visit import Visit
     from etprof.history.schema import Metric, Run
 
@@ -43,68 +35,49 @@ Group = dict[str, "Series"]
 class Loaded:
     """What the shown rows need of the store."""
 
-    runs: dict[int, Run]
-    values: dict[int, Metric]
-    references: dict[int, Reference]
+    runs: Mapping[int, Run]
+    values: Mapping[int, Metric]
+    references: Mapping[int, Reference]
     judge: Judge
 
 
 def show(visit: Visit) -> View:
     """Returns what the template shows."""
     metric = choose_metric(visit)
-    groups = group_by_config(visit.catalogue.series(visit.address["branch"]))
-    facts = [series_facts(_any(group)) for group in groups]
-    kept = [g for g, f in zip(groups, facts, strict=True) if passes(f, visit.address.filters)]
+    groups: dict[str, Group] = {}
+    for entry in visit.catalogue.series(visit.address["branch"]):
+        groups.setdefault(entry.config, {})[entry.run.sme_mode] = entry
+    kept = [g for g in groups.values() if passes(facts_of(_newest(g)), visit.address.filters)]
     shown, pager = take_part(visit, kept, "configuration")
-    modes = sorted({mode for group in groups for mode in group}, key=sme_key)
-    loaded = _load(visit, shown, metric)
+    modes = sorted({mode for group in groups.values() for mode in group}, key=sme_key)
+    every = (entry for group in shown for entry in group.values())
+    runs, values = load_latest(visit.session, every, metric)
+    references = find_references(visit.session, list(runs.values()), metric)
+    loaded = Loaded(runs, values, references, Judge(visit.catalogue, metric, runs.values()))
+    facts = (facts_of(_newest(group)) for group in groups.values())
+    branches = ["", *visit.catalogue.branches]
     return {
         "title": "Overview",
-        "form": filter_form(
-            visit, facts, metric=visit.catalogue.metrics, branch=["", *visit.catalogue.branches]
-        ),
-        "metric": metric_label(metric),
-        "modes": [sme_label(mode) for mode in modes],
-        "rows": [_row(group, modes, metric, loaded) for group in shown],
+        "form": filter_form(visit, facts, metric=visit.catalogue.metrics, branch=branches),
+        "metric": metric,
+        "modes": modes,
+        "rows": [_row(group, modes, loaded) for group in shown],
         "pager": pager,
     }
 
 
-def group_by_config(series: Sequence[Series]) -> list[Group]:
-    """Puts series together that differ in SME alone, in the order of the series."""
-    groups: dict[str, Group] = {}
-    for entry in series:
-        groups.setdefault(entry.config, {})[entry.sme] = entry
-    return list(groups.values())
+def _newest(group: Group) -> Run:
+    return max((entry.run for entry in group.values()), key=lambda run: run.measured_at)
 
 
-def _any(group: Group) -> Series:
-    return next(iter(group.values()))
-
-
-def _load(visit: Visit, groups: Sequence[Group], metric: str) -> Loaded:
-    ids = [entry.latest_id for group in groups for entry in group.values() if entry.latest_id]
-    runs = load_runs(visit.session, ids)
-    values = load_values(visit.session, runs.values(), metric)
-    references = find_references(visit.session, list(runs.values()), metric)
-    return Loaded(runs, values, references, Judge(visit.catalogue, metric, runs.values()))
-
-
-def _row(group: Group, modes: Sequence[str], metric: str, loaded: Loaded) -> View:
-    entry = max(group.values(), key=lambda e: e.newest_at)
-    runs = [loaded.runs[e.latest_id] for e in group.values() if e.latest_id in loaded.runs]
-    newest = max(runs, key=lambda run: run.measured_at) if runs else None
+def _row(group: Group, modes: Sequence[str], loaded: Loaded) -> View:
+    runs = [loaded.runs[e.latest_id] for e in group.values() if e.latest_id]
     return {
-        "facts": series_facts(entry),
-        "how": how_words(entry),
-        "representative": entry.representative,
-        "sides": make_address("sides", {"model": entry.model, "metric": metric}),
-        "trend": make_address("trend", {"config": entry.config, "metric": metric}),
+        "run": _newest(group),
+        "config": next(iter(group.values())).config,
+        "latest": max(runs, key=lambda run: run.measured_at, default=None),
         "cells": [_cell(group.get(mode), loaded) for mode in modes],
         "speed_up": _speed_up(group, loaded),
-        "when": format_moment(entry.newest_at),
-        "commit": format_commit(newest.git_commit) if newest else "",
-        "branch": (newest.git_branch or "") if newest else "",
     }
 
 
@@ -115,15 +88,12 @@ def _cell(entry: Series | None, loaded: Loaded) -> View | None:
     value = loaded.values.get(entry.latest_id or 0)
     reference = loaded.references.get(entry.latest_id or 0)
     return {
-        "run": make_address("run", {"id": str(entry.latest_id)}) if entry.latest_id else None,
-        "value": value_view(value),
-        "change": loaded.judge.change(entry.device, reference.value, value, reference.label)
+        "series": entry,
+        "value": value,
+        "change": loaded.judge.change(reference.value, value, reference.label)
         if reference
         else None,
         "compare": reference.compare_address if reference else None,
-        "failed": make_address("run", {"id": str(entry.newest_id)})
-        if entry.newest_status == FAILED
-        else None,
     }
 
 
@@ -138,7 +108,7 @@ def _speed_up(group: Group, loaded: Loaded) -> View:
     values = loaded.values[off.id], loaded.values[on.id]
     return {
         "missing": "",
-        "change": loaded.judge.change(on.device, *values, "SME off"),
+        "change": loaded.judge.change(*values, "SME off"),
         "compare": compare_address(off.id, on.id),
     }
 

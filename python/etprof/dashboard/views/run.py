@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_size, format_value
-from etprof.dashboard.addresses import make_address
-from etprof.dashboard.judging import Judge
-from etprof.dashboard.parts import (
-    View,
-    config_words,
-    format_moment,
-    metric_label,
-    sme_label,
-    value_view,
-)
+from etprof.dashboard.judging import Judge, compare_address
+from etprof.dashboard.parts import sme_label
 from etprof.dashboard.queries import (
     config_key,
     find_runs_before,
@@ -22,25 +14,21 @@ from etprof.dashboard.queries import (
     load_all_values,
     load_baselines,
     load_runs,
-)
-from etprof.dashboard.references import compare_address
+)  # fmt: skip
 from etprof.dashboard.run_report import read_report
 from etprof.dashboard.visit import NoSuchPageError, metric_key
 from etprof.history.metric_names import HEADLINE
-from etprof.history.schema import FAILED
+from etprof.history.schema import FAILED, TITLES
 
 if TYPE_CHECKING:
+    from etprof.dashboard.addresses import Address
+    from etprof.dashboard.parts import View
     from etprof.dashboard.visit import Visit
     from etprof.history.schema import Metric, Run
 
 _STRIP_WIDTH: Final = 1000.0
 _LONGEST_ID: Final = 10
 """Digits of a number that every database takes."""
-_FACTS: Final = (
-    "run_name", "experiment", "model", "precision", "backend", "method", "device", "device_kind",
-    "soc", "sme_mode", "threads", "variant", "git_commit", "git_branch", "git_dirty", "executorch_version",
-    "revision", "run_path", "manifest_run_id", "manifest_sha256", "key",
-)  # fmt: skip
 
 
 def find_run(visit: Visit, text: str) -> Run:
@@ -62,25 +50,20 @@ def show(visit: Visit) -> View:
     report, no_report = read_report(run)
     return {
         "title": f"{run.model}, run {run.id}",
-        "model": run.model,
-        "words": config_words(run),
-        "sme": sme_label(run.sme_mode),
-        "when": format_moment(run.measured_at),
-        "representative": run.representative,
-        "failure": (run.failure or "no reason was recorded") if run.status == FAILED else None,
-        "note": run.failure if run.status != FAILED else None,
+        "run": run,
+        "config": config_key(run),
         "rows": _rows(visit, run, values, before),
-        "before": bool(before),
         "strip": _strip(latency) if latency and run.representative else None,
         "comparisons": _comparisons(visit, run, before),
-        "trend": make_address("trend", {"config": config_key(run)}),
-        "report": make_address("report", {"id": str(run.id)}) if report else None,
+        "report": report is not None,
         "no_report": no_report,
-        "facts": [(name, str(getattr(run, name))) for name in _FACTS
-                  if getattr(run, name) is not None],
-        "pins": sorted((name, str(value)) for name, value in run.pins.items()),
+        "facts": [
+            (title, str(fact))
+            for name, title in TITLES.items()
+            if name not in ("pins", "artefacts") and (fact := getattr(run, name)) is not None
+        ],
         "artefacts": _artefacts(run),
-    }  # fmt: skip
+    }
 
 
 def _rows(visit: Visit, run: Run, values: dict[str, Metric], before: int | None) -> list[View]:
@@ -89,15 +72,12 @@ def _rows(visit: Visit, run: Run, values: dict[str, Metric], before: int | None)
     earlier = load_all_values(visit.session, other) if other else {}
     return [
         {
-            "name": metric_label(name),
-            "value": value_view(value),
-            "blocks": value.count or None,
-            "trend": make_address("trend", {"config": config_key(run), "metric": name}),
+            "value": values[name],
             "change": Judge(visit.catalogue, name, [run]).change(
-                run.device, earlier.get(name), value, "the run before"
+                earlier.get(name), values[name], "the run before"
             ),
         }
-        for name, value in sorted(values.items(), key=lambda entry: metric_key(entry[0]))
+        for name in sorted(values, key=metric_key)
     ]
 
 
@@ -115,7 +95,7 @@ def _strip(value: Metric) -> View | None:
     }
 
 
-def _comparisons(visit: Visit, run: Run, before: int | None) -> list[View]:
+def _comparisons(visit: Visit, run: Run, before: int | None) -> list[tuple[str, Address]]:
     """What this run may be set beside."""
     if run.status == FAILED:
         return []
@@ -125,7 +105,7 @@ def _comparisons(visit: Visit, run: Run, before: int | None) -> list[View]:
         found.append((f"{sme_label(side.sme_mode)} of the same run", *pair))
     pinned = load_baselines(visit.session, [run.series]).get(run.series, [])
     found += [(f"baseline {b.name}", b.run_id, run.id) for b in pinned if b.run_id != run.id]
-    return [{"label": label, "address": compare_address(*pair)} for label, *pair in found]
+    return [(label, compare_address(*pair)) for label, *pair in found]
 
 
 def _artefacts(run: Run) -> list[tuple[str, str]]:

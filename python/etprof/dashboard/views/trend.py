@@ -4,33 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.dashboard.addresses import make_address
 from etprof.dashboard.chart import Line, trend_chart
-from etprof.dashboard.judging import Judge
+from etprof.dashboard.judging import Judge, compare_address
 from etprof.dashboard.parts import (
     View,
     choose_metric,
     config_words,
     filter_form,
-    format_commit,
-    format_moment,
-    metric_label,
     sme_key,
     sme_label,
-    value_view,
 )
 from etprof.dashboard.queries import load_runs, load_trend, load_values
-from etprof.dashboard.references import compare_address
 from etprof.dashboard.visit import NoSuchPageError
 from etprof.history.metric_names import METRICS
 from etprof.statistics.change_points import find_change_points
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from etprof.dashboard.queries import Series, TrendPoint
+    from etprof.dashboard.queries import TrendPoint
     from etprof.dashboard.visit import Visit
-    from etprof.history.schema import Metric
+    from etprof.history.schema import Metric, Run
 
 MOST_RUNS: Final = 1_000
 """Runs of a line that are looked at; older ones are in the store."""
@@ -46,55 +38,46 @@ def show(visit: Visit) -> View:
     if not series:
         msg = "no configuration with this address in this history"
         raise NoSuchPageError(msg)
-    series.sort(key=lambda entry: sme_key(entry.sme))
-    chosen = [s for s in series if visit.address["sme"] in ("", s.sme)]
-    lines = {entry.sme: _line(visit, entry, metric) for entry in chosen if entry.representative}
+    series.sort(key=lambda entry: sme_key(entry.run.sme_mode))
+    chosen = [s.run for s in series if visit.address["sme"] in ("", s.run.sme_mode)]
+    lines = {run.sme_mode: _line(visit, run, metric) for run in chosen if run.representative}
+    unit = METRICS[metric].unit if metric in METRICS else ""
+    run = series[0].run
     return {
-        "title": f"{series[0].model}: trend",
-        "model": series[0].model,
-        "words": config_words(series[0]),
-        "representative": series[0].representative,
-        "metric": metric_label(metric),
-        "form": _form(visit, series),
-        "chart": _chart(visit, list(lines.values()), metric),
+        "title": f"{run.model}: trend",
+        "run": run,
+        "words": config_words(run),
+        "metric": metric,
+        "form": filter_form(
+            visit,
+            (),
+            metric=visit.catalogue.metrics,
+            sme=["", *(entry.run.sme_mode for entry in series)],
+            branch=["", *visit.catalogue.branches],
+            axis=list(AXES),
+        ),
+        "chart": trend_chart(list(lines.values()), unit, visit.address["axis"]),
         "most": MOST_RUNS if any(len(e.points) == MOST_RUNS for e in lines.values()) else None,
-        **_judged(visit, lines, metric, series[0].device),
-        "sides": make_address("sides", {"model": series[0].model, "metric": metric}),
+        **_judged(visit, lines, metric),
     }
 
 
-def _form(visit: Visit, series: Sequence[Series]) -> View:
-    return filter_form(
-        visit,
-        (),
-        metric=visit.catalogue.metrics,
-        sme=["", *(entry.sme for entry in series)],
-        branch=["", *visit.catalogue.branches],
-        axis=list(AXES),
-    )
-
-
-def _line(visit: Visit, entry: Series, metric: str) -> Line:
+def _line(visit: Visit, run: Run, metric: str) -> Line:
     """A series with its changes of level."""
     points = load_trend(
-        visit.session, entry.series, metric, branch=visit.address["branch"], limit=MOST_RUNS
+        visit.session, run.series, metric, branch=visit.address["branch"], limit=MOST_RUNS
     )
     measured = [point for point in points if point.value is not None]
     starts = find_change_points([point.value or 0.0 for point in measured])
     changes = [measured[start].run_id for start in starts]
-    return Line(sme_label(entry.sme), entry.sme, points, changes)
-
-
-def _chart(visit: Visit, lines: Sequence[Line], metric: str) -> View | None:
-    unit = METRICS[metric].unit if metric in METRICS else ""
-    return trend_chart(lines, unit, visit.address["axis"])
+    return Line(sme_label(run.sme_mode), run.sme_mode, points, changes)
 
 
 Row = tuple[str, "TrendPoint", "TrendPoint | None"]
 """SME mode, a run, and what it is held against."""
 
 
-def _judged(visit: Visit, lines: dict[str, Line], metric: str, device: str) -> View:
+def _judged(visit: Visit, lines: dict[str, Line], metric: str) -> View:
     """The newest runs against the one before, and changes of level against the level before."""
     rows = [row for sme, line in lines.items() for row in _newest(sme, line)]
     changes = [row for sme, line in lines.items() for row in _changes(sme, line)]
@@ -105,24 +88,20 @@ def _judged(visit: Visit, lines: dict[str, Line], metric: str, device: str) -> V
     newest = [runs[line.points[-1].run_id] for line in lines.values() if line.points]
     judge = Judge(visit.catalogue, metric, newest)
     return {
-        "rows": [_describe(row, values, judge, device) for row in rows],
-        "changes": [_describe(row, values, judge, device) for row in changes],
+        "rows": [_describe(row, values, judge) for row in rows],
+        "changes": [_describe(row, values, judge) for row in changes],
     }
 
 
-def _describe(row: Row, values: dict[int, Metric], judge: Judge, device: str) -> View:
+def _describe(row: Row, values: dict[int, Metric], judge: Judge) -> View:
     sme, point, before = row
     value = values.get(point.run_id)
     baseline = values.get(before.run_id) if before else None
     return {
-        "sme": sme_label(sme),
-        "facts": {"sme": sme, "branch": point.branch or ""},
-        "run": make_address("run", {"id": str(point.run_id)}),
-        "when": format_moment(point.measured_at),
-        "commit": format_commit(point.commit),
-        "failure": point.failure,
-        "value": value_view(value),
-        "change": judge.change(device, baseline, value, "the run before"),
+        "point": point,
+        "sme": sme,
+        "value": value,
+        "change": judge.change(baseline, value, "the run before"),
         "compare": compare_address(before.run_id, point.run_id) if before else None,
     }
 
