@@ -18,8 +18,6 @@ from etprof.base.errors import BuildError
 if TYPE_CHECKING:
     import argparse
 
-    from etprof.doctor import Finding
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
@@ -28,28 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Examines the machine and prints what was found."""
+    from rich.console import Console
+
     from etprof.doctor import examine
+    from etprof.tables.export import PARTS
+    from etprof.views.terminal import terminal_table
 
     findings = examine()
     if arguments.json:
         document = {"schema_version": 1, "findings": [dataclasses.asdict(f) for f in findings]}
         print(json.dumps(document, indent=2))
     else:
-        _print_table(findings)
+        table = PARTS.of(dataclasses.asdict(finding) for finding in findings)
+        Console().print(terminal_table(table))
     return BuildError.exit_code if any(f.status == "missing" for f in findings) else 0
-
-
-def _print_table(findings: list[Finding]) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    from etprof.base.plain_table import PlainTable
-
-    colours = {"ok": "green", "missing": "red", "note": "yellow"}
-    table = PlainTable()
-    for title in ("part", "", "found", "way out"):
-        table.add_column(title, overflow="fold")
-    for finding in findings:
-        mark = Text(finding.status, colours[finding.status])
-        table.add_row(finding.part, mark, finding.detail, finding.way_out or "")
-    Console().print(table)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.base.text import clean_data, clean_lines
+from etprof.base.text import clean_lines
 
 if TYPE_CHECKING:
     import argparse
@@ -150,14 +150,19 @@ def _split(text: str | None) -> tuple[str, ...]:
 def _show(files: ExportedFiles, *, explain: bool) -> None:
     from rich.console import Console
 
-    from etprof.base.json_input import read_json
-    from etprof.export.report_table import print_report
+    from etprof.base.records import read_record
+    from etprof.run.delegation import DelegationReport
+    from etprof.run.program import ExportManifest
+    from etprof.tables.export import hints, summary_table, undelegated_tables
+    from etprof.views.terminal import terminal_table
 
-    manifest, report = (
-        clean_data(read_json(path, way_out="export again"))
-        for path in (files.manifest, files.report)
-    )
-    print_report(Console(), manifest, report, explain=explain)
+    manifest = read_record(ExportManifest, files.manifest, way_out="export again")
+    report = read_record(DelegationReport, files.report, way_out="export again")
+    console = Console()
+    for table in (summary_table(manifest, report), *undelegated_tables(report, explain=explain)):
+        console.print(terminal_table(table))
+    for line in (*hints(manifest, report), *(f"library says: {each}" for each in manifest.log)):
+        print(line)
     for path in files.written():
         print(clean_lines(str(path)))
 

@@ -37,27 +37,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_table(models: list[dict[str, Any]]) -> None:
     from rich.console import Console
-    from rich.text import Text
 
-    from etprof.base.plain_table import PlainTable
-    from etprof.base.units import format_count
+    from etprof.tables.export import MODELS
+    from etprof.views.terminal import terminal_table
 
-    table = PlainTable()
-    for title in ("model", "inputs", "parameters", "MACs"):
-        # A figure that is cut would be another figure.
-        table.add_column(title, overflow="fold")
-    for model in models:
-        methods = model["methods"]
-        table.add_row(
-            Text(model["name"]),
-            Text("\n".join(_describe_inputs(each, alone=len(methods) == 1) for each in methods)),
-            format_count(model["parameters"]),
-            "\n".join(format_count(method["macs"]) for method in methods),
-        )
-    Console().print(table)
+    rows = [row for model in models for row in _rows(model)]
+    Console().print(terminal_table(MODELS.of(rows)))
     for model in models:
         if model["problem"]:
             print(clean_lines(model["problem"]))
+
+
+def _rows(model: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns a row per method; the model's own figures stand in the first."""
+    alone = len(model["methods"]) == 1
+    methods = [
+        {"inputs": _describe_inputs(each, alone=alone), "macs": each["macs"]}
+        for each in model["methods"]
+    ] or [{"inputs": "", "macs": None}]
+    first = {"model": clean_lines(model["name"]), "parameters": model["parameters"]}
+    return [
+        {**(first if index == 0 else {"model": "", "parameters": None}), **method}
+        for index, method in enumerate(methods)
+    ]
 
 
 def _describe_inputs(method: dict[str, Any], *, alone: bool) -> str:

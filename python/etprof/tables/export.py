@@ -1,0 +1,194 @@
+"""The tables of an export: what came out, what is not delegated and why; models and machine parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from etprof.base.units import MISSING, format_count, format_share, format_size
+from etprof.tables.table import Column, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from etprof.run.delegation import (
+        DelegationReport,
+        GraphOperator,
+        MemoryPlan,
+        MethodReport,
+        ProgramSize,
+        SourceLine,
+    )
+    from etprof.run.program import BundleCheck, ExportCheck, ExportManifest
+
+_LAYER_NORM_HINT: Final = (
+    "hint: ExecuTorch's layer-norm kernel sums fp16 values in fp16 and loses most of them; compute "
+    "nn.LayerNorm in float32, as models/layer_norm.py does"
+)
+
+UNDELEGATED: Final = Table(
+    "undelegated",
+    (
+        Column("operator", "string", says="ATen's name of the operator"),
+        Column("count", "Int64", unit="count", says="How many of them stay out for this reason"),
+        Column("reason", "string", says="Why the partitioner left them out"),
+    ),
+    says="Operators outside the delegate by kind and reason.",
+)
+UNDELEGATED_NODES: Final = Table(
+    "undelegated_nodes",
+    (
+        Column("operator", "string", says="ATen's name of the operator"),
+        Column("module", "string", says="The module it was traced in"),
+        Column("source", "string", says="The line of the model's own code"),
+        Column("reason", "string", says="Why the partitioner left it out"),
+    ),
+    says="Every operator outside the delegate.",
+)
+MODELS: Final = Table(
+    "models",
+    (
+        Column("model", "string", says="Its registered name"),
+        Column("inputs", "string", says="Of each method, as dtype[shape]"),
+        Column("parameters", "Int64", unit="count", says="Weights and biases"),
+        Column("macs", "Int64", unit="count", title="MACs", says="Of one call of the method"),
+    ),
+    says="A method of a model that can be exported.",
+)
+PARTS: Final = Table(
+    "parts",
+    (
+        Column("part", "string", says="What was looked for"),
+        Column(
+            "status",
+            "string",
+            title="",
+            says="ok, missing, or a note: for some uses only",
+            styles={"ok": "green", "missing": "red", "note": "yellow"},
+        ),
+        Column("detail", "string", title="found", says="What is there"),
+        Column("way_out", "string", says="How to get it"),
+    ),
+    says="A part of this machine that etprof uses.",
+)
+
+
+def summary_table(manifest: ExportManifest, report: DelegationReport) -> Table:
+    """Returns one column per method and one row per figure."""
+    columns = (
+        Column("figure", "string", title=""),
+        *(Column(name, "string", title=name) for name in report.methods),
+    )
+    figures = [
+        _figures(method, manifest.methods[name].check) for name, method in report.methods.items()
+    ]
+    titles = [title for title in figures[0] if any(each[title] is not None for each in figures)]
+    rows = tuple((title, *(each[title] for each in figures)) for title in titles)
+    return Table("export", columns, rows, note="" if report.size is None else _size(report.size))
+
+
+def _figures(method: MethodReport, check: ExportCheck | None) -> dict[str, str | None]:
+    """Returns a method's figures by their titles; None for what was not asked."""
+    summary = method.summary
+    counted = (
+        {}
+        if summary is None
+        else {
+            "delegate calls": format_count(summary.delegate_calls),
+            "operators in the delegate": format_count(summary.delegated_operators),
+            "operators outside": format_count(summary.undelegated_operators),
+            "multiply-accumulates": format_count(summary.macs),
+            "  of them in the delegate": format_share(summary.delegated_macs_share),
+            "  with an SME2 kernel (predicted)": format_share(summary.predicted_sme2_macs_share),
+        }
+    )
+    bundle = None if check is None else check.bundle
+    return {
+        **counted,
+        "planned memory": _plan(method.memory),
+        "distance from eager fp32": _distance(check),
+        "bundled test case": None if bundle is None else _bundle(bundle),
+    }
+
+
+def _plan(memory: MemoryPlan | None) -> str:
+    sizes = () if memory is None else memory.arena_bytes
+    return " + ".join(map(format_size, sizes)) or MISSING
+
+
+def _distance(check: ExportCheck | None) -> str:
+    """Returns the worst output's distance, and whether it is more than the precision explains."""
+    outputs = () if check is None else check.outputs
+    ratios = [each.snr_db for each in outputs if each.snr_db is not None]
+    if check is None or not ratios:
+        return "none"
+    note = "" if check.passed else f", expected at least {check.minimum_snr_db:g} dB"
+    return f"{min(ratios):.1f} dB{note}"
+
+
+def _bundle(found: BundleCheck) -> str:
+    """Returns what ExecuTorch's own runtime said of the bundled program."""
+    if found.passed:
+        return f"verified by ExecuTorch to ±{found.absolute_tolerance:.2g}"
+    verdict = "not verified" if found.passed is None else "differs"
+    return f"{verdict}: {found.problem}"
+
+
+def _size(size: ProgramSize) -> str:
+    parts = {
+        "program": size.program_bytes,
+        "delegate": size.delegate_bytes,
+        "constant": size.constant_bytes,
+        "padding": size.padding_bytes,
+        "external": size.external_bytes,
+    }
+    split = ", ".join(f"{part} {format_size(found)}" for part, found in parts.items() if found)
+    return f"{format_size(size.total_bytes)}: {split}"
+
+
+def undelegated_tables(report: DelegationReport, *, explain: bool) -> Iterator[Table]:
+    """Yields what is outside the delegates of each method: by reason, or node by node."""
+    for name, method in report.methods.items():
+        outside = _outside(method)
+        counts = Counter((each.operator, each.reason or "") for each in outside)
+        rows = (
+            [
+                {
+                    "operator": each.operator,
+                    "module": each.origin.module_path or each.origin.module_type,
+                    "source": _source(each.origin.source),
+                    "reason": each.reason,
+                }
+                for each in outside
+            ]
+            if explain
+            else [
+                {"operator": operator, "count": count, "reason": reason}
+                for (operator, reason), count in counts.most_common()
+            ]
+        )
+        declared = UNDELEGATED_NODES if explain else UNDELEGATED
+        if rows:
+            yield declared.of(rows, title=f"not delegated in {name}")
+
+
+def hints(manifest: ExportManifest, report: DelegationReport) -> Iterator[str]:
+    """Yields what to do where a method is too far from eager for a known reason."""
+    for name, method in report.methods.items():
+        check = manifest.methods[name].check
+        norms = any("layer_norm" in each.operator for each in _outside(method))
+        if manifest.precision == "fp16" and norms and check is not None and not check.passed:
+            yield _LAYER_NORM_HINT
+
+
+def _outside(method: MethodReport) -> list[GraphOperator]:
+    """Returns the operators that run outside the delegates; views that cost nothing do not."""
+    return [
+        each for each in method.operators if each.delegate is None and each.instruction is not None
+    ]
+
+
+def _source(source: SourceLine | None) -> str:
+    if source is None:
+        return MISSING
+    return f"{source}  {source.code}"
