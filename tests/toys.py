@@ -1,0 +1,161 @@
+"""A toy of each thing that people add: the files that it takes, and what must then be there.
+
+`python -m tests.toys FOLDER` checks them in a process whose etprof has the toys.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Toy:
+    """What is added: whole new files, and lines put before a line of files that are there."""
+
+    most_files: int
+    new: Mapping[str, str]
+    put: Mapping[str, tuple[str, str]]
+    """By file: the line before which it comes, and the lines."""
+
+
+FINDING = '''
+
+def find_toy(subject: Subject) -> Finding | None:
+    """F99: a toy."""
+    return Finding("F99", "A toy", "note", subject.name, "It is a toy.", (), None, "play")
+'''
+
+TOYS = {
+    "column": Toy(
+        1,
+        {},
+        {
+            "tables/operators.py": (
+                '    Column("label", "string", title="operator"',
+                ('    Column("toy_length", "Int64", "count", says="length of the name",\n'
+                "           of=_of_row(lambda r: len(r.label))),\n"),
+            )
+        },
+    ),
+    "format": Toy(
+        1,
+        {
+            "views/formats/toy.py": '"""A toy."""\n'
+            "from etprof.views.formats import Format\n"
+            'FORMAT = Format(of_run=lambda run: {"report_toy.txt": run.run.source.name})\n'
+        },
+        {},
+    ),
+    "finding": Toy(
+        2,
+        {"analysis/findings/toy.py": '"""A toy."""\n'
+            "from etprof.analysis.findings.finding import Finding, Subject\n" + FINDING},
+        {
+            "analysis/findings/rules.py": (
+                '    ("F1", "normalisation dominates"',
+                ('    ("F99", "a toy", __import__("etprof.analysis.findings.toy", fromlist="_")'
+                ".find_toy, ()),\n"),
+            )
+        },
+    ),
+    "target": Toy(
+        4,
+        {
+            "targets/toy.py": '"""A toy."""\n'
+            "from tests.world.sim_target import SimTarget\n"
+            "from tests.world.spec import Capabilities, RunSpec\n"
+            "class ToyTarget(SimTarget):\n"
+            "    def __init__(self):\n"
+            '        super().__init__(RunSpec(capabilities=Capabilities(platform="toy")))\n'
+        },
+        {
+            "targets/registry.py": (
+                "    TargetKind(",
+                ('    TargetKind(name="toy", policy=_HARDWARE, history_name="toy",\n'
+                '               factory="etprof.targets.toy:ToyTarget"),\n'),
+            )
+        },
+    ),
+    "backend": Toy(
+        3,
+        {
+            "backends/toy.py": '"""A toy."""\n'
+            "from etprof.backends.backend import LINEAR, Backend, OperatorName\n"
+            "class ToyBackend(Backend):\n"
+            '    name = title = "toy"\n'
+            '    delegate = "ToyDelegate"\n'
+            "    ns_per_tick = 1.0\n"
+            "    def recognises(self, labels):\n"
+            '        return all(label.startswith("TOY ") for label in labels)\n'
+            "    def read_label(self, label):\n"
+            "        return OperatorName(label[4:], (), None, LINEAR)\n"
+        },
+        {
+            "backends/registry.py": (
+                "BACKENDS: Final[tuple[Backend, ...]] = (XnnpackBackend(), PortableBackend())",
+                "from etprof.backends.toy import ToyBackend\n",
+            )
+        },
+    ),
+}  # fmt: skip
+IN_THE_LINE = {
+    "backends/registry.py": ("(XnnpackBackend(), ", "(XnnpackBackend(), ToyBackend(), "),
+}
+
+
+def add(package: Path, toy: Toy) -> int:
+    """Adds the toy to a copy of the package; returns in how many files."""
+    for name, content in toy.new.items():
+        (package / name).write_text(content)
+    for name, (line, added) in toy.put.items():
+        text = (package / name).read_text()
+        assert line in text, f"{name} has no line {line!r}"
+        text = text.replace(line, f"{added}{line}", 1)
+        if name in IN_THE_LINE:
+            text = text.replace(*IN_THE_LINE[name], 1)
+        (package / name).write_text(text)
+    return len({*toy.new, *toy.put})
+
+
+def check(folder: Path) -> None:
+    """Everything that a user of the toys may expect."""
+    from etprof.views.formats import format_names
+    from tests.known_runs import Experiment, Op, Run, write_run
+    from tests.world.host import etprof
+
+    operators = [Op("TOY product", 60), Op("TOY sum", 20)]
+    run = write_run(folder / "run", Run([Experiment("one", operators)]))
+    assert "toy" in format_names()
+    done = etprof(folder, "report", run, "--format", "html,md,csv,json,toy")
+    assert done.exit_code == 0, done.stderr
+    assert (run / "report_toy.txt").read_text() == "run"
+    with (run / "report_operators.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["toy_length"] for row in rows if row["label"] == "TOY product"] == ["11"]
+    assert {row["category"] for row in rows if row["label"].startswith("TOY")} == {"GEMM"}
+    for name in ("report.md", "report.html", "report.json"):
+        assert "toy" in (run / name).read_text(), name
+    with (run / "report_findings.csv").open(newline="") as stream:
+        assert "F99" in {row["rule"] for row in csv.DictReader(stream)}
+
+    (folder / "m.pte").write_bytes(b"program")
+    config = {
+        "model": "m.pte", "output_root": "toys", "target": {"kind": "toy"},
+        "experiments": [{"name": "one"}], "measurement": {"blocks": 2, "etdump_runs": 2},
+    }  # fmt: skip
+    (folder / "c.json").write_text(json.dumps(config))
+    done = etprof(folder, "run", "c.json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads((folder / "toys/manifest.json").read_text())["platform"] == "toy"
+
+
+if __name__ == "__main__":
+    check(Path(sys.argv[1]))
