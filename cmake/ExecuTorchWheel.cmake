@@ -80,5 +80,9 @@ foreach(_component IN LISTS _components)
 endforeach()
 # The SDK's headers are not ours to keep free of warnings.
 target_include_directories(etprof_executorch SYSTEM INTERFACE ${EXECUTORCH_INCLUDE_DIRS})
+# Which commit it was built from.
+file(STRINGS "${_sdk}/version.py" _revision REGEX "^git_version")
+string(REGEX MATCH "[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]+" ETPROF_EXECUTORCH_REVISION
+       "${_revision}")
 # The wheel is built with its event tracer.
 set(ETPROF_EVENT_TRACER ON)

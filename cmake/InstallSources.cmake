@@ -5,6 +5,5 @@ install(FILES CMakeLists.txt CMakePresets.json pyproject.toml DESTINATION ${_des
 install(DIRECTORY cmake cpp toolchains DESTINATION ${_destination})
 # What the build itself imports, to describe microkernels.
 install(FILES python/etprof/__init__.py DESTINATION ${_destination}/python/etprof)
-install(FILES python/etprof/backends/__init__.py DESTINATION ${_destination}/python/etprof/backends)
-install(FILES python/etprof/backends/xnnpack/__init__.py python/etprof/backends/kernel_names.py
-        DESTINATION ${_destination}/python/etprof/backends/xnnpack)
+install(FILES python/etprof/backends/__init__.py python/etprof/backends/kernel_names.py
+        DESTINATION ${_destination}/python/etprof/backends)

@@ -2,11 +2,13 @@
 
 A new SDK brings new microkernels; this finds them in the libraries themselves. A microkernel that
 is not called through the procedure linkage table would be missed silently, so it is an error.
+With `--table` the microkernels are written as JSON too: what reports know of the library.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -19,6 +21,7 @@ sys.path.insert(0, str(PACKAGE_SOURCES))
 from etprof.backends.kernel_names import PREFIX, parse_kernel_name
 
 PARALLEL_PREFIX = "pthreadpool_parallelize_"
+_VERSION = re.compile(r"^(__version__|git_version)\b.*= ['\"](.*)['\"]$", re.MULTILINE)
 _SYMBOL = re.compile(r"^\s*\d+:\s+[0-9a-f]+\s+\S+\s+FUNC\s+\S+\s+\S+\s+(\S+)\s+([^\s@]+)")
 _RELOCATION = re.compile(r"^[0-9a-f]+\s+[0-9a-f]+\s+R_\S+\s+[0-9a-f]+\s+([^\s@]+)")
 
@@ -71,18 +74,23 @@ def find_parallel_functions(libraries: list[Library]) -> list[str]:
 
 def kernel_line(index: int, name: str) -> str:
     """Returns the macro call that describes one microkernel."""
-    parts = parse_kernel_name(name)
-    texts = (
-        name,
-        parts.level,
-        parts.operation,
-        parts.destination,
-        ",".join(parts.inputs),
-        parts.tile,
-        parts.instruction,
-    )
-    quoted = ", ".join(f'"{text or ""}"' for text in texts)
-    return f"ETPROF_KERNEL({index}, {name}, {quoted})"
+    level = parse_kernel_name(name).level or ""
+    return f'ETPROF_KERNEL({index}, {name}, "{name}", "{level}")'
+
+
+def describe_library(library: Path, architecture: str, kernels: list[str]) -> str:
+    """Returns the table of microkernels as JSON, with the SDK's revision where it says it."""
+    version = library.resolve().parents[1] / "version.py"
+    said = dict(_VERSION.findall(version.read_text()) if version.is_file() else [])
+    table = {
+        "schema_version": 1,
+        "executorch": said.get("__version__"),
+        "revision": said.get("git_version"),
+        "library": library.name,
+        "architecture": architecture,
+        "kernels": kernels,
+    }
+    return json.dumps(table, indent=1) + "\n"
 
 
 def main() -> None:
@@ -90,6 +98,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--readelf", required=True)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--table", type=Path, help="where the table of microkernels goes")
+    parser.add_argument("--architecture", default="", help="of the libraries")
     parser.add_argument("libraries", type=Path, nargs="+")
     arguments = parser.parse_args()
     libraries = [read_library(arguments.readelf, path) for path in arguments.libraries]
@@ -99,9 +109,13 @@ def main() -> None:
             "no pthreadpool_parallelize_* function is called through the procedure linkage "
             "table; build with ETPROF_KERNEL_TRACE=OFF"
         )
-    lines = [kernel_line(i, name) for i, name in enumerate(find_kernels(libraries))]
+    kernels = find_kernels(libraries)
+    lines = [kernel_line(i, name) for i, name in enumerate(kernels)]
     lines += [f"ETPROF_PARALLEL({i}, {name})" for i, name in enumerate(parallel)]
     arguments.output.write_text("\n".join(lines) + "\n")
+    if arguments.table:
+        table = describe_library(arguments.libraries[0], arguments.architecture, kernels)
+        arguments.table.write_text(table)
 
 
 if __name__ == "__main__":

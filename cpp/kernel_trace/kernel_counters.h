@@ -6,15 +6,10 @@
 
 namespace etprof {
 
-/// A microkernel that this build can count; all texts are "" where the name does not say.
+/// A microkernel that this build can count.
 struct KernelInfo {
     const char* name;
-    const char* level;        ///< sme2, sme, i8mm, dotprod or neon
-    const char* operation;    ///< such as matmul_clamp or lhs_pack
-    const char* destination;  ///< data type of what it writes
-    const char* inputs;       ///< data types of what it reads, joined by commas
-    const char* tile;         ///< rows x columns; "vl" counts vector lengths
-    const char* instruction;  ///< such as mopa
+    const char* level;  ///< sme2, sme, i8mm, dotprod or neon; "" where the name does not say
 };
 
 /// Calls of one microkernel.
@@ -32,8 +27,5 @@ void count_kernel_call(std::uint32_t kernel);
 /// Takes the calls counted since the last time, leaving zero. Exact when no microkernel runs
 /// meanwhile, as between the operators of a delegate.
 std::vector<KernelCalls> take_kernel_calls();
-
-/// Number of different threads that ever called the microkernel, at most 64.
-int count_kernel_threads(std::uint32_t kernel);
 
 }  // namespace etprof

@@ -174,36 +174,14 @@ void write_clock(JsonWriter& json, const TraceData& data) {
     json.end_object();
 }
 
-void write_inputs(JsonWriter& json, std::string_view joined) {
-    json.begin_array();
-    while (!joined.empty()) {
-        const std::size_t comma = std::min(joined.find(','), joined.size());
-        json.value(joined.substr(0, comma));
-        joined.remove_prefix(std::min(comma + 1, joined.size()));
-    }
-    json.end_array();
-}
-
 void write_kernel(JsonWriter& json, std::uint32_t kernel, std::uint64_t load_calls,
                   const std::vector<std::uint64_t>& calls) {
     const KernelInfo& info = known_kernels()[kernel];
-    std::uint64_t total = load_calls;
-    for (const std::uint64_t count : calls) {
-        total += count;
-    }
     json.begin_object();
     json.field("name", info.name);
     json.field("level", text_or_null(info.level));
-    json.field("operation", info.operation);
-    json.field("destination", text_or_null(info.destination));
-    json.key("inputs");
-    write_inputs(json, info.inputs);
-    json.field("tile", text_or_null(info.tile));
-    json.field("instruction", text_or_null(info.instruction));
-    json.field("threads", count_kernel_threads(kernel));
     json.field("load_calls", load_calls);
     json.field("execution_calls", calls);
-    json.field("total_calls", total);
     json.end_object();
 }
 

@@ -111,8 +111,7 @@ def _launch(experiment: str, block: int) -> dict[str, object]:
 def _kernel_trace(mode: str, ops: Any) -> dict[str, object]:  # noqa: ANN401
     kernel = "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"
     level = "sme2" if mode.endswith("sme2") else "neon"
-    entry = {"name": kernel, "level": level, "operation": "matmul_clamp", "threads": 1,
-             "load_calls": 0, "execution_calls": [3, 3], "total_calls": 6}  # fmt: skip
+    entry = {"name": kernel, "level": level, "load_calls": 0, "execution_calls": [3, 3]}
     execution = {"start_ns": 0, "duration_ns": 900_000, "aligned": True}
     return {
         "schema_version": 1,

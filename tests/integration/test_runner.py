@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import sys
 from importlib.metadata import version
@@ -112,6 +113,7 @@ def test_the_build_is_the_one_that_is_installed() -> None:
     built = json.loads(run("--build-info").stdout)
     assert built["version"] == version("etprof")
     assert built["build"]["executorch_version"] == version("executorch")
+    assert re.fullmatch("[0-9a-f]{40}", built["build"]["executorch_revision"])
 
 
 def test_the_runner_needs_no_environment(programs: Path, tmp_path: Path) -> None:

@@ -48,11 +48,8 @@ def make_trace(mode: str, operators: list[tuple[str, dict[str, int]]]) -> Kernel
             {
                 "name": name,
                 "level": LEVELS.get(name),
-                "operation": "matmul_clamp",
-                "threads": 1,
                 "load_calls": 0,
                 "execution_calls": [count, count],
-                "total_calls": 2 * count,
             }
             for name, count in totals.items()
         ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -54,7 +56,7 @@ def make_library(folder: Path, name: str, *sources: str, flags: tuple[str, ...] 
 def generate(folder: Path, *libraries: Path) -> tuple[Completed, list[str]]:
     output = folder / "symbols.inc"
     words: list[str | Path] = [sys.executable, GENERATOR, "--readelf", READELF or "readelf"]
-    words += ["--output", output]
+    words += ["--output", output, "--table", folder / "table.json", "--architecture", "aarch64"]
     done = run_command([*words, *libraries])
     return done, output.read_text().splitlines() if output.exists() else []
 
@@ -70,12 +72,29 @@ def test_kernels_and_thread_pool_functions_are_listed(tmp_path: Path) -> None:
         "kai_run_lhs_pack_f32p2vlx1_f32_sme",
         "kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x16vl_sme2_mla",
     )
-    parts = '"sme2", "matmul_clamp", "f32", "f32,f32", "1x16vl", "mla"'
     assert lines == [
-        f'ETPROF_KERNEL(0, {pack}, "{pack}", "sme", "lhs_pack", "f32", "f32", "", "")',
-        f'ETPROF_KERNEL(1, {product}, "{product}", {parts})',
+        f'ETPROF_KERNEL(0, {pack}, "{pack}", "sme")',
+        f'ETPROF_KERNEL(1, {product}, "{product}", "sme2")',
         "ETPROF_PARALLEL(0, pthreadpool_parallelize_1d)",
     ]
+
+
+def test_the_table_has_the_library_s_symbols_and_revision(tmp_path: Path) -> None:
+    """T15: what reports know of microkernels is what the linked library has."""
+    sdk = tmp_path / "executorch"
+    (sdk / "lib").mkdir(parents=True)
+    (sdk / "version.py").write_text("__version__ = \"9.9.9\"\ngit_version: X = 'abc123'\n")
+    kernels = make_library(sdk / "lib", "kernels", KERNELS, CALLER)
+    done, _ = generate(tmp_path, kernels, make_library(tmp_path, "pool", POOL))
+    assert done.exit_code == 0, done.stderr
+    assert json.loads((tmp_path / "table.json").read_text()) == {
+        "schema_version": 1,
+        "executorch": "9.9.9",
+        "revision": "abc123",
+        "library": "libkernels.so",
+        "architecture": "aarch64",
+        "kernels": sorted(re.findall(r"kai_run_\w+", KERNELS)),
+    }
 
 
 def test_a_kernel_that_cannot_be_interposed_fails_with_its_name(tmp_path: Path) -> None:

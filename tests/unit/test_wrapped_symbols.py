@@ -143,7 +143,6 @@ def test_names_of_xnnpack_are_read() -> None:
         operation="gemm_minmax",
         destination="f32",
         inputs=("f32",),
-        tile="6x8",
         engine="neon",
         instruction="fma",
     )

@@ -41,8 +41,6 @@ class KernelName:
     """Data type of what it writes, without its packing, such as `f32`."""
     inputs: tuple[str, ...]
     """Data types of what it reads, left before right."""
-    tile: str | None
-    """Rows × columns of the output computed at once; `vl` counts vector lengths."""
     engine: str | None
     """Instruction set: `neon`, `sve…`, `sme`, `sme2…`."""
     instruction: str | None
@@ -71,14 +69,14 @@ def parse_kernel_name(name: str) -> KernelName:
     buffer_count = _count_while(rest, lambda word: _BUFFER.fullmatch(word) is not None)
     types = [_data_type(word) for word in rest[:buffer_count]]
     tail = rest[buffer_count:]
-    tile = tail.pop(0) if tail and _TILE.fullmatch(tail[0]) else None
+    if tail and _TILE.fullmatch(tail[0]):
+        tail.pop(0)
     engine = tail.pop(0) if tail and tail[0] in _ENGINES else None
     return KernelName(
         name=name,
         operation="_".join(operation),
         destination=types[0] if types else None,
         inputs=tuple(types[1:]),
-        tile=tile,
         engine=engine,
         instruction="_".join(tail) or None,
     )
@@ -87,7 +85,7 @@ def parse_kernel_name(name: str) -> KernelName:
 def _parse_xnnpack_name(name: str) -> KernelName:
     """Reads a symbol such as `xnn_f32_gemm_minmax_ukernel_6x8__aarch64_neonfma_lane_ld128`."""
     what, _, how = name.removeprefix(XNNPACK_PREFIX).partition("__")
-    before, _, tile = what.partition("_ukernel")
+    before = what.partition("_ukernel")[0]
     words = [word for word in before.split("_") if word != "to"]
     type_count = _count_while(words, lambda word: _XNNPACK_TYPE.fullmatch(word) is not None)
     types = words[:type_count]
@@ -101,7 +99,6 @@ def _parse_xnnpack_name(name: str) -> KernelName:
         operation="_".join(words[type_count:]),
         destination=next(iter(results or types), None),
         inputs=(*types[:1], *weights),
-        tile=tile.removeprefix("_") or None,
         engine=engine,
         instruction=feature,
     )

@@ -32,19 +32,12 @@ class Clock(Record):
 
 
 class Kernel(Record):
-    """One microkernel: the parts of its name, and its calls at load and in each execution."""
+    """One microkernel: its level, and its calls at load and in each execution."""
 
     name: Name
     level: Name | None = None
-    operation: Name
-    destination: Name | None = None
-    inputs: tuple[Name, ...] = ()
-    tile: Name | None = None
-    instruction: Name | None = None
-    threads: Count
     load_calls: Count
     execution_calls: tuple[Count, ...]
-    total_calls: Count
 
 
 class KernelCalls(Record):
@@ -81,7 +74,7 @@ class TracedOperator(Record):
     start_ns: tuple[Count | None, ...]
     duration_ns: tuple[Count | None, ...]
     reported_ns: tuple[Count | None, ...] = ()
-    """What XNNPACK reports and an ETDump keeps: whole µs; empty outside delegates."""
+    """What the delegate reports and an ETDump keeps: whole µs; empty outside delegates."""
     kernels: tuple[OperatorKernel, ...] = ()
 
 

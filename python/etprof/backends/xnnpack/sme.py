@@ -62,9 +62,15 @@ PACKED_TYPES: Final = (
 
 @functools.cache
 def kernel_table() -> dict[str, object]:
-    """Returns what the installed library has: its revision, and the names of its microkernels."""
-    text = importlib.resources.files("etprof.backends.xnnpack").joinpath("kernels.json").read_text()
-    table: dict[str, object] = json.loads(text)
+    """Returns what the library has: its revision, and the names of its microkernels.
+
+    On aarch64 it is that of the library which the installed runner links, made by the build; else
+    that of the pinned SDK for aarch64.
+    """
+    folder = importlib.resources.files("etprof.backends.xnnpack")
+    built = folder.joinpath("built_kernels.json")
+    file = built if built.is_file() else folder.joinpath("kernels.json")
+    table: dict[str, object] = json.loads(file.read_text())
     return table
 
 
@@ -82,7 +88,7 @@ def _levels_by_types() -> dict[tuple[str, ...], frozenset[str]]:
 def describe_source() -> str:
     """Says where the table of microkernels is from, with the library's revision."""
     table = kernel_table()
-    revision = str(table["revision"])[:12] or "of unknown revision"
+    revision = str(table["revision"] or "of unknown revision")[:12]
     return f"{table['library']} of ExecuTorch {table['executorch']} ({revision})"
 
 
@@ -157,12 +163,12 @@ _BLOCKS: Final = Reason(
     "block-quantised weights",
     "block-wise INT4 weights have i8mm and dotprod microkernels only; per-channel INT4 has SME2 "
     "ones",
-    "XNNPACK src/configs/gemm-config.c, qp8_f32_qb4w",
+    f"the symbols of {describe_source()}",
 )
 _NO_KERNEL: Final = Reason(
     "no kernel",
     "this XNNPACK has no SME2 microkernel for these weights in this operator",
-    "XNNPACK src/configs/gemm-config.c, qp8_*",
+    f"the symbols of {describe_source()}",
 )
 _PACKED_UNUSED: Final = Reason(
     "packed, not executed",

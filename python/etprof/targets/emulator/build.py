@@ -89,7 +89,7 @@ def _sources_identity() -> str:
         "cmake/*",
         "toolchains/*",
         "cpp/**/*",
-        "python/etprof/analysis/k*",
+        "python/etprof/backends/kernel_names.py",
     )
     for path in sorted(p for pattern in patterns for p in sources.glob(pattern) if p.is_file()):
         digest.update(str(path.relative_to(sources)).encode() + read_bounded(path, 2**24))
