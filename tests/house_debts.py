@@ -13,6 +13,7 @@ WIDE_FOLDERS = {"export": 31, "history": 23}
 """Modules in a folder, where more than 15."""
 
 IMPORTED_ONCE = {
+    "backends/xnnpack/exporting.py": "imports ExecuTorch's exporting code, when a model is exported",
     "bench/remote.py": "runs on a worker, which imports nothing else of the pool",
     "cli/analyze.py": "a command",
     "cli/last_resort.py": "must be importable when the rest is not",
@@ -26,8 +27,8 @@ IMPORTED_ONCE_YET = {
     "bench/failures.py", "bench/local_pool.py", "bench/programs.py", "cli/generation_flags.py",
     "cli/measurement_flags.py", "dashboard/connections.py", "dashboard/thinning.py",
     "etrecord/archive.py", "export/artifacts.py", "export/bundle.py", "export/host_runtime.py",
-    "export/macs.py", "export/quantization.py", "export/module_map.py", "export/partition_reasons.py",
-    "export/partitioning.py", "export/runtime_check.py", "export/session.py", "history/devices.py",
+    "export/macs.py", "export/quantization.py",
+    "export/runtime_check.py", "export/session.py", "history/devices.py",
     "history/hud.py", "history/hud_schema.py", "history/migrate.py", "history/parquet.py",
     "history/run_tables.py", "measuring/conditions.py", "measuring/metrics.py",
     "measuring/stopping.py", "targets/android/elf.py",
@@ -42,9 +43,6 @@ HOLD_PATHS = {
     "analysis/split/kernels.py", "analysis/split/tracer_cost.py",
 }  # fmt: skip
 """Modules of analysis, tables and views that import pathlib."""
-
-NAME_XNNPACK = 101
-"""Occurrences of the word outside `backends/`, at most."""
 
 OWN_FORMATS = 61
 """Numbers formatted outside base/units.py, at most."""

@@ -38,7 +38,7 @@ REFUSED = {
     ),
     "block-size": (
         ExportRequest("m", precision="8da4w_b33"),
-        "precision '8da4w_b33': XNNPACK's blocks are multiples of 32 weights",
+        "precision '8da4w_b33': blocks are multiples of 32 weights",
     ),
     "backend": (
         ExportRequest("m", backend="vulkan"),
@@ -46,7 +46,7 @@ REFUSED = {
     ),
     "quantised-portable": (
         ExportRequest("m", precision="int8", backend="portable"),
-        "precision int8 needs backend xnnpack: portable kernels compute in float",
+        "precision int8 needs backend xnnpack: portable computes in float",
     ),
     "out-and-outdir": (
         ExportRequest("m", out=Path("a.pte"), outdir=Path("b")),

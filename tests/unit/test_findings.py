@@ -408,5 +408,5 @@ def test_a_runner_with_a_log_is_not_built_for_timing(tmp_path: Path) -> None:
     manifest["runner"]["build"]["xnnpack_log"] = True
     (run / "manifest.json").write_text(json.dumps(manifest))
     assert fired(describe_run(analyze_source(run)))["F15"].summary == (
-        "Build type Release with XNNPACK's log."
+        "Build type Release with the delegate's log."
     )

@@ -16,6 +16,8 @@ class Outlook:
     operators: int
     share: float
     """Fraction of `Method::execute` on this CPU; another CPU's may differ."""
+    library: str
+    """The delegates that have them."""
     packed_types: tuple[str, ...]
     """What their names will say once SME2 is used."""
     ceiling: float | None
@@ -25,13 +27,16 @@ class Outlook:
 def predict_sme2(insight: ExperimentInsight) -> Outlook | None:
     """Returns the outlook of an experiment with SME off; None without the export's prediction."""
     predictions = [
-        (detail.row.share, detail.attribution.prediction)
+        (detail.row, detail.attribution.prediction)
         for detail in insight.details
         if detail.attribution is not None and detail.attribution.prediction is not None
     ]
     if insight.experiment.sme != "off" or not predictions:
         return None
-    hopeful = [(share, found) for share, found in predictions if found.sme2]
-    share = sum(part for part, _ in hopeful)
+    hopeful = [(row, found) for row, found in predictions if found.sme2]
+    share = sum(row.share for row, _ in hopeful)
+    library = " and ".join(dict.fromkeys(row.backend.title for row, _ in predictions))
     types = dict.fromkeys(found.packed_type for _, found in hopeful if found.packed_type)
-    return Outlook(len(hopeful), share, tuple(types), 1 / (1 - share) if share < 1 else None)
+    return Outlook(
+        len(hopeful), share, library, tuple(types), 1 / (1 - share) if share < 1 else None
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from etprof.backends.exporter import Exporter
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
@@ -117,6 +119,8 @@ class Backend:
     """In sentences."""
     delegate: str | None = None
     """As programs call it; None for ExecuTorch's own kernels."""
+    log_tag: str | None = None
+    """Under which it writes to Android's log; None when it does not."""
     ns_per_tick: float | None = None
     """Of the times that it reports; None when their unit is not known."""
     clock_step_ns: float = 0
@@ -125,6 +129,10 @@ class Backend:
     """Whether only the durations that it reports are measured."""
     products: frozenset[str] = frozenset()
     """Kinds that multiply: in alignment, each is paired with its equal only."""
+    quantizes: bool = False
+    """Whether it runs integer programs."""
+    has_rules: bool = False
+    """Whether its partitioner can be told what to take."""
     neutral_kinds: frozenset[str] = frozenset()
     """Kinds that treat every element alike, whatever the layout."""
 
@@ -153,3 +161,11 @@ class Backend:
     def node_kind(self, text: str) -> str:
         """Returns the kind of a node of the delegate's own graph."""
         return text.lower()
+
+    def exporter(self) -> Exporter:
+        """Returns its part of the export; imports what it needs of ExecuTorch only now."""
+        return Exporter()
+
+    def describe_source(self) -> str | None:
+        """Says what its predictions rest on, with the revision; None when it makes none."""
+        return None

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 BACKENDS: Final[tuple[Backend, ...]] = (XnnpackBackend(), PortableBackend())
-"""The first one is the default."""
+"""The first one is the default of an export."""
+BY_NAME: Final = {each.name: each for each in BACKENDS}
+DEFAULT: Final = BACKENDS[0].name
+LOG_TAGS: Final = tuple(each.log_tag for each in BACKENDS if each.log_tag)
 PORTABLE: Final = BACKENDS[-1]
 OPAQUE: Final = Backend()
 

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
 from etprof.base.limits import MOST_ENTRIES, MOST_LAUNCHES
 from etprof.config import (
@@ -29,7 +30,7 @@ from etprof.config import (
     read_config_text,
     suggest,
 )
-from etprof.export.request import BACKENDS, parse_precision
+from etprof.export.request import parse_precision
 from etprof.registry import find_model
 from etprof.run.directory import safe_name
 from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS
@@ -54,8 +55,8 @@ def _accepted_by(check: Callable[[str], object]) -> AfterValidator:
 
 
 def _check_backend(name: str) -> None:
-    if name not in BACKENDS:
-        msg = f"no such backend{suggest(name, BACKENDS)}; known: {', '.join(BACKENDS)}"
+    if name not in BY_NAME:
+        msg = f"no such backend{suggest(name, BY_NAME)}; known: {', '.join(BY_NAME)}"
         raise UsageError(msg)
 
 
@@ -173,7 +174,7 @@ class Matrix(StrictModel):
     output_root: Path | None = Field(None, description="default: out_bench/<name>")
     models: Several[ModelEntry]
     precisions: Several[PrecisionName] = ("fp32",)
-    backends: Several[BackendName] = ("xnnpack",)
+    backends: Several[BackendName] = (DEFAULT,)
     devices: Several[DeviceEntry] = (DeviceEntry(name=HOST),)
     sme: tuple[SmeMode, ...] = Field(
         (), max_length=MOST_ENTRIES, description='SME modes; empty or "all": the device\'s own'

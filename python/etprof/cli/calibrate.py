@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SIDES = ("first", "second")
 EXAMPLES = """\
 examples:
-  etprof calibrate out_toy_cnn/artifacts/toy_cnn_xnnpack_fp16.pte
+  etprof calibrate out_toy_cnn/artifacts/<program>.pte
   etprof calibrate my_model.pte --threads 1 --blocks 60
 """
 

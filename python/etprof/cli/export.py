@@ -55,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCHEME",
         help="quantise the float32 model: int8 (default) or any of the quantised precisions",
     )
-    parser.add_argument("--backend", default="xnnpack", help="xnnpack (default) or portable")
+    parser.add_argument(
+        "--backend", help="the delegate that takes what it can (default), or portable for none"
+    )
     parser.add_argument(
         "--outdir",
         type=Path,
@@ -85,7 +87,9 @@ def _add_insight_arguments(group: argparse._ArgumentGroup) -> None:
 
 def _add_lowering_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--channels-last", action="store_true", help="store image inputs as NHWC, as XNNPACK does"
+        "--channels-last",
+        action="store_true",
+        help="store image inputs as NHWC, as the delegate does",
     )
     group.add_argument(
         "--external-constants", action="store_true", help="weights into a .ptd beside the program"
@@ -119,12 +123,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def make_request(arguments: argparse.Namespace) -> ExportRequest:
     """Returns what the flags ask for."""
+    from etprof.backends.registry import DEFAULT
     from etprof.export.request import ExportOptions, ExportRequest
 
     return ExportRequest(
         model=_model_name(arguments),
         precision=_precision(arguments),
-        backend=arguments.backend,
+        backend=arguments.backend or DEFAULT,
         outdir=arguments.outdir,
         out=arguments.out,
         options=ExportOptions(

@@ -97,7 +97,7 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PRECISION",
         help="of the export: fp16 (default), fp32, int8, … as `etprof export --help` lists them",
     )
-    parser.add_argument("--backend", help="of the export: xnnpack (default) or portable")
+    parser.add_argument("--backend", help="of the export: a delegate, or portable for none")
     parser.add_argument(
         "--export", action="store_true", help="export again even if the program is up to date"
     )
@@ -263,6 +263,7 @@ def _read_etrecord(given: Path | None, program: Path) -> DelegationReport | None
 
 def _export(arguments: argparse.Namespace) -> Path:
     """Exports the named model unless a program made of the same code is there."""
+    from etprof.backends.registry import DEFAULT
     from etprof.cli.export import StageProgress
     from etprof.cli.progress import say
     from etprof.export.exporter import export_model
@@ -272,7 +273,7 @@ def _export(arguments: argparse.Namespace) -> Path:
     request = ExportRequest(
         model=arguments.model,
         precision="fp16" if arguments.dtype is None else arguments.dtype,
-        backend=arguments.backend or "xnnpack",
+        backend=arguments.backend or DEFAULT,
     )
     program = request.files().pte
     may_be_used = program.is_file() and not arguments.export

@@ -47,8 +47,7 @@ def describe_program(pte: Path, etrecord: Path) -> DelegationReport:
 
     Raises InputFileError when a file cannot be read or the two do not belong together.
     """
-    from etprof.backends.xnnpack import sme
-    from etprof.export import memory_plan, upstream
+    from etprof.export import delegation, memory_plan, upstream
 
     with upstream.quiet_upstream():
         record = read_etrecord(etrecord)
@@ -57,7 +56,7 @@ def describe_program(pte: Path, etrecord: Path) -> DelegationReport:
         size = _read(pte, lambda: memory_plan.measure_program(pte, content, 0))
     return DelegationReport(
         model=pte.stem,
-        prediction_source=sme.describe_source(),
+        prediction_source=delegation.describe_sources(methods),
         size=size,
         methods=methods,
     )

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from etprof.backends.xnnpack import graph as xnnpack_graph
-from etprof.backends.xnnpack import sme
-from etprof.export import module_map
-from etprof.run.delegation import (
-    Delegate,
-    DelegateNode,
-    MethodReport,
-    MethodSummary,
-)
+from etprof.backends.registry import backend_of
+from etprof.export import operators as graph_operators
+from etprof.run.delegation import Delegate, MethodReport, MethodSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from etprof.export.operators import LoweredDelegate, LoweredMethod
-    from etprof.run.delegation import GraphOperator, MemoryPlan
+    import torch
 
-_XNNPACK = "XnnpackBackend"
+    from etprof.backends.backend import Backend
+    from etprof.export.operators import LoweredDelegate, LoweredMethod
+    from etprof.run.delegation import DelegateNode, GraphOperator, MemoryPlan
 
 
 def describe_method(method: LoweredMethod, plan: MemoryPlan | None) -> MethodReport:
@@ -33,6 +28,13 @@ def describe_method(method: LoweredMethod, plan: MemoryPlan | None) -> MethodRep
         delegates=delegates,
         memory=plan,
     )
+
+
+def describe_sources(methods: Mapping[str, MethodReport]) -> str | None:
+    """Says what the predictions of these reports rest on; None when there are none."""
+    names = [each.backend for method in methods.values() for each in method.delegates]
+    found = dict.fromkeys(backend_of(name).describe_source() for name in names)
+    return "; ".join(filter(None, found)) or None
 
 
 def summarize(operators: Sequence[GraphOperator], delegates: Sequence[Delegate]) -> MethodSummary:
@@ -63,22 +65,23 @@ def _describe_delegate(
     delegate: LoweredDelegate, operators: Mapping[str, GraphOperator]
 ) -> Delegate:
     own = {**operators, **{each.name: each for each in delegate.operators}}
-    nodes: list[module_map.MappedNode] = []
-    constants: frozenset[int] = frozenset()
-    if delegate.backend == _XNNPACK:
-        graph = xnnpack_graph.read_xnnpack_graph(delegate.blob)
-        nodes, constants = module_map.map_nodes(graph, delegate.nodes), graph.constant_ids
-    workers = credit_work(nodes)
+    backend = backend_of(delegate.backend)
+    nodes = backend.exporter().read_delegate(delegate.blob, delegate.nodes, _is_bookkeeping)
+    workers = credit_work(nodes, backend)
     return Delegate(
         name=delegate.name,
         backend=delegate.backend,
         instruction=delegate.instruction,
         blob_bytes=len(delegate.blob),
-        nodes=tuple(_describe_node(each, own, workers, constants) for each in nodes),
+        nodes=tuple(_describe_work(each, own, workers) for each in nodes),
     )
 
 
-def credit_work(nodes: Sequence[module_map.MappedNode]) -> dict[str, int]:
+def _is_bookkeeping(node: torch.fx.Node) -> bool:
+    return graph_operators.target_name(node) == "getitem" or graph_operators.is_quantize(node)
+
+
+def credit_work(nodes: Sequence[DelegateNode], backend: Backend) -> dict[str, int]:
     """Returns, for each operator, the index of the node that does its work.
 
     Several nodes may stand for one operator, as in attention: then a product multiplies, and where
@@ -86,35 +89,23 @@ def credit_work(nodes: Sequence[module_map.MappedNode]) -> dict[str, int]:
     """
     result: dict[str, int] = {}
     own = [each for each in nodes if each.attribution != "inserted"]
-    for mapped in sorted(own, key=lambda each: each.node.kind not in sme.PRODUCTS):
-        for name in mapped.operators:
-            result.setdefault(name, mapped.node.index)
+    for node in sorted(own, key=lambda n: backend.node_kind(n.kind) not in backend.products):
+        for name in node.operators:
+            result.setdefault(name, node.index)
     return result
 
 
-def _describe_node(
-    mapped: module_map.MappedNode,
-    operators: Mapping[str, GraphOperator],
-    workers: Mapping[str, int],
-    constants: frozenset[int],
+def _describe_work(
+    node: DelegateNode, operators: Mapping[str, GraphOperator], workers: Mapping[str, int]
 ) -> DelegateNode:
-    """Returns a node with the work that it is credited with, what it reads and what it writes."""
-    node = mapped.node
-    behind = [operators[name] for name in mapped.operators]
+    """Returns the node with the work that it is credited with."""
+    behind = [operators[name] for name in node.operators]
     done = [each for each in behind if workers.get(each.name) == node.index]
-    return DelegateNode(
-        index=node.index,
-        kind=node.kind,
-        debug_handle=node.debug_handle,
-        types=(*node.input_types, node.output_type),
-        operators=mapped.operators,
-        attribution=mapped.attribution,
-        origins=tuple(each.origin for each in behind),
-        macs=_sum_macs(done),
-        input_bytes=done[0].input_bytes if done else None,
-        output_bytes=done[-1].output_bytes if done else None,
-        prediction=sme.predict(node),
-        inputs=tuple(value for value in node.input_ids if value not in constants),
-        output=node.output_id,
-        permutation=node.parameters.get("perm"),
+    return node.model_copy(
+        update={
+            "origins": tuple(each.origin for each in behind),
+            "macs": _sum_macs(done),
+            "input_bytes": done[0].input_bytes if done else None,
+            "output_bytes": done[-1].output_bytes if done else None,
+        }
     )

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import etprof
+from etprof.backends.registry import BY_NAME
 from etprof.base.errors import ExportError
-from etprof.export import operators, partition_reasons, partitioning, tensors, upstream
+from etprof.export import operators, tensors, upstream
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -142,8 +143,11 @@ def lower(
 
     Each of `constants` becomes a method without inputs that tells it.
     """
-    partitioners = partitioning.make_partitioners(backend, options)
-    with partition_reasons.collected_reasons() as reasons:
+    exporter = BY_NAME[backend].exporter()
+    partitioners = exporter.make_partitioners(
+        options.operators, options.config_precisions, per_operator=options.per_op_mode
+    )
+    with exporter.collected_reasons() as reasons:
         edge = _lower(programs, partitioners, backend, constants or {})
     known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
     rules = operators.PartitionRules(reasons, known)

@@ -16,6 +16,7 @@ from etprof.export.request import BLOCK_MULTIPLE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from etprof.backends.backend import Backend
     from etprof.export.eager_model import ExportMethod, Inputs
     from etprof.export.request import Quantization
 
@@ -32,13 +33,13 @@ class QuantizationReport:
 
 
 def quantize_method(
-    name: str, method: ExportMethod, scheme: Quantization
+    name: str, method: ExportMethod, scheme: Quantization, backend: Backend
 ) -> tuple[ExportMethod, QuantizationReport]:
     """Returns `method` with a quantised module; raises ExportError when nothing can be quantised."""
     if scheme.method == "torchao":
         report = _quantize_linears(method.module, scheme)
     else:
-        method, report = _quantize_graph(name, method, scheme)
+        method, report = _quantize_graph(name, method, scheme, backend)
     if report.quantized_operators == 0:
         msg = (
             f"method {name!r} has nothing that {_describe(scheme)} can quantise; export it as fp16"
@@ -53,13 +54,17 @@ def _describe(scheme: Quantization) -> str:
 
 
 def _quantize_graph(
-    name: str, method: ExportMethod, scheme: Quantization
+    name: str, method: ExportMethod, scheme: Quantization, backend: Backend
 ) -> tuple[ExportMethod, QuantizationReport]:
-    """Quantises the traced graph as XNNPACK's quantizer annotates it (PT2E)."""
+    """Quantises the traced graph as the backend's quantizer annotates it (PT2E)."""
     samples = list(method.calibration) or [method.inputs]
     check_samples(name, method, samples)
     try:
-        return _convert_graph(name, method, scheme, samples)
+        quantizer = backend.exporter().make_quantizer(
+            per_channel=scheme.weight_granularity == "per_channel",
+            dynamic=scheme.activations == "dynamic",
+        )
+        return _convert_graph(name, method, quantizer, samples)
     except EtprofError:
         raise
     # The quantiser's passes raise anything for operators that they do not expect.
@@ -72,15 +77,14 @@ def _quantize_graph(
 
 
 def _convert_graph(
-    name: str, method: ExportMethod, scheme: Quantization, samples: Sequence[Inputs]
+    name: str,
+    method: ExportMethod,
+    quantizer: Any,  # noqa: ANN401 - torchao's
+    samples: Sequence[Inputs],
 ) -> tuple[ExportMethod, QuantizationReport]:
     graph = lowering.trace(name, method).module()
     names = lowering.buffer_names(graph)
-    config = upstream.get_symmetric_quantization_config(
-        is_per_channel=scheme.weight_granularity == "per_channel",
-        is_dynamic=scheme.activations == "dynamic",
-    )
-    prepared = upstream.prepare_pt2e(graph, upstream.XNNPACKQuantizer().set_global(config))
+    prepared = upstream.prepare_pt2e(graph, quantizer)
     with torch.no_grad(), lowering.unchanged_buffers(prepared, names):
         for sample in samples:
             prepared(*sample, **method.kwarg_inputs)

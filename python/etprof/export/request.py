@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
 
 BLOCK_MULTIPLE = 32
@@ -65,7 +66,7 @@ def parse_precision(name: str) -> Precision:
         raise UsageError(msg)
     block_size = int(match[1])
     if block_size % BLOCK_MULTIPLE:
-        msg = f"precision {name!r}: XNNPACK's blocks are multiples of {BLOCK_MULTIPLE} weights"
+        msg = f"precision {name!r}: blocks are multiples of {BLOCK_MULTIPLE} weights"
         raise UsageError(msg)
     quantization = Quantization("torchao", 4, "per_block", "dynamic", block_size=block_size)
     return Precision(name, quantization=quantization)
@@ -105,9 +106,10 @@ class ExportOptions:
         _check_choice("--memory-planning", (self.memory_planning,), MEMORY_PLANNERS)
         _check_choice("--config-precisions", self.config_precisions, PRECISION_TYPES)
         asks_partitioner = self.operators or self.config_precisions or self.per_op_mode
-        if backend != "xnnpack" and asks_partitioner:
+        if asks_partitioner and not BY_NAME[backend].has_rules:
+            able = " or ".join(each.name for each in BACKENDS if each.has_rules)
             msg = (
-                f"--operators, --config-precisions and --per-op need backend xnnpack, not {backend}"
+                f"--operators, --config-precisions and --per-op need backend {able}, not {backend}"
             )
             raise UsageError(msg)
         if self.bundle and self.channels_last:
@@ -122,9 +124,6 @@ def _check_choice(flag: str, given: tuple[str, ...], known: tuple[str, ...]) -> 
             raise UsageError(msg)
 
 
-BACKENDS = ("xnnpack", "portable")
-
-
 @dataclass(frozen=True)
 class ExportRequest:
     """One model in one precision for one backend."""
@@ -132,7 +131,7 @@ class ExportRequest:
     model: str
     """A registered name, or `path/to/file.py:ClassName`."""
     precision: str = "fp16"
-    backend: str = "xnnpack"
+    backend: str = DEFAULT
     outdir: Path | None = None
     """Where the files go; default `out_<model>/artifacts`."""
     out: Path | None = None
@@ -153,11 +152,14 @@ class ExportRequest:
     def files(self) -> ExportedFiles:
         """Returns the paths this export writes; raises UsageError for a request without sense."""
         precision = self.parsed_precision()
-        if self.backend not in BACKENDS:
-            msg = f"unknown backend {self.backend!r}; choose one of {', '.join(BACKENDS)}"
+        if self.backend not in BY_NAME:
+            msg = f"unknown backend {self.backend!r}; choose one of {', '.join(BY_NAME)}"
             raise UsageError(msg)
-        if precision.quantization is not None and self.backend == "portable":
-            msg = f"precision {precision.name} needs backend xnnpack: portable kernels compute in float"
+        if precision.quantization is not None and not BY_NAME[self.backend].quantizes:
+            able = " or ".join(each.name for each in BACKENDS if each.quantizes)
+            msg = (
+                f"precision {precision.name} needs backend {able}: {self.backend} computes in float"
+            )
             raise UsageError(msg)
         self.options.check(self.backend)
         if self.out is not None and self.outdir is not None:

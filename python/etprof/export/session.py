@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import etprof
-from etprof.backends.xnnpack import sme
+from etprof.backends.registry import BY_NAME
 from etprof.base.atomic import write_json, write_text
 from etprof.base.errors import ExportError, OutputError
 from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, read_bounded
@@ -106,7 +106,7 @@ class ExportSession:
             if precision.quantization is not None:
                 for name, each in methods.items():
                     methods[name], reports[name] = quantization.quantize_method(
-                        name, each, precision.quantization
+                        name, each, precision.quantization, BY_NAME[self.request.backend]
                     )
         if self.request.options.channels_last:
             methods = {name: tensors.with_channels_last(each) for name, each in methods.items()}
@@ -358,7 +358,7 @@ class ExportOutput:
         external = 0 if ptd is None else ptd.stat().st_size
         report = DelegationReport(
             **describe_subject(self.request),
-            prediction_source=sme.describe_source(),
+            prediction_source=BY_NAME[self.request.backend].describe_source(),
             size=memory_plan.measure_program(pte, content, external),
             methods=methods,
         )

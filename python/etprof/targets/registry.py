@@ -92,7 +92,7 @@ TARGETS: Final = (
         way_to_count="run the same program with `etprof profile MODEL --target emulator`",
         warning=(
             "Measured on macOS: a Mac's cores, memory and scheduling are not a phone's. Read it "
-            "for the shape of the result, not for its figures. Operators outside XNNPACK may use "
+            "for the shape of the result, not for its figures. Operators outside delegates may use "
             "Apple's own matrix units in every mode."
         ),
     ),

@@ -91,7 +91,7 @@ def _slow_action(detail: OperatorDetail) -> str:
     if detail.why_not_sme2 is not None:
         return f"{detail.why_not_sme2.text} ({detail.why_not_sme2.source})"
     return (
-        f"it runs {detail.kernel_hint or 'a plain XNNPACK kernel'}: check its shape, padding, "
+        f"it runs {detail.kernel_hint or 'a plain kernel'}: check its shape, padding, "
         "stride and groups against the others, and try a shape that is a multiple of theirs"
     )
 
@@ -131,8 +131,9 @@ def note_depthwise(subject: Subject) -> Finding | None:
         severity="note",
         experiment=subject.name,
         summary=(
-            f"{count_of(len(depthwise), 'depthwise convolution')}: {format_share(share)}; XNNPACK has no "
-            "SME2 microkernel for them, whatever the type in their name."
+            f"{count_of(len(depthwise), 'depthwise convolution')}: {format_share(share)}; "
+            f"{depthwise[0].row.backend.title} has no SME2 microkernel for them, whatever the type in "
+            "their name."
         ),
         evidence=(
             *subject.show(depthwise, 3),

@@ -12,6 +12,7 @@ from etprof.analysis.findings.finding import (
     overhead_evidence,
     sum_ns,
 )
+from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
@@ -67,14 +68,14 @@ def _nothing_delegated(subject: Subject, portable: list[OperatorDetail]) -> Find
         experiment=subject.name,
         summary=(
             f"All {count_of(len(portable), 'operator')} run on ExecuTorch's portable kernels, which "
-            "are made to be right, not fast; neither XNNPACK nor SME2 plays a part."
+            "are made to be right, not fast; neither a delegate nor SME2 plays a part."
         ),
         evidence=subject.show(portable),
         gain_ns=sum_ns(portable),
         action=(
-            f"change the model so that XNNPACK takes it: {reasons}"
+            f"change the model so that {BY_NAME[DEFAULT].title} takes it: {reasons}"
             if reasons
-            else "export with `--backend xnnpack`, and see its delegation report for what is left"
+            else f"export with `--backend {DEFAULT}`, and see its delegation report for what is left"
         ),
     )
 
@@ -136,10 +137,22 @@ def find_overhead(subject: Subject) -> Finding | None:
         evidence=overhead_evidence(split.overheads),
         gain_ns=total,
         action=(
-            "merge delegate calls by having the operators between them delegated. XNNPACK rounds "
-            "each operator down to whole microseconds, so up to 1 µs for each delegated operator "
-            "is in this figure and is no overhead"
+            "merge delegate calls by having the operators between them delegated"
+            f"{_rounding_note(subject)}"
         ),
+    )
+
+
+def _rounding_note(subject: Subject) -> str:
+    """Says what of the overhead is a delegate's coarse clock."""
+    steps = {
+        detail.row.backend.title: detail.row.backend.clock_step_ns for detail in subject.details
+    }
+    return "".join(
+        f". {title} rounds each operator down to a multiple of {format_duration(step)}, so up to "
+        "that much for each of its operators is in this figure and is no overhead"
+        for title, step in steps.items()
+        if step
     )
 
 

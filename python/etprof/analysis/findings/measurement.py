@@ -6,6 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
+from etprof.backends.registry import BACKENDS
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
@@ -147,11 +148,11 @@ def find_debug_build(subject: Subject) -> Finding | None:
     build = provenance.runner.build
     build_type = provenance.build_type
     sanitizers = str(build.get("sanitizers") or "")
-    logs = build.get("xnnpack_log") is True
+    logs = any(build.get(f"{backend.name}_log") is True for backend in BACKENDS)
     if (build_type is None or build_type in _RELEASE_TYPES) and not sanitizers and not logs:
         return None
     beside = f" with sanitizers {sanitizers}" if sanitizers else ""
-    beside += " with XNNPACK's log" if logs else ""
+    beside += " with the delegate's log" if logs else ""
     return Finding(
         rule="F15",
         title="The runner is not built for timing",

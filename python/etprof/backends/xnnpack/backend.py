@@ -10,6 +10,8 @@ from etprof.backends.xnnpack import labels, sme
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from etprof.backends.exporter import Exporter
+
 
 class XnnpackBackend(Backend):
     """XNNPACK's words, units and microkernels."""
@@ -17,9 +19,12 @@ class XnnpackBackend(Backend):
     name = "xnnpack"
     title = "XNNPACK"
     delegate = "XnnpackBackend"
+    log_tag = "XNNPACK"
     ns_per_tick = 1.0
     clock_step_ns = 1000
     starts_are_synthetic = True
+    quantizes = True
+    has_rules = True
     products = labels.PRODUCT_KINDS
     neutral_kinds = labels.NEUTRAL_KINDS
 
@@ -47,3 +52,13 @@ class XnnpackBackend(Backend):
     def node_kind(self, text: str) -> str:
         """Makes one word of a node's kind."""
         return labels.canonical_kind(text)
+
+    def exporter(self) -> Exporter:
+        """Imports ExecuTorch's exporting code for XNNPACK, which takes seconds."""
+        from etprof.backends.xnnpack.exporting import XnnpackExporter
+
+        return XnnpackExporter()
+
+    def describe_source(self) -> str:
+        """Names the library whose microkernels the table lists."""
+        return sme.describe_source()

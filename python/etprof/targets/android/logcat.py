@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from etprof.backends.registry import LOG_TAGS
 from etprof.base.process import ProgramTimeoutError
 from etprof.base.text import clean
 from etprof.targets.android.adb import DeviceLostError
@@ -12,8 +13,8 @@ from etprof.targets.android.adb import DeviceLostError
 if TYPE_CHECKING:
     from etprof.targets.android.adb import Adb
 
-TAGS: Final = ("ExecuTorch", "XNNPACK")
-"""ExecuTorch's own messages, and XNNPACK's selected microkernels in a trace build."""
+TAGS: Final = ("ExecuTorch", *LOG_TAGS)
+"""ExecuTorch's own messages, and delegates' selected microkernels in a trace build."""
 _MOST_LINES: Final = 20_000
 _LONGEST_LINE: Final = 2000
 

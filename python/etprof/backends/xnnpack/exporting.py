@@ -1,0 +1,120 @@
+"""XNNPACK's part of an export: partitioner, its reasons, quantizer, and what it made of the graph.
+
+The one importer of ExecuTorch's exporting code for XNNPACK.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from etprof.backends.exporter import Exporter
+from etprof.backends.xnnpack.graph import map_nodes, read_xnnpack_graph
+from etprof.backends.xnnpack.sme import predict
+from etprof.base.errors import UsageError
+from etprof.base.upstream_noise import quiet_upstream
+from etprof.run.delegation import DelegateNode
+
+with quiet_upstream():
+    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+    from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        XNNPACKQuantizer,
+        get_symmetric_quantization_config,
+    )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import torch
+
+_LOGGER_NAME = "executorch.backends.xnnpack.partition"
+
+
+class XnnpackExporter(Exporter):
+    """How programs for XNNPACK are made."""
+
+    def make_partitioners(
+        self, rules: Sequence[str], precisions: Sequence[str], *, per_operator: bool
+    ) -> list[Any]:
+        """Returns the one partitioner; raises UsageError for a rule that it does not have."""
+        return [
+            XnnpackPartitioner(
+                configs=_select_rules(rules) or None,
+                config_precisions=[ConfigPrecisionType[name.upper()] for name in precisions]
+                or None,
+                per_op_mode=per_operator,
+            )
+        ]
+
+    @contextmanager
+    def collected_reasons(self) -> Iterator[dict[str, str]]:
+        """Reads the partitioner's debug log."""
+        logger = logging.getLogger(_LOGGER_NAME)
+        collector = _ReasonCollector()
+        before = logger.level, logger.propagate, logger.handlers
+        logger.handlers, logger.propagate = [collector], False
+        logger.setLevel(logging.DEBUG)
+        try:
+            yield collector.reasons
+        finally:
+            logger.level, logger.propagate, logger.handlers = before
+            logger.setLevel(before[0])
+
+    def make_quantizer(self, *, per_channel: bool, dynamic: bool) -> XNNPACKQuantizer:
+        """Returns XNNPACK's own quantizer, symmetric."""
+        config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
+        return XNNPACKQuantizer().set_global(config)
+
+    def read_delegate(
+        self,
+        blob: bytes,
+        nodes: Sequence[torch.fx.Node],
+        is_bookkeeping: Callable[[torch.fx.Node], bool],
+    ) -> list[DelegateNode]:
+        """Reads XNNPACK's serialized graph and finds the operators behind its nodes."""
+        graph = read_xnnpack_graph(blob)
+        return [
+            DelegateNode(
+                index=mapped.node.index,
+                kind=mapped.node.kind,
+                debug_handle=mapped.node.debug_handle,
+                types=(*mapped.node.input_types, mapped.node.output_type),
+                operators=mapped.operators,
+                attribution=mapped.attribution,
+                inputs=tuple(i for i in mapped.node.input_ids if i not in graph.constant_ids),
+                output=mapped.node.output_id,
+                permutation=mapped.node.parameters.get("perm"),
+                prediction=predict(mapped.node),
+            )
+            for mapped in map_nodes(graph, nodes, is_bookkeeping)
+        ]
+
+
+class _ReasonCollector(logging.Handler):
+    """Reads the `WhyNoPartition` objects that are logged in place of messages."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.reasons: dict[str, str] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the first reason of each node; later rounds repeat it."""
+        message: Any = record.msg
+        if hasattr(message, "node") and message.node is not None:
+            self.reasons.setdefault(message.node.name, str(message.reason).rstrip("."))
+
+
+def _select_rules(names: Sequence[str]) -> list[type]:
+    """Returns the rules called `names`: the class name without `Config`, in lower case."""
+    rules = {rule.__name__.removesuffix("Config").lower(): rule for rule in ALL_PARTITIONER_CONFIGS}
+    for name in names:
+        if name.lower() not in rules:
+            close = difflib.get_close_matches(name.lower(), rules, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(rules)}"
+            msg = f"--operators {name!r}: XNNPACK's partitioner has no such rule; {hint}"
+            raise UsageError(msg)
+    return [rules[name.lower()] for name in names]
