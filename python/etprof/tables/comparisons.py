@@ -122,7 +122,7 @@ COMPARISONS: Final = Table(
                says="pairs of process launches"),
         Column("accelerated_share", "float64", "share", title="accelerated", is_timed=True,
                place="page", of=lambda c: c.amdahl.accelerated_share,
-               says="share of the baseline's time that changed to packed types"),
+               says="share of the baseline's time that changed to SME"),
         Column("ceiling", "float64", "ratio", is_timed=True, place="page",
                of=lambda c: c.amdahl.ceiling,
                says="Amdahl's: what if the accelerated operators took no time"),

@@ -59,9 +59,9 @@ def _interval(row: OperatorRow, end: int) -> float | None:
 # What the ETDump alone says.
 ROW_COLUMNS: Final = (
     Column("label", "string", title="operator", of=_of_row(lambda r: r.label),
-           says="name in the ETDump, with XNNPACK's running number"),
+           says="name in the ETDump, with the delegate's running number"),
     Column("operator", "string", of=_of_row(lambda r: r.base), place="data",
-           says="XNNPACK operator type or ATen name"),
+           says="the delegate's operator type, or ATen name"),
     Column("category", "string", of=_of_row(lambda r: r.operator_class.category), place="data",
            says="headline category"),
     Column("class", "string", of=_of_row(lambda r: r.operator_class.finer), place="page",
@@ -71,7 +71,7 @@ ROW_COLUMNS: Final = (
     Column("instruction_id", "Int64", "count", of=_of_row(lambda r: r.instruction_id), place="data",
            says="instruction of the program; a delegate call is one instruction"),
     Column("data_types", "string", of=_of_row(lambda r: " ".join(r.data_types) or None),
-           place="data", says="XNNPACK's types, separated by blanks"),
+           place="data", says="the delegate's types, separated by blanks"),
     Column("microkernel_type", "string", of=_of_row(lambda r: r.microkernel_type), place="data",
            says="such as `IGEMM`, from the name"),
     Column("executions", "Int64", "count", of=_of_row(lambda r: r.executions), place="data",

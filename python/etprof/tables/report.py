@@ -38,7 +38,7 @@ _WORTH: Final = (
 )
 _GRADES: Final = (
     "Grade A: calls of the microkernel were counted in this run. B: the operator's type "
-    "stands for SME in the mode in force. C: from XNNPACK's log. Microkernel, work and rate "
+    "stands for SME in the mode in force. C: from the delegate's log. Microkernel, work and rate "
     "are of"
 )
 
@@ -193,7 +193,8 @@ def _outlook(assessment: Assessment) -> Iterator[Section]:
         types = " and ".join(found.packed_types)
         told = f" (type {types} in their names)" if types else ""
         text = (
-            "No experiment here had SME. On a CPU with SME2, XNNPACK has kernels for "
+            "No experiment here had SME. On a CPU with SME2, "
+            f"{found.library} has kernels for "
             f"{count_of(found.operators, 'operator')} of this program{told}. They take "
             f"{format_share(found.share)} of an inference on this CPU: if they took no time at "
             f"all, the whole would be {format_ratio(found.ceiling)} as fast. That is a ceiling, "
