@@ -53,10 +53,10 @@ def test_profile_ends_with_a_report(profiled: Profiled) -> None:
     assert profiled.completed.exit_code == 0, profiled.completed.stderr
     for text in (
         "linux_auto: SME off, 1 thread, 100 executions in the ETDump",
-        "Latency without event tracer, 6 process launches",
+        "Latency without event tracer",
         "First inference",
         "Convolution",
-        "Delegate overhead",
+        "delegate overhead",
         "Method::execute",
         "100.0 %",
     ):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group
@@ -17,14 +19,18 @@ from etprof.views.cells import shown_columns, shown_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.tables.table import Section, Table
+    from etprof.views.cells import Cell, ShownColumn
 
+_BORDER: Final = 3
+_LEAST_TEXT: Final = 16
+"""Columns of text are folded to this, not further: shorter pieces are no words."""
 _SAID: Final = frozenset({"amdahl", "outlook"})
 """Sections of which a terminal says what pages say above their tables."""
 _LEFT_OUT: Final = frozenset({"rollups", "validity"})
@@ -101,21 +107,63 @@ def _finding(finding: Finding) -> Text:
     )
 
 
-def terminal_table(table: Table) -> PlainTable:
-    """Returns the table as rich shows it: figures on the right, long names folded."""
-    found = PlainTable(
-        title=table.title or None,
-        title_justify="left",
-        title_style="",
-        header_style="bold",
-        caption=Text(table.note) if table.note else None,
-        caption_justify="left",
-    )
-    for shown in shown_columns(table, "everywhere"):
-        if shown.column.is_number:
-            found.add_column(shown.heading, justify="right")
+@dataclass(frozen=True)
+class TerminalTable:
+    """A table as rich shows it: in columns where they fit, else a paragraph for each row."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Figures stand on the right and are never cut; long names are folded."""
+        columns = shown_columns(self.table, "everywhere")
+        rows = shown_rows(self.table, "everywhere")
+        widths = [
+            _least_width(shown, [row[index].text for row in rows])
+            for index, shown in enumerate(columns)
+        ]
+        if sum(widths) + _BORDER * len(widths) + 1 > options.max_width:
+            yield from self._paragraphs(columns, rows)
         else:
-            found.add_column(shown.heading, overflow="fold")
-    for row in shown_rows(table, "everywhere"):
-        found.add_row(*(Text(cell.text, style=cell.style) for cell in row))
-    return found
+            yield self._bordered(columns, rows, widths)
+
+    def _bordered(
+        self, columns: list[ShownColumn], rows: list[list[Cell]], widths: list[int]
+    ) -> PlainTable:
+        found = PlainTable(
+            title=self.table.title or None,
+            title_justify="left",
+            title_style="",
+            header_style="bold",
+            caption=Text(self.table.note) if self.table.note else None,
+            caption_justify="left",
+        )
+        for shown, width in zip(columns, widths, strict=True):
+            if shown.column.is_number:
+                heading = "\n".join(textwrap.wrap(shown.heading, width))
+                found.add_column(heading, justify="right", no_wrap=True)
+            else:
+                found.add_column(shown.heading, overflow="fold", min_width=width)
+        for row in rows:
+            found.add_row(*(Text(cell.text, style=cell.style) for cell in row))
+        return found
+
+    def _paragraphs(self, columns: list[ShownColumn], rows: list[list[Cell]]) -> Iterator[Text]:
+        yield Text(self.table.title, style="bold")
+        for row in rows:
+            known = [(c.heading, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
+            parts = [Text(f"{heading} ").append(cell.text, cell.style) for heading, cell in known]
+            yield Text("  ") + Text(", ").join(parts)
+        if self.table.note:
+            yield Text(self.table.note)
+
+
+def _least_width(shown: ShownColumn, texts: list[str]) -> int:
+    """Figures stand on one line; texts are folded to what words need."""
+    longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
+    words = max(map(len, shown.heading.split()), default=0)
+    return max(words, longest if shown.column.is_number else min(longest, _LEAST_TEXT))
+
+
+def terminal_table(table: Table) -> TerminalTable:
+    """Returns the table for a terminal of any width."""
+    return TerminalTable(table)
