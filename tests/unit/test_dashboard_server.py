@@ -13,7 +13,7 @@ import pytest
 
 from etprof.analysis.assessment import assess_runs
 from etprof.cli import main
-from etprof.dashboard import connections, server
+from etprof.dashboard import server
 from etprof.dashboard.export import export_site
 from etprof.history.schema import Run
 from etprof.history.store import Store, open_store
@@ -326,7 +326,7 @@ HALF_A_HEADER = b"GET /overview HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 @pytest.mark.slow
 def test_half_a_header_is_not_waited_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """S7: the dashboard kept every connection that never ended its request."""
-    monkeypatch.setattr(connections, "REQUEST_S", 1.0)
+    monkeypatch.setattr(server, "REQUEST_S", 1.0)
     with serving(store) as running, contextlib.ExitStack() as stack:
         slow = [
             stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10))
@@ -354,7 +354,7 @@ def test_more_than_can_wait_are_ended_at_once(store: Store) -> None:
             slow.append(stack.enter_context(each))
             each.sendall(HALF_A_HEADER)
         assert running.ask("/overview").status == 200
-        assert all(is_closed(each) for each in slow[: 400 - connections.MOST_WAITING])
+        assert all(is_closed(each) for each in slow[: 400 - server.MOST_WAITING])
 
 
 def test_a_connection_is_kept_for_the_next_request(served: Served) -> None:

@@ -14,7 +14,7 @@ from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
-from tests.measured_runs import MeasuredRun, write_measured
+from tests.measured_runs import START, MeasuredRun, write_measured
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,3 +192,39 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         read_run_directory(tmp_path)
     with pytest.raises(InputFileError, match=r"nowhere is not a run directory; `etprof profile"):
         read_run_directory(tmp_path / "nowhere")
+
+
+PLANNED = {
+    "threads": 4, "cpus": [1, 2], "launcher": ["taskset"], "iterations": 20, "group": "g",
+}  # fmt: skip
+LAUNCH = {
+    "experiment": "off", "purpose": "etdump", "block": 0, "duration_s": 0.1,
+    "started_at": START.isoformat(), "error": "lost\nit",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("run", "key"),
+    [
+        (MeasuredRun(), "27e6f4b9b03fd56fc87d9c3d4543b803bd576ed2d4abd1646e53b8e4ee1867bf"),
+        (
+            MeasuredRun(failing={"off": "lost"}, extra={"launches": [LAUNCH]}, planned=PLANNED),
+            "4a478fd3847c39fd57590058023c728834366e22033c8d82d0d38050451ace44",
+        ),
+    ],
+)
+def test_a_run_of_the_first_schema_keeps_its_key(
+    run: MeasuredRun, key: str, tmp_path: Path
+) -> None:
+    """The keys that stores of earlier editions have: adding the run once more changes nothing."""
+    assert read_one(tmp_path / "run", run).key == key
+
+
+def test_a_run_is_known_by_its_own_identity(tmp_path: Path) -> None:
+    """A resume that finds all done writes the manifest anew; another run is another one."""
+    one = read_one(tmp_path / "one", MeasuredRun(extra={"run_id": "1"}))
+    anew = read_one(tmp_path / "anew", MeasuredRun(extra={"run_id": "1", "command": ["x"]}))
+    other = read_one(tmp_path / "other", MeasuredRun(extra={"run_id": "2"}))
+    assert one.key == anew.key != other.key
+    assert one.manifest_run_id == "1"
+    assert one.manifest_sha256 != anew.manifest_sha256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import UTC, datetime
 from statistics import median
@@ -14,10 +15,10 @@ from etprof.analysis.generation import block_values
 from etprof.analysis.run_analysis import analyze_source
 from etprof.analysis.split.operators import class_totals_ns
 from etprof.base.errors import EtprofError, InputFileError
-from etprof.base.files import hash_file
-from etprof.base.json_input import read_json
+from etprof.base.files import read_input
+from etprof.base.json_input import MOST_JSON_BYTES, parse_json, read_json
 from etprof.base.records import first_problem
-from etprof.base.text import RAW_NAMES, clean, raw_names
+from etprof.base.text import RAW_NAMES, clean, clean_data, raw_names
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.directory import METRICS as METRICS_FILE
@@ -56,7 +57,9 @@ class _Source:
             )
             raise InputFileError(msg)
         self.manifest: Manifest = manifest
-        self.manifest_sha256 = hash_file(run / MANIFEST)
+        content = read_input(run / MANIFEST, most_bytes=MOST_JSON_BYTES, way_out="measure again")
+        self.manifest_sha256 = hashlib.sha256(content).hexdigest()
+        self.document: dict[str, Any] = parse_json(content)
         self.metrics: Metrics | None = load_metrics(run)
         self.raw = _read_raw(run) if self.metrics else {}
         found = identify_device(manifest.platform, manifest.target, manifest.cpu)
@@ -190,23 +193,53 @@ def _join(target: Mapping[str, object], *keys: str) -> str | None:
 
 
 def _key(source: _Source, experiment: Experiment) -> str:
-    """Hashes what makes this run: which program, which launches when, and all they measured.
+    """Hashes what makes this run: which one, which launches when, and all they measured.
 
     The rest of the manifest may change without another run: a resume that finds all launches done
     writes it anew, with another command, load and time.
     """
-    manifest = source.manifest
+    manifest, raw = source.manifest, source.raw.get(experiment.name)
+    if manifest.run_id is None:
+        return _key_without_run_id(source, experiment.name, raw)
     launches = [
         (launch.started_at, launch.purpose, launch.block, launch.error)
         for launch in manifest.launches
         if launch.experiment == experiment.name
     ]
-    began = launches or manifest.created_at
-    planned = experiment.model_dump(mode="json")
-    return full_hash(
-        manifest.model.name, manifest.model.sha256, manifest.platform, planned, began,
-        source.raw.get(experiment.name),
+    return full_hash(manifest.run_id, experiment.name, launches, raw)
+
+
+def _key_without_run_id(source: _Source, name: str, raw: object) -> str:
+    """The key that stores have for a run of the first schema, whatever our records become."""
+    document, metrics = clean_data(source.document), source.measured(name)
+    found = (i for i, e in enumerate(document.get("experiments", ())) if e.get("name") == name)
+    number = next(found, None)
+    # Texts that are used, not shown, were hashed as they came.
+    shown, given = ({}, {}) if number is None else (
+        document["experiments"][number], source.document["experiments"][number]
     )  # fmt: skip
+    planned = {
+        "name": name,
+        "sme": shown.get("sme", metrics.sme if metrics else None),
+        "threads": shown.get("threads", metrics.threads if metrics else None),
+        "group": shown.get("group", ""),
+        "mode": shown.get("mode", "timing"),
+        "cpus": given.get("cpus", ()),
+        "runner": given.get("runner"),
+        "launcher": given.get("launcher", ()),
+        "extra_arguments": given.get("extra_arguments", ()),
+        "iterations": given.get("iterations"),
+        "warmup": given.get("warmup"),
+    }
+    launches = [
+        (each["started_at"], each["purpose"], each.get("block"), each.get("error"))
+        for each in document.get("launches", ())
+        if each["experiment"] == name
+    ]
+    manifest, began = source.manifest, launches or document.get("created_at")
+    return full_hash(
+        manifest.model.name, manifest.model.sha256, manifest.platform, planned, began, raw
+    )
 
 
 def _failure(
