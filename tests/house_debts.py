@@ -23,7 +23,7 @@ IMPORTED_ONCE = {
 
 IMPORTED_ONCE_YET = {
     "analysis/findings/convolutions.py", "analysis/findings/inverse_transposes.py",
-    "analysis/findings/outputs.py", "analysis/findings/reference.py", "analysis/reference_run.py",
+    "analysis/findings/outputs.py", "analysis/findings/reference.py",
     "bench/failures.py", "bench/local_pool.py", "bench/programs.py", "cli/generation_flags.py",
     "cli/measurement_flags.py",
     "etrecord/archive.py", "export/artifacts.py", "export/bundle.py", "export/host_runtime.py",
@@ -36,11 +36,7 @@ IMPORTED_ONCE_YET = {
 }  # fmt: skip
 """The same without a reason: they are to be folded."""
 
-HOLD_PATHS = {
-    "analysis/assessment.py", "analysis/compare/parity.py", "analysis/findings/thresholds.py",
-    "analysis/output_check.py", "analysis/reference_run.py", "analysis/run_analysis.py",
-    "analysis/split/kernels.py", "analysis/split/tracer_cost.py",
-}  # fmt: skip
+HOLD_PATHS: frozenset[str] = frozenset()
 """Modules of analysis, tables and views that import pathlib."""
 
 OWN_FORMATS = 61

@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from etprof.analysis.run_analysis import RunAnalysis, analyze_source
+from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.etdump.plausibility import CONTAINERS
+from etprof.run.load import Run as LoadedRun
 from tests.etdump_writer import Table, etdump, event_block, write_etdump
 from tests.known_etdumps import LOAD_US, US, load_block, span
 
@@ -91,7 +92,7 @@ def write_run(folder: Path, run: Run) -> Path:
 
 def analyze(folder: Path, run: Run) -> RunAnalysis:
     """Writes and analyses in one step."""
-    return analyze_source(write_run(folder, run))
+    return analyze_run(LoadedRun.load(write_run(folder, run)))
 
 
 def build_etdump(experiment: Experiment) -> bytes:

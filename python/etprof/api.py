@@ -21,9 +21,10 @@ from etprof.analysis.assessment import Assessment, assess_run
 from etprof.analysis.compare.comparability import Side, refuse_unlike
 from etprof.analysis.compare.comparison import Comparison, compare_sides
 from etprof.analysis.compare.pairs import match_runs
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.atomic import write_text
 from etprof.base.errors import InputFileError, UsageError
+from etprof.run.load import Run as LoadedRun
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables import comparisons, operators
 from etprof.tables.report import DECLARED, report_tables
@@ -59,7 +60,7 @@ def load_run(path: str | Path) -> Run:
     if not source.exists():
         msg = f"{source} does not exist; `etprof profile MODEL` makes a run directory"
         raise InputFileError(msg)
-    return Run(assess_run(analyze_source(source)))
+    return Run(assess_run(analyze_run(LoadedRun.load(source))))
 
 
 def compare(

@@ -16,6 +16,7 @@ from etprof.dashboard.addresses import file_name, make_address
 from etprof.dashboard.export import export_site
 from etprof.dashboard.queries import list_series
 from etprof.history.store import open_store
+from etprof.run.load import Run
 from etprof.views.formats.html import render_html
 from tests.browser.pages import DESKTOP, PHONE, Opened, find_accessibility_problems
 from tests.dashboard_server import serving
@@ -79,7 +80,7 @@ class Sites:
 def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     folder = tmp_path_factory.mktemp("dashboard")
     run = write_run(folder / "run", on_off_run())
-    (run / "report.html").write_text(render_html(assess_runs([run])))
+    (run / "report.html").write_text(render_html(assess_runs([Run.load(run)])))
     store = open_store(folder / "history.sqlite")
     fill(store, KnownHistory(**{**KNOWN.__dict__, "run_path": str(run)}))
     export_site(store, folder / "site")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.atomic import write_json
 from etprof.base.process import run_command
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.report_files import write_documents
+from etprof.run.load import Run
 from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def test_node_data_loads_and_meets_the_graphs_nodes(
 ) -> None:
     from dacite import Config, from_dict
 
-    assessment = assess_run(analyze_source(measure(files, tmp_path / "run")))
+    assessment = assess_run(analyze_run(Run.load(measure(files, tmp_path / "run"))))
     paths = write_documents([assessment], tmp_path / "out", ["model-explorer"])
     assert sorted(path.name for path in paths) == [
         f"report_model_explorer_{name}.json"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.assessment import assess_runs
+from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from tests.browser.pages import DESKTOP, PHONE, Opened, find_accessibility_problems
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, on_off_run, write_run
@@ -58,7 +59,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             manifest.write_text(manifest.read_text().replace('"known"', f'"{run.model}"'))
             sources.append(source)
         found[name] = folder / f"{name}.html"
-        found[name].write_text(render_html(assess_runs(sources)))
+        found[name].write_text(render_html(assess_runs([LoadedRun.load(each) for each in sources])))
     return found
 
 

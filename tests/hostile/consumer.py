@@ -15,8 +15,9 @@ from rich.console import Console
 
 from etprof import report_files
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import EtprofError
+from etprof.run.load import Run
 from etprof.views.documents import assessment_document
 from etprof.views.formats import load_format
 from etprof.views.terminal import render_report
@@ -43,7 +44,7 @@ def consume(data: bytes) -> bool:
     """
     with in_memory(data) as path:
         try:
-            analysis = analyze_source(path)
+            analysis = analyze_run(Run.load(path))
             assessment = assess_run(analysis)
         except EtprofError as error:
             require(not CONTROL.search(str(error)), f"control character in {str(error)!r}")

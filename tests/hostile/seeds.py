@@ -53,7 +53,7 @@ def _make_run(folder: Path) -> None:
     folder.mkdir()
     known = on_off_run()
     experiments = [
-        replace(entry, executions=3, kernels=_kernel_trace(entry.name, entry.ops))
+        replace(entry, executions=3, kernels=kernel_trace(entry.name, entry.ops))
         for entry in known.experiments
     ]
     launches = [_launch(entry.name, 0) for entry in experiments]
@@ -61,7 +61,7 @@ def _make_run(folder: Path) -> None:
     run = write_run(folder / "run", described)
     np.array([1, 2, 3, 4], "<f4").tofile(folder / "reference_0.bin")
     for entry in experiments:
-        _add_result(run / entry.name / f"known_{entry.name}_t1")
+        add_result(run / entry.name / f"known_{entry.name}_t1")
     (run / "export.json").write_text(json.dumps(_export(folder, "known")))
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["model"]["path"] = "known.pte"
@@ -87,7 +87,7 @@ def _make_run(folder: Path) -> None:
     (folder / "archive.tar.gz").write_bytes(pack_run(run))
 
 
-def _add_result(stem: Path) -> None:
+def add_result(stem: Path) -> None:
     result = result_document(1000) | {
         "inputs": [{"index": 0, "dtype": "float32", "shape": [4], "size_bytes": 16}],
         "outputs": [{"index": 0, "dtype": "float32", "shape": [4], "size_bytes": 16}],
@@ -108,7 +108,7 @@ def _launch(experiment: str, block: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _kernel_trace(mode: str, ops: Any) -> dict[str, object]:  # noqa: ANN401
+def kernel_trace(mode: str, ops: Any) -> dict[str, object]:  # noqa: ANN401
     kernel = "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"
     level = "sme2" if mode.endswith("sme2") else "neon"
     entry = {"name": kernel, "level": level, "load_calls": 0, "execution_calls": [3, 3]}

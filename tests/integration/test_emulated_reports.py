@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.backends.xnnpack.sme import plain_types
 from etprof.base.errors import EtprofError
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
+from etprof.run.load import Run
 from etprof.run.program import describe_program
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.target import EmulatorTarget
@@ -46,7 +47,7 @@ def assessment(
         settings=Settings(blocks=0, operator_iterations=1),
         progress=lambda *_: None,
     )
-    return assess_run(analyze_source(run))
+    return assess_run(analyze_run(Run.load(run)))
 
 
 def test_splits_and_comparison_close(assessment: Assessment) -> None:

@@ -12,12 +12,13 @@ import pytest
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import sides_of
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.transposes import find_inverse_pairs
 from etprof.base.atomic import write_json
 from etprof.base.process import run_command
 from etprof.export.request import ExportRequest
 from etprof.run.delegation import MethodReport
+from etprof.run.load import Run
 from etprof.run.program import describe_program
 from etprof.targets.runner import find_host_runner
 from etprof.views.formats.html import render_html
@@ -58,7 +59,7 @@ def assessment(
     (run / "delegation.json").write_bytes(
         files.pte.with_name(f"{files.pte.name}.delegation.json").read_bytes()
     )
-    return assess_run(analyze_source(run))
+    return assess_run(analyze_run(Run.load(run)))
 
 
 def test_shares_close_and_sums_are_those_of_the_raw_file(assessment: Assessment) -> None:

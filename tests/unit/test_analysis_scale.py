@@ -25,11 +25,12 @@ OPS = [
 def analyse(folder: Path, executions: int) -> float:
     """Seconds that splitting, describing and judging one run take."""
     from etprof.analysis.assessment import assess_run
-    from etprof.analysis.run_analysis import analyze_source
+    from etprof.analysis.run_analysis import analyze_run
+    from etprof.run.load import Run as LoadedRun
 
     run = write_run(folder, Run([Experiment("e", OPS, executions=executions)]))
     start = time.process_time()
-    assess_run(analyze_source(run))
+    assess_run(analyze_run(LoadedRun.load(run)))
     return time.process_time() - start
 
 
@@ -60,10 +61,11 @@ def test_many_operators_are_no_trouble(tmp_path: Path) -> None:
     ops = [Op(f"Fully Connected (NC, F32) GEMM #{i}", 5) for i in range(3000)]
     experiments = [Experiment(name, ops, sme=name, executions=2) for name in ("off", "sme2")]
     from etprof.analysis.assessment import assess_run
-    from etprof.analysis.run_analysis import analyze_source
+    from etprof.analysis.run_analysis import analyze_run
+    from etprof.run.load import Run as LoadedRun
     from etprof.views.formats.html import render_html
 
     run = write_run(tmp_path / "r", Run(experiments))
     start = time.process_time()
-    render_html([assess_run(analyze_source(run))])
+    render_html([assess_run(analyze_run(LoadedRun.load(run)))])
     assert time.process_time() - start < 20

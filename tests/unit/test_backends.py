@@ -13,11 +13,12 @@ import etprof
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.compare.pairs import compare_within
 from etprof.analysis.insight import describe_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.backends.backend import OperatorFacts
 from etprof.backends.kernel_names import parse_kernel_name
 from etprof.backends.registry import BACKENDS, OPAQUE, backend_of
 from etprof.backends.xnnpack import sme
+from etprof.run.load import Run as LoadedRun
 from tests.etdump_writer import etdump, event_block, write_etdump
 from tests.known_etdumps import US, span
 from tests.known_runs import Experiment, Op, Run, analyze, build_etdump
@@ -100,7 +101,7 @@ def test_without_a_mode_a_type_that_both_modes_have_says_nothing(tmp_path: Path)
     """T9: nothing turns unknown into yes, or into no."""
     file = tmp_path / "alone.etdump"
     file.write_bytes(build_etdump(Experiment("e", [Op(PER_CHANNEL, 100), Op(FLOAT, 100)])))
-    channel, floats = describe_run(analyze_source(file)).experiments[0].details
+    channel, floats = describe_run(analyze_run(LoadedRun.load(file))).experiments[0].details
     assert (channel.evidence.route.answer, channel.evidence.grade) == ("unknown", None)
     assert (channel.why_not_sme2, channel.kernel_hint) == (None, None)
     assert (floats.evidence.route.answer, floats.evidence.grade) == ("named", "B")
@@ -182,7 +183,7 @@ def test_a_delegate_that_nobody_knows_is_one_row_in_the_runtime_s_time(
     tmp_path: Path, unit: int
 ) -> None:
     """T16: its events were read by another backend's grammar, and as nanoseconds."""
-    run = analyze_source(foreign_run(tmp_path / "r", unit))
+    run = analyze_run(LoadedRun.load(foreign_run(tmp_path / "r", unit)))
     split = run.experiments[0].split
     (row,) = split.rows
     assert (row.label, row.backend, row.mean_ns) == (FOREIGN, OPAQUE, 8 * US)

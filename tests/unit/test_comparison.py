@@ -12,10 +12,11 @@ import pytest
 from etprof.analysis.compare.comparability import FIELDS, find_differences, refuse_unlike
 from etprof.analysis.compare.pairs import compare_within, match_runs
 from etprof.analysis.compare.waterfall import Waterfall, WaterfallStep
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.cli.compare import COMPARED_FIELDS
+from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import Experiment as PlannedExperiment
 from etprof.tables.verdicts import badge_of, describe_comparison
 from tests.fake_target import result_document
@@ -172,7 +173,7 @@ def test_another_executorch_is_not_alike(tmp_path: Path) -> None:
         run = write_run(tmp_path / version, Run([Experiment("off", OFF_OPS)]))
         version_only = {"executorch_version": version}
         edit_manifest(run, lambda d: d["runner"]["build"].update(version_only))
-        return analyze_source(run)
+        return analyze_run(LoadedRun.load(run))
 
     ((before, after),) = match_runs(build("1.5.1"), build("1.6.0"))
     with pytest.raises(UsageError, match="--allow runner"):
@@ -275,7 +276,7 @@ def test_equal_outputs_are_said_to_be(tmp_path: Path) -> None:
         write_run(tmp_path / "r", on_off_run()),
         {"android_off": [1, 2, 3], "android_sme2": [1, 2.001, 3]},
     )
-    (found,) = compare_within(analyze_source(run))
+    (found,) = compare_within(analyze_run(LoadedRun.load(run)))
     assert found.outputs_agree
     (check,) = found.outputs
     assert str(check) == (
@@ -289,7 +290,7 @@ def test_a_fast_wrong_answer_is_no_speed_up(tmp_path: Path) -> None:
         write_run(tmp_path / "r", on_off_run()),
         {"android_off": [1, 2, 3], "android_sme2": [3, 2, 1]},
     )
-    (found,) = compare_within(analyze_source(run))
+    (found,) = compare_within(analyze_run(LoadedRun.load(run)))
     assert badge_of(found) == "different results"
     assert found.notes[0].startswith(
         "the sides computed different results, so no speed-up counts: output 0: 2.4 dB signal"
@@ -304,4 +305,4 @@ def test_a_wish_that_is_none_is_damage_of_the_manifest(tmp_path: Path) -> None:
     manifest["config"] = {"content": {"analysis": {"margin": "wide"}}}
     (run / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputFileError, match=r"manifest\.json is damaged: .*analysis\.margin"):
-        compare_within(analyze_source(run))
+        compare_within(analyze_run(LoadedRun.load(run)))

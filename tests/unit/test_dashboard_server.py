@@ -17,6 +17,7 @@ from etprof.dashboard import server
 from etprof.dashboard.export import export_site
 from etprof.history.schema import Run
 from etprof.history.store import Store, open_store
+from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from tests.dashboard_server import Served, serving
 from tests.known_history import KnownHistory, fill
@@ -39,7 +40,7 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(run_directory: Path) -> str:
-    return render_html(assess_runs([run_directory]))
+    return render_html(assess_runs([LoadedRun.load(run_directory)]))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import etprof
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.executions import (
     ImplausibleETDumpError,
     split_executions,
@@ -25,6 +25,7 @@ from etprof.etdump.plausibility import Role, examine_events
 from etprof.etdump.reader import ETDump, load_etdump
 from etprof.history.ingest import read_run_directory
 from etprof.measuring.validation import validate_run, worst_level
+from etprof.run.load import Run
 from etprof.views.events import timeline_csv
 from tests.etdump_writer import etdump, event, event_block, profile_event, write_etdump
 from tests.known_runs import on_off_run, write_run
@@ -244,7 +245,7 @@ def test_interruptions_are_left_out_and_said(tmp_path: Path) -> None:
     last = len(sound.events) - 1
     end = int(load_etdump(sound.data).profile.end_time[last])
     path.write_bytes(sound.with_stamp(last, "end_time", end + S))
-    analysis = analyze_source(path)
+    analysis = analyze_run(Run.load(path))
     (experiment,) = analysis.experiments
     assert (experiment.split.executions, experiment.split.left_out.disturbed) == (23, 1)
     assert any("1 of 24 executions are left out of the operator split" in n for n in analysis.notes)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from etprof.analysis.findings.rules import RULES, ExperimentFindings, evaluate_run
-from etprof.analysis.findings.thresholds import Thresholds, load_thresholds
+from etprof.analysis.findings.thresholds import Thresholds
 from etprof.analysis.insight import RunInsight, describe_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import UsageError
+from etprof.cli.report import load_thresholds
+from etprof.run.load import Run as LoadedRun
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
 
@@ -407,6 +409,6 @@ def test_a_runner_with_a_log_is_not_built_for_timing(tmp_path: Path) -> None:
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["runner"]["build"]["xnnpack_log"] = True
     (run / "manifest.json").write_text(json.dumps(manifest))
-    assert fired(describe_run(analyze_source(run)))["F15"].summary == (
+    assert fired(describe_run(analyze_run(LoadedRun.load(run))))["F15"].summary == (
         "Build type Release with the delegate's log."
     )

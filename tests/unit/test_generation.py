@@ -13,7 +13,7 @@ from rich.console import Console
 
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.generation import TokenComparison, compare_tokens, find_observer_stats
-from etprof.analysis.run_analysis import RunAnalysis, analyze_source
+from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.analysis.split.cold_start import LedgerEntry, build_ledger
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
@@ -23,6 +23,7 @@ from etprof.measuring.plan import Experiment, Settings, configured_settings
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import GeneratedTokens, GenerationMetrics, load_metrics
 from etprof.run.generation import Generation, parse_ids, plan_generation
+from etprof.run.load import Run
 from etprof.run.program import Program
 from etprof.run.runner_result import GenerationResult
 from etprof.run.tokenizer import load_tokenizer
@@ -61,7 +62,7 @@ def run(tmp_path: Path, target: FakeTarget, generation: Generation | None = GENE
 def analysis(tmp_path_factory: pytest.TempPathFactory) -> RunAnalysis:
     folder = tmp_path_factory.mktemp("generation")
     run(folder, GeneratingTarget())
-    return analyze_source(folder / "run")
+    return analyze_run(Run.load(folder / "run"))
 
 
 def test_timing_and_split_generate_and_evidence_does_not(tmp_path: Path) -> None:
@@ -169,7 +170,7 @@ def sides_of(analysis: RunAnalysis) -> tuple[LedgerEntry, ...]:
 
 def test_runs_without_tokens_have_no_such_lines(tmp_path: Path) -> None:
     run(tmp_path, FakeTarget(), generation=None)
-    analysis = analyze_source(tmp_path / "run")
+    analysis = analyze_run(Run.load(tmp_path / "run"))
     assert not [entry for entry in sides_of(analysis) if "token" in entry.label]
     assert analysis.experiments[0].generation is None
     assert "token" not in shown(analysis)
@@ -209,7 +210,7 @@ def test_different_tokens_are_named(analysis: RunAnalysis) -> None:
 
 def test_equal_tokens_are_said_to_be_equal(tmp_path: Path) -> None:
     run(tmp_path, GeneratingTarget(last=8))
-    (comparison,) = assess_run(analyze_source(tmp_path / "run")).comparisons
+    (comparison,) = assess_run(analyze_run(Run.load(tmp_path / "run"))).comparisons
     assert str(comparison.tokens) == "all 4 tokens are equal"
     assert not [note for note in comparison.notes if "tokens" in note]
 
@@ -230,7 +231,7 @@ def test_a_launch_that_says_something_else_is_reported(tmp_path: Path) -> None:
             return super().run(request)
 
     run(tmp_path, Unsteady())
-    text = shown(analyze_source(tmp_path / "run"))
+    text = shown(analyze_run(Run.load(tmp_path / "run")))
     assert "generated other tokens than the first: the program is not repeatable" in text
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
+from etprof.run.load import Run
 from etprof.run.program import Program
 from etprof.statistics.summary import trimmed_mean
 from etprof.views.formats.hud import hud_records
@@ -30,7 +31,7 @@ def records(tmp_path: Path) -> list[dict[str, object]]:
         settings=Settings(blocks=2),
         progress=lambda *_: None,
     )
-    return hud_records(analyze_source(tmp_path / "run"))
+    return hud_records(analyze_run(Run.load(tmp_path / "run")))
 
 
 def test_every_metric_has_its_values(records: list[dict[str, object]]) -> None:

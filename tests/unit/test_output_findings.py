@@ -10,8 +10,9 @@ import numpy as np
 
 from etprof.analysis.findings.rules import evaluate_run
 from etprof.analysis.insight import RunInsight, describe_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.files import hash_file
+from etprof.run.load import Run as LoadedRun
 from tests.fake_target import result_document
 from tests.known_runs import Experiment, Op, Run, write_run
 
@@ -63,7 +64,7 @@ def with_outputs(folder: Path, values: Sequence[float], *, at_export_db: float =
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["model"]["path"] = str(folder / "known.pte")
     (run / "manifest.json").write_text(json.dumps(manifest))
-    return describe_run(analyze_source(run))
+    return describe_run(analyze_run(LoadedRun.load(run)))
 
 
 def test_a_wrong_answer_is_no_result(tmp_path: Path) -> None:
@@ -87,10 +88,10 @@ def test_with_other_inputs_or_another_export_nothing_is_compared(tmp_path: Path)
     manifest = tmp_path / "run" / "manifest.json"
     before = manifest.read_text()
     manifest.write_text(before.replace("a" * 64, "c" * 64))
-    assert "F17" not in fired(describe_run(analyze_source(tmp_path / "run")))
+    assert "F17" not in fired(describe_run(analyze_run(LoadedRun.load(tmp_path / "run"))))
     manifest.write_text(before)
     np.array([9, 9, 9, 8], "<f4").tofile(tmp_path / "reference_0.bin")
-    assert "F17" not in fired(describe_run(analyze_source(tmp_path / "run")))
+    assert "F17" not in fired(describe_run(analyze_run(LoadedRun.load(tmp_path / "run"))))
 
 
 def test_outputs_that_are_no_numbers_are_told(tmp_path: Path) -> None:
@@ -100,10 +101,10 @@ def test_outputs_that_are_no_numbers_are_told(tmp_path: Path) -> None:
     assert row.text.endswith("; 1 value not finite on one side only")
     # AND GIVEN nothing to compare with
     (tmp_path / "a" / "reference_0.bin").unlink()
-    finding = fired(describe_run(analyze_source(tmp_path / "a" / "run")))["F17"]
+    finding = fired(describe_run(analyze_run(LoadedRun.load(tmp_path / "a" / "run"))))["F17"]
     assert (finding.title, finding.evidence[0].text) == ("Outputs are not finite", "1 value")
     # AND GIVEN a damaged result, the times are still read
     next((tmp_path / "a").glob("run/*/*_result.json")).write_text("{")
-    found = findings_of(describe_run(analyze_source(tmp_path / "a" / "run")))
+    found = findings_of(describe_run(analyze_run(LoadedRun.load(tmp_path / "a" / "run"))))
     assert "F15" in found.checked
     assert "F17" not in found.checked

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from etprof.analysis.insight import describe_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import TargetError, UsageError
 from etprof.base.files import hash_file
 from etprof.measuring import pipeline
@@ -17,6 +17,7 @@ from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
 from etprof.measuring.validation import validate_run, worst_level
 from etprof.run.directory import load_metrics
+from etprof.run.load import Run
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 from tests.manifests import edit_manifest
@@ -135,7 +136,7 @@ def test_a_run_can_be_read_where_the_program_is_not(tmp_path: Path) -> None:
     for path in tmp_path.glob("m.pte*"):
         path.unlink()
     # THEN nothing is missing
-    assert describe_run(analyze_source(elsewhere)).report is not None
+    assert describe_run(analyze_run(Run.load(elsewhere))).report is not None
 
 
 def test_raw_samples_of_every_block_are_kept(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.reference_run import find_reference_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
+from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from tests.known_runs import Experiment, Op, Run, write_run
 
@@ -35,7 +35,7 @@ def write_reference(tmp_path: Path, run: Run, platform: str = "android") -> Path
 
 def test_mobilenet_beside_it_answers_the_three_questions(run: Path, tmp_path: Path) -> None:
     place = write_reference(tmp_path, MOBILENET)
-    assessment = assess_run(analyze_source(run))
+    assessment = assess_run(analyze_run(LoadedRun.load(run)))
     assert assessment.reference is not None
     assert assessment.reference.source == place
     found = assessment.findings_of("e")
@@ -58,16 +58,16 @@ def test_mobilenet_beside_it_answers_the_three_questions(run: Path, tmp_path: Pa
 )
 def test_what_was_not_measured_alike_is_no_reference(run: Path, tmp_path: Path, other: Run) -> None:
     write_reference(tmp_path, other)
-    assert find_reference_run(analyze_source(run)) is None
+    assert LoadedRun.load(run).reference is None
 
 
 def test_a_damaged_one_is_none_and_a_reference_has_none(run: Path, tmp_path: Path) -> None:
     place = write_reference(tmp_path, MOBILENET)
-    assert find_reference_run(analyze_source(place)) is None
+    assert LoadedRun.load(place).reference is None
     (place / "manifest.json").write_text("{")
-    assert find_reference_run(analyze_source(run)) is None
+    assert LoadedRun.load(run).reference is None
 
 
 def test_runs_elsewhere_have_none(tmp_path: Path) -> None:
     write_reference(tmp_path, MOBILENET)
-    assert find_reference_run(analyze_source(write_run(tmp_path / "r", MINE))) is None
+    assert LoadedRun.load(write_run(tmp_path / "r", MINE)).reference is None

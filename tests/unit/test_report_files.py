@@ -14,9 +14,10 @@ from pyarrow import parquet
 
 from etprof import report_files
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
+from etprof.run.load import Run as LoadedRun
 from etprof.tables.report import report_tables
 from etprof.views.files import safe_cell
 from etprof.views.formats import format_names
@@ -61,7 +62,7 @@ def test_a_missing_package_is_told_before_anything_is_written(
     for write in (
         lambda: report(run, "--format", "html,csv,parquet,md"),
         lambda: report_files.write_documents(
-            [assess_run(analyze_source(run))], run, ("html", "parquet")
+            [assess_run(analyze_run(LoadedRun.load(run)))], run, ("html", "parquet")
         ),
     ):
         with pytest.raises(UsageError, match=r"Parquet needs pyarrow .*--format csv"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from etprof.analysis.assessment import assess_run, assess_runs
+from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
@@ -128,7 +129,7 @@ def test_names_are_data(render: object, tmp_path: Path) -> None:
     run_folder = write_run(tmp_path / "r", replace(run, model="m"))
     manifest = run_folder / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"name": "m"', f'"name": "{ATTACK}"'))
-    text = render(assess_runs([run_folder]))  # type: ignore[operator]
+    text = render(assess_runs([LoadedRun.load(run_folder)]))  # type: ignore[operator]
     # THEN they are shown, not run
     assert "<img" not in text
     assert "<script>alert" not in text
@@ -153,7 +154,7 @@ def test_several_runs_in_one_page(tmp_path: Path) -> None:
         write_run(tmp_path / name, replace(on_off_run(), platform=name))
         for name in ("android", "mac")
     ]
-    page = Page(render_html(assess_runs(folders)))
+    page = Page(render_html(assess_runs([LoadedRun.load(each) for each in folders])))
     assert "2 runs" in page.visible
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -220,6 +221,6 @@ def test_thread_map_appears_with_several_thread_counts(tmp_path: Path) -> None:
 def test_an_etdump_alone_gives_a_report(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "r", on_off_run())
     (etdump,) = folder.glob("android_off/*.etdump")
-    text = Page(render_html(assess_runs([etdump]))).visible
+    text = Page(render_html(assess_runs([LoadedRun.load(etdump)]))).visible
     assert "There is one experiment, and nothing to compare it with." in text
     assert "one ETDump alone: latency without tracer, load and memory are not known" in text

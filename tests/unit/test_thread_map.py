@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_source
+from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
 from etprof.analysis.split.thread_map import build_thread_map
+from etprof.run.directory import ExperimentMetrics
+from etprof.run.load import LoadedExperiment, Run
 from etprof.tables.measurement import thread_table
 from tests.known_etdumps import runner_etdump
 
@@ -23,11 +25,16 @@ TRUTH = {("off", 1): 300, ("off", 2): 150, ("off", 4): 75, ("sme2", 1): 100, ("s
 
 def experiments(folder: Path, truth: dict[tuple[str, int], int]) -> list[ExperimentAnalysis]:
     (folder / "x.etdump").write_bytes(runner_etdump())
-    (template,) = analyze_source(folder / "x.etdump").experiments
+    (template,) = analyze_run(Run.load(folder / "x.etdump")).experiments
     return [
-        replace(template, name=f"{sme}_t{threads}", sme=sme, threads=threads, latency=latency(ns))
+        replace(template, loaded=loaded(template, sme, threads), latency=latency(ns))
         for (sme, threads), ns in truth.items()
     ]
+
+
+def loaded(template: ExperimentAnalysis, sme: str, threads: int) -> LoadedExperiment:
+    metrics = ExperimentMetrics(sme=sme, threads=threads, blocks=[])
+    return replace(template.loaded, name=f"{sme}_t{threads}", metrics=metrics)
 
 
 def latency(median_ns: int) -> Latency:

@@ -10,10 +10,11 @@ import pytest
 
 import etprof
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.tracer_cost import find_tracer_costs
 from etprof.api import COLUMNS
 from etprof.cli import run_command_line
+from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from tests.fake_target import result_document
@@ -45,7 +46,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_recording_and_compiling_in_are_two_costs(run: Path) -> None:
-    recording, compiled = find_tracer_costs(analyze_source(run))
+    recording, compiled = find_tracer_costs(analyze_run(LoadedRun.load(run)))
     assert (recording.experiment, recording.kind) == ("traced", "recording events")
     assert (recording.without_ns, recording.with_ns) == (100_500, 150_000)
     assert recording.effect is None
@@ -58,7 +59,7 @@ def test_recording_and_compiling_in_are_two_costs(run: Path) -> None:
 
 @pytest.mark.slow
 def test_every_report_shows_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assessment = assess_run(analyze_source(run))
+    assessment = assess_run(analyze_run(LoadedRun.load(run)))
     assert "What the event tracer costs" in render_html([assessment])
     row = "| traced | recording events | 100 µs | 150 µs | 1.49× |"
     assert row in render_markdown([assessment])
@@ -76,15 +77,21 @@ def test_other_threads_failed_splits_and_emulators_say_nothing(run: Path, tmp_pa
     metrics = json.loads((run / "metrics.json").read_text())
     metrics["experiments"]["bare"]["threads"] = 4
     (run / "metrics.json").write_text(json.dumps(metrics))
-    assert [c.kind for c in find_tracer_costs(analyze_source(run))] == ["recording events"]
+    assert [c.kind for c in find_tracer_costs(analyze_run(LoadedRun.load(run)))] == [
+        "recording events"
+    ]
     # GIVEN one whose split failed although its runner has the tracer
     metrics["experiments"]["bare"]["threads"] = 1
     (run / "metrics.json").write_text(json.dumps(metrics))
     (result,) = (run / "bare").glob("*_b00_result.json")
     result.write_text(json.dumps(result_document(80_000)))
-    assert [c.kind for c in find_tracer_costs(analyze_source(run))] == ["recording events"]
+    assert [c.kind for c in find_tracer_costs(analyze_run(LoadedRun.load(run)))] == [
+        "recording events"
+    ]
     result.unlink()
-    assert [c.kind for c in find_tracer_costs(analyze_source(run))] == ["recording events"]
+    assert [c.kind for c in find_tracer_costs(analyze_run(LoadedRun.load(run)))] == [
+        "recording events"
+    ]
     # GIVEN emulated times
     emulated = write_run(tmp_path / "e", replace(Run([Experiment("e", OPS)]), meaningful=False))
-    assert find_tracer_costs(analyze_source(emulated)) == ()
+    assert find_tracer_costs(analyze_run(LoadedRun.load(emulated))) == ()

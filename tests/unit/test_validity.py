@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from etprof.analysis.compare.pairs import sides_of
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.validity import Validity, check_validity
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
+from etprof.run.load import Run
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 from tests.manifests import edit_manifest
@@ -56,7 +57,7 @@ def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
 
 
 def validity(run: Path) -> Validity:
-    off, on = sides_of(analyze_source(run))
+    off, on = sides_of(analyze_run(Run.load(run)))
     return check_validity(off, on)
 
 

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from etprof.analysis.compare.pairs import compare_within
 from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
 from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
-from etprof.analysis.reference_run import find_reference_run
-from etprof.analysis.run_analysis import RunAnalysis, analyze_source
+from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.analysis.split.tracer_cost import TracerCost, find_tracer_costs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.findings.thresholds import Thresholds
+    from etprof.run.load import Run
 
 
 @dataclass(frozen=True)
@@ -65,19 +64,19 @@ class Assessment:
 def assess_run(
     run: RunAnalysis,
     *,
-    reference: Path | None = None,
+    reference: Run | None = None,
     rivals: Sequence[RunInsight] = (),
     thresholds: Thresholds | None = None,
 ) -> Assessment:
     """Describes, compares and judges `run`.
 
-    `reference` is another model's run directory; by default MobileNet's, where it was measured
-    alike in the same place.
+    `reference` is another model's run; by default MobileNet's, where it was measured alike in the
+    same place.
     """
     insight = describe_run(run)
     comparisons = compare_within(run)
-    beside = reference or find_reference_run(run)
-    reference_insight = describe_run(analyze_source(beside)) if beside else None
+    beside = reference or run.loaded.reference
+    reference_insight = describe_run(analyze_run(beside)) if beside else None
     return Assessment(
         run=run,
         insight=insight,
@@ -94,13 +93,13 @@ def assess_run(
 
 
 def assess_runs(
-    sources: Sequence[Path],
+    sources: Sequence[Run],
     *,
-    reference: Path | None = None,
+    reference: Run | None = None,
     thresholds: Thresholds | None = None,
 ) -> tuple[Assessment, ...]:
     """Assesses several runs; those of one model at several precisions are each other's rivals."""
-    runs = [analyze_source(source) for source in sources]
+    runs = [analyze_run(source) for source in sources]
     insights = [describe_run(run) for run in runs]
     return tuple(
         assess_run(

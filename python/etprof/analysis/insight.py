@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.split.attribution import Attribution, attribute_operators
-from etprof.run.delegation import find_method_report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,8 +137,7 @@ class RunInsight:
 
 def describe_run(run: RunAnalysis) -> RunInsight:
     """Joins everything that lies beside the run's ETDumps; what is missing becomes a note."""
-    in_folder = run.source.is_dir()
-    report = find_method_report(run.source, run.manifest) if in_folder else None
+    report = run.loaded.report
     experiments = tuple(_describe_experiment(entry, report) for entry in run.experiments)
     notes = []
     if report is None:

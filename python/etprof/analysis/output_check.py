@@ -6,7 +6,6 @@ A faster wrong answer is no speed-up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.compare.parity import (
@@ -14,19 +13,11 @@ from etprof.analysis.compare.parity import (
     Parity,
     compare,
     mode_tolerance_db,
-    read_tensor,
 )
-from etprof.base.files import hash_file
-from etprof.base.records import read_record
-from etprof.run.directory import EXPORT_MANIFEST
-from etprof.run.program import ExportManifest
-from etprof.run.runner_result import read_result
 
 if TYPE_CHECKING:
     from etprof.analysis.compare.comparability import Side
-    from etprof.run.manifest import Manifest
-    from etprof.run.program import MethodFiles
-    from etprof.run.runner_result import RunnerResult
+    from etprof.run.load import LoadedExperiment, Run
 
 _MARGIN_DB: Final = 6.0
 """A device may be this much further from the eager model than the host was that exported: twice
@@ -62,8 +53,8 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
 
     Raises InputFileError when outputs of one program differ in size.
     """
-    results = [read_split_result(side.experiment.etdump) for side in (baseline, candidate)]
-    if _program(baseline) != _program(candidate) or results[0] is None or results[1] is None:
+    one, other = baseline.experiment.loaded, candidate.experiment.loaded
+    if _program(baseline) != _program(candidate) or one.result is None or other.result is None:
         return ()
     types = {
         name
@@ -72,61 +63,34 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
     }
     _, tolerance = mode_tolerance_db(types)
     checks = []
-    for before, after in zip(results[0].outputs, results[1].outputs, strict=False):
-        files = [
-            _output_file(side.experiment.etdump, before.index) for side in (baseline, candidate)
-        ]
-        if before.dtype == after.dtype and all(file.is_file() for file in files):
-            reference, value = (
-                read_tensor(file, each.dtype, each.shape)
-                for file, each in zip(files, (before, after), strict=True)
-            )
-            columns = after.shape[-1] if after.shape else 1
-            checks.append(OutputCheck(compare(before.index, value, reference, columns), tolerance))
+    for before, after in zip(one.result.outputs, other.result.outputs, strict=False):
+        reference, value = one.outputs.get(before.index), other.outputs.get(after.index)
+        if reference and value and before.dtype == after.dtype:
+            found = compare(before.index, value.values(), reference.values(), value.columns)
+            checks.append(OutputCheck(found, tolerance))
     return tuple(checks)
 
 
-def check_references(etdump: Path, provenance: Manifest, run: Path) -> tuple[OutputCheck, ...]:
+def check_references(run: Run, experiment: LoadedExperiment) -> tuple[OutputCheck, ...]:
     """Compares an experiment's outputs with the eager model's, which the export wrote.
 
     Empty where they cannot be compared: other inputs than the export's, no references beside the
     program (any more), or a precision whose limits are not known.
     """
-    result = read_split_result(etdump)
-    exported, model = _read_export(run), provenance.model
-    least_db = _eager_limit(model.precision)
-    if result is None or exported is None or least_db is None:
+    least_db = _eager_limit(run.manifest.model.precision) if run.manifest else None
+    if experiment.result is None or least_db is None:
         return ()
-    method = exported.methods.get(model.method or exported.method)
-    if method is None or not _has_example_inputs(provenance, method):
-        return ()
-    folder = Path(model.path or "").parent
-    reached = {each.index: each.snr_db for each in method.check.outputs} if method.check else {}
+    told = run.method.check.outputs if run.method and run.method.check else ()
+    reached = {each.index: each.snr_db for each in told}
     checks = []
-    for value, expected in zip(result.outputs, method.references, strict=False):
-        kept = _output_file(etdump, value.index)
-        reference = folder / (expected.path or "")
-        if kept.is_file() and reference.is_file() and hash_file(reference) == expected.sha256:
-            wanted = read_tensor(reference, expected.dtype, expected.shape)
-            found = read_tensor(kept, value.dtype, value.shape)
-            columns = value.shape[-1] if value.shape else 1
-            at_export = reached.get(value.index)
+    for position, output in enumerate(experiment.result.outputs):
+        reference, value = run.references.get(position), experiment.outputs.get(output.index)
+        if reference and value:
+            at_export = reached.get(output.index)
             limit = least_db if at_export is None else min(least_db, at_export - _MARGIN_DB)
-            checks.append(OutputCheck(compare(value.index, found, wanted, columns), limit))
+            wanted, found = reference.values(), value.values()
+            checks.append(OutputCheck(compare(output.index, found, wanted, value.columns), limit))
     return tuple(checks)
-
-
-def read_split_result(etdump: Path) -> RunnerResult | None:
-    """The result of the pass that kept the outputs, beside its ETDump."""
-    path = etdump.with_name(f"{etdump.stem}_result.json")
-    return read_result(path) if path.is_file() else None
-
-
-def _read_export(run: Path) -> ExportManifest | None:
-    path = run / EXPORT_MANIFEST
-    if not path.is_file():
-        return None
-    return read_record(ExportManifest, path, way_out="delete it to do without what it says")
 
 
 def _eager_limit(precision: str | None) -> float | None:
@@ -134,16 +98,6 @@ def _eager_limit(precision: str | None) -> float | None:
     return EAGER_MINIMUM_SNR_DB.get(kind or "")
 
 
-def _has_example_inputs(provenance: Manifest, method: MethodFiles) -> bool:
-    given = [entry.sha256 for entry in provenance.inputs or ()]
-    examples = [tensor.sha256 for tensor in method.inputs if tensor.path is not None]
-    return given == examples and None not in given
-
-
 def _program(side: Side) -> str | None:
     model = side.provenance.model if side.provenance else None
     return model.sha256 if model else None
-
-
-def _output_file(etdump: Path, index: int) -> Path:
-    return etdump.with_name(f"{etdump.stem}_outputs") / f"output_{index}.bin"

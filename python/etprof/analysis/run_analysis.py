@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -19,21 +19,17 @@ from etprof.base.errors import InputFileError
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration
 from etprof.etdump.plausibility import Role
-from etprof.etdump.reader import load_etdump
-from etprof.run.delegation import find_method_report
-from etprof.run.directory import METRICS, ExperimentMetrics, find_etdumps, load_metrics
-from etprof.run.kernel_trace import read_kernel_trace
-from etprof.run.manifest import MANIFEST, Manifest, load_manifest
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from etprof.analysis.split.executions import Delegates
     from etprof.etdump.plausibility import Events
     from etprof.etdump.reader import ETDump
-    from etprof.run.manifest import LaunchRecord
+    from etprof.run.directory import ExperimentMetrics
+    from etprof.run.load import LoadedExperiment, Place, Run
+    from etprof.run.manifest import LaunchRecord, Manifest
 
 
 _MOST_FAILURES: Final = 10
@@ -62,27 +58,50 @@ class Latency:
 class ExperimentAnalysis:
     """One experiment: its operator split and, where it was timed, its latency."""
 
-    name: str
-    etdump: Path
-    dump: ETDump
+    loaded: LoadedExperiment
     events: Events
     """The ETDump's profile events, each checked."""
     split: OperatorSplit
     delegates: Delegates
     """Whose the delegate calls are."""
-    sme: str | None
-    threads: int | None
     latency: Latency | None
     generation: GenerationSpeed | None
     """Speed of a language model; None when no tokens were generated, or not timed."""
-    metrics: ExperimentMetrics | None
-    """Raw samples by block; None without metrics.json."""
+
+    @property
+    def name(self) -> str:
+        """As metrics.json has it, else of its folder or file."""
+        return self.loaded.name
+
+    @property
+    def etdump(self) -> Place:
+        """The ETDump that was split."""
+        return self.loaded.etdump
+
+    @property
+    def dump(self) -> ETDump:
+        """Its content."""
+        return self.loaded.dump
+
+    @property
+    def metrics(self) -> ExperimentMetrics | None:
+        """Raw samples by block; None without metrics.json."""
+        return self.loaded.metrics
+
+    @property
+    def sme(self) -> str | None:
+        """The SME mode in force."""
+        return self.metrics.sme if self.metrics else None
+
+    @property
+    def threads(self) -> int | None:
+        """Threads in force."""
+        return self.metrics.threads if self.metrics else None
 
     @cached_property
     def counted(self) -> ModeEvidence | None:
         """What was counted in a kernel trace; None without one."""
-        trace = self.etdump.with_name(f"{self.etdump.stem}_kernels.json")
-        return read_evidence(read_kernel_trace(trace)) if trace.is_file() else None
+        return read_evidence(self.loaded.kernels) if self.loaded.kernels else None
 
     @cached_property
     def evidence(self) -> tuple[OperatorEvidence, ...]:
@@ -93,16 +112,32 @@ class ExperimentAnalysis:
 
 @dataclass(frozen=True)
 class RunAnalysis:
-    """Everything that a run directory or an ETDump says."""
+    """A run with each experiment's operator split and latency."""
 
-    source: Path
-    manifest: Manifest | None
-    times_are_meaningful: bool
+    loaded: Run
     experiments: tuple[ExperimentAnalysis, ...]
     notes: tuple[str, ...]
     """What is missing, and what that costs."""
-    timed: Mapping[str, ExperimentMetrics] = field(default_factory=dict)
-    """Everything in metrics.json, experiments without an ETDump included."""
+
+    @property
+    def source(self) -> Place:
+        """The run directory or ETDump."""
+        return self.loaded.source
+
+    @property
+    def manifest(self) -> Manifest | None:
+        """Who measured what, where and with what; None where nobody says."""
+        return self.loaded.manifest
+
+    @property
+    def times_are_meaningful(self) -> bool:
+        """Whether its times are performance; an emulator's are not."""
+        return self.loaded.times_are_meaningful
+
+    @property
+    def timed(self) -> Mapping[str, ExperimentMetrics]:
+        """Everything in metrics.json, experiments without an ETDump included."""
+        return self.loaded.timed
 
     @property
     def name(self) -> str:
@@ -110,71 +145,34 @@ class RunAnalysis:
         return self.manifest.model.name if self.manifest else clean(self.source.stem)
 
 
-def analyze_source(source: Path) -> RunAnalysis:
-    """Analyses a run directory or a single ETDump file."""
-    if source.is_dir():
-        return _analyze_run(source)
-    experiment = _analyze_experiment(source, clean(source.stem), None, {})
-    note = "one ETDump alone: latency without tracer, load and memory are not known"
-    return RunAnalysis(source, None, True, (experiment,), (note, *split_notes(experiment)))
-
-
-def _way_to_one(folder: Path) -> str:
-    """Names the run directories below `folder`, such as out_toy_cnn's, or says how to make one."""
-    if (folder / METRICS).is_file():
-        return (
-            f"{METRICS} has its times (`etprof validate` lists them, `etprof history add` keeps "
-            "them); `etprof run CONFIG --resume` makes the operator split"
-        )
-    found = [
-        path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)
-    ]
-    runs = ", ".join(str(path) for path in sorted(found)[:3] if path != folder)
-    return f"give a run directory: {runs}" if runs else "measure with `etprof profile MODEL` first"
-
-
-def _analyze_run(run: Path) -> RunAnalysis:
-    etdumps = find_etdumps(run)
-    if not etdumps:
-        msg = f"{run} holds no .etdump file; {_way_to_one(run)}"
-        raise InputFileError(msg)
-    manifest, metrics = load_manifest(run), load_metrics(run)
-    notes = []
-    if manifest is None:
-        notes.append("no manifest.json: what was measured, where and with what is not known")
-    if metrics is None:
-        notes.append("no metrics.json: latency without tracer, load and memory are not known")
-    if manifest is not None and manifest.cpu is not None and not manifest.cpu.has_sme2:
-        notes.append(_NO_SME2)
-    known = metrics.experiments if metrics else {}
-    names = _experiment_names(etdumps, run, known)
-    delegates = _named_delegates(run, manifest)
-    experiments = tuple(
-        _analyze_experiment(path, name, known.get(name), delegates) for path, name in names
-    )
-    meaningful = metrics.times_are_meaningful if metrics else True
-    for experiment in experiments:
-        notes += split_notes(experiment, times_are_meaningful=meaningful)
-    notes += _unsplit_notes(known, {name for _, name in names})
-    notes += _failure_notes(manifest.launches if manifest else ())
-    return RunAnalysis(
-        source=run,
-        manifest=manifest,
-        times_are_meaningful=meaningful,
-        experiments=experiments,
-        notes=tuple(notes),
-        timed=known,
-    )
-
-
-def _named_delegates(run: Path, manifest: Manifest | None) -> dict[int, str]:
-    """Returns what the export's report calls the delegates, by instruction."""
-    report = find_method_report(run, manifest)
-    return {
+def analyze_run(run: Run) -> RunAnalysis:
+    """Brings the numbers of a run together."""
+    report = run.report
+    delegates = {
         each.instruction: each.backend
         for each in (report.delegates if report else ())
         if each.instruction is not None
     }
+    experiments = tuple(_analyze_experiment(each, delegates) for each in run.experiments)
+    split = [
+        note
+        for each in experiments
+        for note in split_notes(each, times_are_meaningful=run.times_are_meaningful)
+    ]
+    if not run.is_directory:
+        alone = "one ETDump alone: latency without tracer, load and memory are not known"
+        return RunAnalysis(run, experiments, (alone, *split))
+    manifest, notes = run.manifest, []
+    if manifest is None:
+        notes.append("no manifest.json: what was measured, where and with what is not known")
+    if run.metrics is None:
+        notes.append("no metrics.json: latency without tracer, load and memory are not known")
+    if manifest is not None and manifest.cpu is not None and not manifest.cpu.has_sme2:
+        notes.append(_NO_SME2)
+    notes += split
+    notes += _unsplit_notes(run.timed, {each.name for each in experiments})
+    notes += _failure_notes(manifest.launches if manifest else ())
+    return RunAnalysis(run, experiments, tuple(notes))
 
 
 def _unsplit_notes(timed: Mapping[str, ExperimentMetrics], split: Collection[str]) -> Iterator[str]:
@@ -201,41 +199,23 @@ def _failure_notes(launches: Sequence[LaunchRecord]) -> Iterator[str]:
         yield f"{len(failed) - _MOST_FAILURES} more launches failed; `etprof validate` names them"
 
 
-def _experiment_names(
-    etdumps: Sequence[Path], run: Path, known: Mapping[str, ExperimentMetrics]
-) -> list[tuple[Path, str]]:
-    """Names experiments as metrics.json does; without it by folder, or by file if it has several."""
-    named = {run / metrics.etdump: name for name, metrics in known.items() if metrics.etdump}
-    folders = [path.parent for path in etdumps]
-    return [
-        (path, named.get(path) or clean(path.stem if path.parent == run
-                                        or folders.count(path.parent) > 1 else path.parent.name))
-        for path in etdumps
-    ]  # fmt: skip
-
-
 def _analyze_experiment(
-    etdump: Path, name: str, metrics: ExperimentMetrics | None, named: Mapping[int, str]
+    loaded: LoadedExperiment, delegates: Mapping[int, str]
 ) -> ExperimentAnalysis:
-    dump = load_etdump(etdump)
+    dump, metrics = loaded.dump, loaded.metrics
     try:
-        executions = split_executions(dump, find_delegates(dump, named))
+        executions = split_executions(dump, find_delegates(dump, delegates))
         split = split_operators(executions, dump.names)
     except InputFileError as error:
-        msg = f"{etdump}: {error}"
+        msg = f"{loaded.etdump}: {error}"
         raise type(error)(msg) from error
     return ExperimentAnalysis(
-        name=name,
-        etdump=etdump,
-        dump=dump,
+        loaded=loaded,
         events=executions.events,
         split=split,
         delegates=executions.delegates,
-        sme=metrics.sme if metrics else None,
-        threads=metrics.threads if metrics else None,
         latency=_latency(metrics) if metrics and metrics.blocks else None,
         generation=summarise_generation(metrics) if metrics else None,
-        metrics=metrics,
     )
 
 
@@ -244,6 +224,8 @@ def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = 
     left_out, name = experiment.split.left_out, experiment.name
     recorded = count_of(left_out.recorded, "execution")
     notes = [_opaque_note(experiment)] if experiment.delegates.opaque else []
+    if experiment.loaded.problem is not None:
+        notes.append(f"{name}: its outputs are not compared: {experiment.loaded.problem}")
     if left_out.impossible:
         notes.append(
             f"{name}: {left_out.impossible} of {recorded} are left out everywhere, for they hold "

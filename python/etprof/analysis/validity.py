@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.launch_state import fastest_core_khz
 from etprof.analysis.output_check import check_outputs
-from etprof.base.errors import EtprofError, InputFileError
-from etprof.run.runner_result import RunnerResult, read_result
+from etprof.base.errors import InputFileError
 from etprof.statistics.warmup import settled_after
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.comparability import Side
     from etprof.run.manifest import LaunchRecord
+    from etprof.run.runner_result import RunnerResult
 
 State = Literal["passed", "failed", "unknown"]
 
@@ -55,7 +55,7 @@ class Validity:
 def check_validity(baseline: Side, candidate: Side) -> Validity:
     """Checks order, warm-up, frequency, throttling, builds and outputs of two experiments."""
     launches = _timing_launches(baseline, candidate)
-    results = [_split_result(side) for side in (baseline, candidate)]
+    results = [side.experiment.loaded.result for side in (baseline, candidate)]
     return Validity(
         (
             _check_order(launches, baseline.experiment.name),
@@ -133,16 +133,6 @@ def _check_throttling(launches: Sequence[LaunchRecord]) -> Check:
         return Check(name, "unknown", "this target shows no thermal status")
     hot = sorted(seen - _CALM_THERMAL)
     return Check(name, "failed" if hot else "passed", ", ".join(hot or sorted(seen)))
-
-
-def _split_result(side: Side) -> RunnerResult | None:
-    """Result of the operator split, which carries build and outputs; None when not there."""
-    path = side.experiment.etdump.with_name(f"{side.experiment.etdump.stem}_result.json")
-    try:
-        return read_result(path)
-    except EtprofError:
-        # The check that needs it says that it is not known.
-        return None
 
 
 def _check_builds(results: Sequence[RunnerResult | None]) -> Check:

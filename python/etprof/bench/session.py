@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.bench.execution import Outcome, describe_error, is_finished, keep_failure
 from etprof.bench.local_pool import run_here
 from etprof.bench.pool import Task
 from etprof.bench.programs import export_programs
 from etprof.report_files import write_report_files
 from etprof.run.directory import ANALYSIS_SUMMARY, find_etdumps
+from etprof.run.load import Run as LoadedRun
 from etprof.targets.device_lock import device_lock, patience, this_host
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Session:
                 runs = tuple(each.run for each in added)
                 is_reported = not outcome.worker and (run / ANALYSIS_SUMMARY).exists()
                 if find_etdumps(run) and not is_reported:
-                    write_report_files(assess_run(analyze_source(run)), run)
+                    write_report_files(assess_run(analyze_run(LoadedRun.load(run))), run)
             # Even a defect of ours: the run itself is kept, `--resume` adds it, the others go on.
             except Exception as error:  # noqa: BLE001
                 errors.append(describe_error(error))

@@ -50,11 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Analyses the source, writes the files and prints the report."""
     from etprof.analysis.assessment import assess_run
-    from etprof.analysis.run_analysis import analyze_source
+    from etprof.analysis.run_analysis import analyze_run
     from etprof.report_files import write_report_files
+    from etprof.run.load import Run
 
     source = _source(arguments)
-    assessment = assess_run(analyze_source(source))
+    assessment = assess_run(analyze_run(Run.load(source)))
     folder = arguments.out or (source if source.is_dir() else None)
     if folder is not None:
         write_report_files(assessment, folder)

@@ -89,8 +89,9 @@ def _compare(arguments: argparse.Namespace) -> list[Comparison]:
 
 def _load(text: str) -> tuple[RunAnalysis, str | None]:
     """Reads RUN_DIR, RUN_DIR:EXPERIMENT or FILE.etdump; a path that exists is taken whole."""
-    from etprof.analysis.run_analysis import analyze_source
+    from etprof.analysis.run_analysis import analyze_run
     from etprof.base.errors import InputFileError
+    from etprof.run.load import Run
 
     path, name = Path(text), None
     if not path.exists() and ":" in text:
@@ -99,4 +100,4 @@ def _load(text: str) -> tuple[RunAnalysis, str | None]:
     if not path.exists():
         msg = f"{path} does not exist; `etprof profile MODEL` makes a run directory"
         raise InputFileError(msg)
-    return analyze_source(path), name
+    return analyze_run(Run.load(path)), name

@@ -102,13 +102,14 @@ def describe_config(config: Config) -> dict[str, object]:
 def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None = None) -> int:
     """Analyses a run, writes and shows the report, and says what failed."""
     from etprof.analysis.assessment import assess_run
-    from etprof.analysis.run_analysis import analyze_source
+    from etprof.analysis.run_analysis import analyze_run
     from etprof.cli.analyze import show_assessment
     from etprof.report_files import write_report_files
     from etprof.run.directory import find_etdumps
+    from etprof.run.load import Run
 
     if find_etdumps(run_directory):
-        assessment = assess_run(analyze_source(run_directory))
+        assessment = assess_run(analyze_run(Run.load(run_directory)))
         write_report_files(assessment, run_directory)
         show_assessment(assessment, as_json=as_json, top=12)
     return conclude(run_directory, measured)

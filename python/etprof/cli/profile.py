@@ -214,18 +214,19 @@ def _report_evidence(
     from rich.console import Console
 
     from etprof.analysis.assessment import assess_run
-    from etprof.analysis.run_analysis import analyze_source
+    from etprof.analysis.run_analysis import analyze_run
     from etprof.analysis.split.evidence import read_evidence
     from etprof.analysis.split.kernels import evidence_document, gather_evidence
     from etprof.report_files import write_report_files
     from etprof.run.kernel_trace import read_kernel_trace
+    from etprof.run.load import Run
     from etprof.tables.kernels import evidence_sections
     from etprof.views.terminal import terminal_sections
 
     found = {
         mode: read_evidence(read_kernel_trace(path)) for mode, path in measured.evidence.items()
     }
-    assessment = assess_run(analyze_source(run_directory))
+    assessment = assess_run(analyze_run(Run.load(run_directory)))
     write_report_files(assessment, run_directory)
     if found:
         evidence = gather_evidence(found, measured.computed, program)

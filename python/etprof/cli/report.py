@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from etprof.analysis.findings.thresholds import Thresholds
+
 EXAMPLES = """\
 examples:
   etprof report out_toy_cnn/runs/linux
@@ -53,15 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the files and names them."""
     from etprof.analysis.assessment import assess_runs
-    from etprof.analysis.findings.thresholds import load_thresholds
     from etprof.report_files import check_formats, write_documents
+    from etprof.run.load import Run
 
     formats = _formats(arguments.format)
     check_formats(formats)
     _check_sources([*arguments.sources, *([arguments.reference] if arguments.reference else [])])
     assessments = assess_runs(
-        arguments.sources,
-        reference=arguments.reference,
+        [Run.load(source) for source in arguments.sources],
+        reference=Run.load(arguments.reference) if arguments.reference else None,
         thresholds=load_thresholds(arguments.thresholds),
     )
     for path in write_documents(assessments, _folder(arguments), formats):
@@ -97,3 +99,27 @@ def _folder(arguments: argparse.Namespace) -> Path:
         return Path("etprof_report")
     source = Path(arguments.sources[0])
     return source if source.is_dir() else source.parent
+
+
+def load_thresholds(path: Path | None) -> Thresholds:
+    """Reads thresholds that differ from the defaults; raises UsageError for unknown ones."""
+    from pydantic import ValidationError
+
+    from etprof.analysis.findings.thresholds import Thresholds
+    from etprof.base.errors import UsageError
+    from etprof.base.json_input import read_json
+
+    if path is None:
+        return Thresholds()
+    way_out = "give a JSON file with thresholds"
+    document = read_json(path, way_out=way_out, error=UsageError)
+    try:
+        return Thresholds.model_validate(document)
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, entry['loc'])) or 'document'}: {entry['msg']}"
+            for entry in error.errors()
+        )
+        known = ", ".join(Thresholds.model_fields)
+        msg = f"{path} cannot be used: {problems}; the thresholds are {known}"
+        raise UsageError(msg) from None

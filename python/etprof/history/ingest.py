@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from etprof.analysis.generation import block_values
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.operators import class_totals_ns
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import read_input
@@ -23,6 +23,7 @@ from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.directory import METRICS as METRICS_FILE
 from etprof.run.directory import find_etdumps, load_metrics, safe_name
+from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import MANIFEST, Experiment, load_manifest
 from etprof.statistics.order_statistics import median_interval
 from etprof.statistics.summary import trimmed_mean
@@ -372,7 +373,7 @@ def _read_categories(run: Path) -> tuple[dict[str, dict[str, float]], str | None
     if not find_etdumps(run):
         return {}, None
     try:
-        analysis = analyze_source(run)
+        analysis = analyze_run(LoadedRun.load(run))
     except EtprofError as error:
         return {}, f"operator split: {error}"
     found: dict[str, dict[str, float]] = {}

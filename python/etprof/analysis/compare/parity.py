@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from etprof.base.errors import InputFileError
-from etprof.base.files import read_input
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
 _MODE_MINIMUM_SNR_DB: Final = {"fp32": 90.0, "fp16": 40.0, "int8": 25.0}
@@ -22,17 +17,6 @@ _MODE_MINIMUM_SNR_DB: Final = {"fp32": 90.0, "fp16": 40.0, "int8": 25.0}
 only the order of sums and the rounding between kernels differ."""
 EAGER_MINIMUM_SNR_DB: Final = {"fp32": 80.0, "fp16": 35.0, "int8": 8.0}
 """Least signal-to-noise ratio to the eager model: the export's own limits."""
-MOST_TENSOR_BYTES: Final = 2**32
-"""Of an output: 100 times the scores of a language model for a prompt of 1000 tokens."""
-_ELEMENTS: Final = {
-    **{name: np.dtype(name) for name in ("bool", "int8", "int16", "int32", "int64")},
-    **{name: np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64")},
-    **{name: np.dtype(name) for name in ("float16", "float32", "float64")},
-    "bfloat16": np.dtype("<u2"),
-    "complex64": np.dtype(("<f4", 2)),
-    "complex128": np.dtype(("<f8", 2)),
-}
-"""Element types that are compared, as the runner and the export name them; complex ones by parts."""
 _TOLERATED_ZERO: Final = 1e-3
 """Values below this fraction of the largest have no meaningful relative error."""
 
@@ -66,27 +50,6 @@ def mode_tolerance_db(data_types: set[str]) -> tuple[str, float]:
     half = "F16" in data_types
     kind = "int8" if quantised else "fp16" if half else "fp32"
     return kind, _MODE_MINIMUM_SNR_DB[kind]
-
-
-def read_tensor(path: Path, dtype: str, shape: Sequence[int] | None) -> NDArray[np.float64]:
-    """Reads a raw little-endian tensor as float64, flat; raises InputFileError naming the file.
-
-    Without a `shape` that says how long it is, it is as long as the file.
-    """
-    element = _ELEMENTS.get(dtype)
-    if element is None:
-        msg = f"cannot read {path} as {dtype}, no type of numbers; run the model again"
-        raise InputFileError(msg)
-    expected = None if shape is None else math.prod(shape) * element.itemsize
-    most = MOST_TENSOR_BYTES if expected is None else min(expected, MOST_TENSOR_BYTES)
-    data = read_input(path, most_bytes=most, way_out="run the model again")
-    if len(data) % element.itemsize or expected not in (None, len(data)):
-        msg = f"{path} has {len(data)} bytes, not those of a whole {dtype}; run the model again"
-        raise InputFileError(msg)
-    values = np.frombuffer(data, dtype=element.base)
-    if dtype == "bfloat16":
-        return (values.astype("<u4") << 16).view("<f4").astype(np.float64)
-    return values.astype(np.float64)
 
 
 def compare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
-from etprof.analysis.output_check import check_references, read_split_result
+from etprof.analysis.output_check import check_references
 from etprof.base.errors import InputFileError
 from etprof.base.units import count_of
 
@@ -23,7 +23,7 @@ def find_wrong_outputs(subject: Subject) -> Finding | None:
     if wrong:
         return _wrong(subject, wrong)
     compared = {check.parity.index for check in checks}
-    result = read_split_result(subject.insight.experiment.etdump)
+    result = subject.insight.experiment.loaded.result
     odd = [
         output
         for output in (result.outputs if result else ())
@@ -33,11 +33,8 @@ def find_wrong_outputs(subject: Subject) -> Finding | None:
 
 
 def _checks(subject: Subject) -> tuple[OutputCheck, ...]:
-    if subject.provenance is None:
-        return ()
-    etdump = subject.insight.experiment.etdump
     try:
-        return check_references(etdump, subject.provenance, subject.run.run.source)
+        return check_references(subject.run.run.loaded, subject.insight.experiment.loaded)
     except InputFileError:
         # Damaged, or of another shape than the examples: it cannot be compared.
         return ()

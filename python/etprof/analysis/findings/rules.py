@@ -24,8 +24,6 @@ from etprof.analysis.findings.reference import (
 )
 from etprof.analysis.findings.thresholds import Thresholds
 from etprof.analysis.findings.why_not import WhyNotGroup, explain_missing_sme2
-from etprof.analysis.output_check import read_split_result
-from etprof.base.errors import InputFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -181,10 +179,7 @@ def _what_is_there(subject: Subject) -> set[_Need]:
 
 def _has_outputs(subject: Subject) -> bool:
     """Whether outputs were kept; a damaged result does not forbid to read the times."""
-    try:
-        result = read_split_result(subject.insight.experiment.etdump)
-    except InputFileError:
-        return False
+    result = subject.insight.experiment.loaded.result
     return bool(result and result.outputs)
 
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from etprof.base.errors import UsageError
-from etprof.base.json_input import read_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pydantic import BaseModel, ConfigDict, Field
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(gt=0)]
@@ -38,21 +32,3 @@ class Thresholds(BaseModel):
     overhead_share: Share = 0.10
     variation: Share = 0.05
     drift: Share = 0.05
-
-
-def load_thresholds(path: Path | None) -> Thresholds:
-    """Reads thresholds that differ from the defaults; raises UsageError for unknown ones."""
-    if path is None:
-        return Thresholds()
-    way_out = "give a JSON file with thresholds"
-    document = read_json(path, way_out=way_out, error=UsageError)
-    try:
-        return Thresholds.model_validate(document)
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, entry['loc'])) or 'document'}: {entry['msg']}"
-            for entry in error.errors()
-        )
-        known = ", ".join(Thresholds.model_fields)
-        msg = f"{path} cannot be used: {problems}; the thresholds are {known}"
-        raise UsageError(msg) from None

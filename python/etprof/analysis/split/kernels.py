@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.analysis.compare.parity import (
@@ -11,10 +10,10 @@ from etprof.analysis.compare.parity import (
     Parity,
     compare,
     mode_tolerance_db,
-    read_tensor,
 )
 from etprof.analysis.split.evidence import AlignedOperator, align_modes, count_reasons
 from etprof.run.program import load_export_manifest
+from etprof.run.tensors import load_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +100,7 @@ def _compare_eager(result: RunnerResult, program: Program) -> list[Parity]:
         compare(
             value.index,
             _values(value),
-            read_tensor(folder / expected.path, expected.dtype, expected.shape),
+            load_tensor(folder / expected.path, expected.dtype, expected.shape).values(),
             _columns(value),
         )
         for value, expected in zip(
@@ -112,7 +111,7 @@ def _compare_eager(result: RunnerResult, program: Program) -> list[Parity]:
 
 
 def _values(tensor: Tensor) -> NDArray[np.float64]:
-    return read_tensor(Path(tensor.path or ""), tensor.dtype, tensor.shape)
+    return load_tensor(tensor.path or "", tensor.dtype, tensor.shape).values()
 
 
 def _columns(tensor: Tensor) -> int:

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from etprof.analysis.split.cold_start import pair_blocks
-from etprof.base.errors import EtprofError
-from etprof.run.runner_result import read_result
 from etprof.statistics.effect import Effect, estimate_effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
@@ -91,22 +88,8 @@ def _median(block: BlockMetrics) -> float:
 
 def _bare_experiments(run: RunAnalysis) -> Mapping[str, ExperimentMetrics]:
     """Experiments that were timed and not split because their runner has no event tracer."""
-    analysed = {experiment.name for experiment in run.experiments}
     return {
-        name: metrics
-        for name, metrics in run.timed.items()
-        if name not in analysed and metrics.blocks and _is_bare(run.source, metrics)
+        name: run.loaded.timed[name]
+        for name, result in run.loaded.unsplit.items()
+        if result.runner.build.get("event_tracer") is False
     }
-
-
-def _is_bare(source: Path, metrics: ExperimentMetrics) -> bool:
-    """Asks the result of its first timing launch, beside where its ETDump would be."""
-    if metrics.etdump is None:
-        return False
-    etdump = source / metrics.etdump
-    result = etdump.with_name(f"{etdump.stem}_b{metrics.blocks[0].block:02d}_result.json")
-    try:
-        return read_result(result).runner.build.get("event_tracer") is False
-    except EtprofError:
-        # Without its result nobody can say how the runner was built.
-        return False

@@ -1,0 +1,79 @@
+"""Tensors that a runner or an export wrote, raw and little-endian."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from etprof.base.errors import InputFileError
+from etprof.base.files import read_input
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+MOST_TENSOR_BYTES: Final = 2**32
+"""Of an output: 100 times the scores of a language model for a prompt of 1000 tokens."""
+_WAY_OUT: Final = "run the model again"
+_ELEMENTS: Final = {
+    **{name: np.dtype(name) for name in ("bool", "int8", "int16", "int32", "int64")},
+    **{name: np.dtype(name) for name in ("uint8", "uint16", "uint32", "uint64")},
+    **{name: np.dtype(name) for name in ("float16", "float32", "float64")},
+    "bfloat16": np.dtype("<u2"),
+    "complex64": np.dtype(("<f4", 2)),
+    "complex128": np.dtype(("<f8", 2)),
+}
+"""Element types that are compared, as the runner and the export name them; complex ones by parts."""
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor as it was read, or why it could not be."""
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    """None is not known: it is as long as the file."""
+    data: bytes = b""
+    problem: str | None = None
+
+    @property
+    def columns(self) -> int:
+        """Length of the last dimension."""
+        return self.shape[-1] if self.shape else 1
+
+    def values(self) -> NDArray[np.float64]:
+        """Returns the elements as float64, flat; raises InputFileError naming the file."""
+        if self.problem is not None:
+            raise InputFileError(self.problem)
+        element = _ELEMENTS.get(self.dtype)
+        if element is None:
+            msg = f"cannot read {self.path} as {self.dtype}, no type of numbers; {_WAY_OUT}"
+            raise InputFileError(msg)
+        size = len(self.data)
+        expected = None if self.shape is None else math.prod(self.shape) * element.itemsize
+        if size % element.itemsize or expected not in (None, size):
+            msg = f"{self.path} has {size} bytes, not those of a whole {self.dtype}; {_WAY_OUT}"
+            raise InputFileError(msg)
+        values = np.frombuffer(self.data, dtype=element.base)
+        if self.dtype == "bfloat16":
+            return (values.astype("<u4") << 16).view("<f4").astype(np.float64)
+        return values.astype(np.float64)
+
+
+def load_tensor(path: Path | str, dtype: str, shape: Sequence[int] | None) -> StoredTensor:
+    """Reads a tensor's file; what is wrong with it is told when its values are asked for."""
+    known = None if shape is None else tuple(shape)
+    element = _ELEMENTS.get(dtype)
+    expected = None if known is None or element is None else math.prod(known) * element.itemsize
+    most = MOST_TENSOR_BYTES if expected is None else min(expected, MOST_TENSOR_BYTES)
+    try:
+        data = read_input(Path(path), most_bytes=most, way_out=_WAY_OUT)
+    except InputFileError as error:
+        return StoredTensor(str(path), dtype, known, problem=str(error))
+    return StoredTensor(str(path), dtype, known, data)
