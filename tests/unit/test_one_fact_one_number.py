@@ -20,10 +20,11 @@ import pytest
 from rich.console import Console
 
 from etprof.analysis.assessment import Assessment, assess_run
-from etprof.analysis.run_analysis import analyze_source
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.process import run_command
 from etprof.base.units import format_range, format_value
 from etprof.cli import run_command_line
+from etprof.run.load import Run as LoadedRun
 from etprof.tables.events import EVENTS, TIMELINE
 from etprof.tables.report import DECLARED, report_sections, report_tables
 from etprof.views import formats
@@ -275,7 +276,8 @@ def test_untimed_means_no_number_in_any_file(
     kinds = {path.suffix for path in written}
     assert kinds == {".csv", ".html", ".json", ".md", ".parquet", ".perfetto-trace"}
     tables = {
-        f"report_{n}": t for n, t in report_tables(assess_run(analyze_source(folder))).items()
+        f"report_{n}": t
+        for n, t in report_tables(assess_run(analyze_run(LoadedRun.load(folder)))).items()
     }
     for path in written:
         if path.suffix == ".csv":
