@@ -16,7 +16,6 @@ from etprof.analysis.split.evidence import (
     count_reasons,
     describe_operator,
     read_evidence,
-    read_selected_kernels,
 )
 from etprof.analysis.split.kernels import KernelEvidence
 from etprof.backends.registry import BACKENDS
@@ -145,19 +144,6 @@ def test_counted_calls_are_grade_a() -> None:
 )
 def test_a_label_alone_is_grade_b_at_most(label: str, mode: str | None, grade: str | None) -> None:
     assert describe_operator(label, BACKENDS[0], mode).grade == grade
-
-
-def test_the_log_says_what_was_selected() -> None:
-    log = (
-        "Note (XNNPACK): Using gemm microkernel 'xnn_f32_gemm_minmax_ukernel_6x8__neon'.\n"
-        "Note (XNNPACK): Using gemm microkernel 'xnn_f32_gemm_minmax_ukernel_6x8__neon'.\n"
-        "unrelated\n"
-        "11-21 I XNNPACK : Using unary elementwise microkernel 'xnn_f32_vabs_ukernel__neon'.\n"
-    )
-    assert read_selected_kernels(log) == (
-        ("gemm", "xnn_f32_gemm_minmax_ukernel_6x8__neon"),
-        ("unary elementwise", "xnn_f32_vabs_ukernel__neon"),
-    )
 
 
 def test_modes_are_paired_by_order_whatever_their_types() -> None:

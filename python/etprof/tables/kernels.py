@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _SHOWN_NAMES: Final = 4
 _LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")
-GRADES: Final = "Grades: A executed (calls counted), B named (type in the ETDump), C selected (log)"
+GRADES: Final = "Grades: A executed (calls counted), B named (type in the ETDump)"
 
 
 class _Row(NamedTuple):

@@ -108,7 +108,7 @@ DETAIL_COLUMNS: Final = (
     Column("kernels", "string", title="microkernel", of=_of_detail(_kernels), place="page",
            says="the microkernels with their calls per inference, packing included, or the hint"),
     Column("kernel_grade", "string", title="grade", of=lambda s: s.detail.evidence.grade, place="page",
-           says="A counted calls, B operator name, C selected in a log"),
+           says="A counted calls, B operator name"),
     Column("kernel_level", "string", of=lambda s: s.detail.evidence.level, place="data",
            says="sme2, sme, i8mm, dotprod or neon"),
     Column("kernel_source", "string", place="data", says="what the hint rests on",

@@ -38,7 +38,7 @@ _WORTH: Final = (
 )
 _GRADES: Final = (
     "Grade A: calls of the microkernel were counted in this run. B: the operator's type "
-    "stands for SME in the mode in force. C: from the delegate's log. Microkernel, work and rate "
+    "stands for SME in the mode in force. Microkernel, work and rate "
     "are of"
 )
 

@@ -1,7 +1,7 @@
 """Which microkernels each operator ran, how sure that is, and how the SME modes differ.
 
 Grades: A executed, the calls were counted in this run; B named, the operator's type in the ETDump
-stands for SME in the mode in force; C selected, from the delegate's log.
+stands for SME in the mode in force.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from etprof.backends.backend import Backend, OperatorName, Reason, SmeRoute
     from etprof.run.kernel_trace import KernelTrace, TracedOperator
 
-Grade = Literal["A", "B", "C"]
+Grade = Literal["A", "B"]
 MODES: Final = ("sme2", "sme1", "auto", "off")
 _LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")
-_SELECTED: Final = re.compile(r"Using (?P<kind>[\w ]+?) microkernel '(?P<name>\w+)'")
 
 
 @dataclass(frozen=True)
@@ -194,12 +193,6 @@ def join_evidence(
         named = describe_operator(row.label, row.backend, mode)
         evidence.append(found.pop(0) if found else named)
     return tuple(evidence)
-
-
-def read_selected_kernels(log: str) -> tuple[tuple[str, str], ...]:
-    """Returns (kind, microkernel) of the delegate's log lines: grade C, selected but not executed."""
-    found = {(match["kind"], match["name"]): None for match in _SELECTED.finditer(log)}
-    return tuple(found)
 
 
 def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[AlignedOperator, ...]:
