@@ -139,7 +139,8 @@ class Table:
 
     def _sum(self, label: str, rows: Sequence[tuple[Value, ...]]) -> tuple[Value, ...]:
         """One row under the label, which stands in the first column that people read."""
-        name = next(c.name for c in self.columns if c.dtype == "string" and c.place != "data")
+        texts = (column for column in self.columns if column.dtype == "string")
+        name = next(column.name for column in texts if column.place in {"everywhere", "page"})
         return tuple(
             label
             if column.name == name
@@ -165,7 +166,7 @@ class Table:
         """Whether people learn anything from a column."""
         column, values = self.columns[index], {row[index] for row in self.rows}
         if column.place == "several":
-            return len(values) > 1
+            return len(values - {None}) > 1
         return (self.is_timed or not column.is_timed) and values != {None}
 
     def pick(self, *names: str) -> Table:

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.tables.table import Section, Table
+    from etprof.tables.table import Section, Table, Value
     from etprof.views.cells import Cell, ShownColumn
 
 _BORDER: Final = 3
+_LONGEST_BAR: Final = 10
 _LEAST_TEXT: Final = 16
 """Columns of text are folded to this, not further: shorter pieces are no words."""
 _SAID: Final = frozenset({"amdahl", "outlook"})
@@ -143,8 +144,12 @@ class TerminalTable:
                 found.add_column(heading, justify="right", no_wrap=True)
             else:
                 found.add_column(shown.heading, overflow="fold", min_width=width)
+        bars = next((i for i, c in enumerate(columns) if c.column.has_bar and _is_share(c)), None)
+        if bars is not None:
+            found.add_column()
         for row in rows:
-            found.add_row(*(Text(cell.text, style=cell.style) for cell in row))
+            cells = [Text(cell.text, style=cell.style) for cell in row]
+            found.add_row(*cells, *([] if bars is None else [Text(_bar(row[bars].value))]))
         return found
 
     def _paragraphs(self, columns: list[ShownColumn], rows: list[list[Cell]]) -> Iterator[Text]:
@@ -155,6 +160,15 @@ class TerminalTable:
             yield Text("  ") + Text(", ").join(parts)
         if self.table.note:
             yield Text(self.table.note)
+
+
+def _is_share(shown: ShownColumn) -> bool:
+    return shown.column.unit == "share"
+
+
+def _bar(share: Value) -> str:
+    length = float(share or 0) if isinstance(share, int | float) else 0.0
+    return "█" * round(min(max(length, 0.0), 1.0) * _LONGEST_BAR)
 
 
 def _least_width(shown: ShownColumn, texts: list[str]) -> int:
