@@ -57,7 +57,8 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The Python tests against an installed etprof, then the native tests of preset `host`."""
     install_with_group(session, "test")
-    words = session.posargs or ("-n", "auto", "--dist", "loadgroup")
+    # Whole files, so that what a module sets up is made once; in order, so that unit tests come first.
+    words = session.posargs or ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
     session.run("pytest", "-m", "not android and not browser", *words)
     session.run("cmake", "--workflow", "--preset", "host")
 

@@ -32,11 +32,12 @@ class Exports:
         folder = self._folder / hashlib.sha256(repr(request).encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         own = replace(request, outdir=folder)
-        with (folder / "lock").open("w") as lock:
+        done = folder.with_suffix(".done")
+        with folder.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (folder / "done").exists():
+            if not done.exists():
                 export_model(own)
-                (folder / "done").touch()
+                done.touch()
         return own.files()
 
 
