@@ -26,13 +26,9 @@ IMPORTED_ONCE_YET = {
     "analysis/findings/outputs.py", "analysis/findings/reference.py",
     "bench/failures.py", "bench/local_pool.py", "bench/programs.py", "cli/generation_flags.py",
     "cli/measurement_flags.py",
-    "etrecord/archive.py", "export/artifacts.py", "export/bundle.py", "export/host_runtime.py",
-    "export/macs.py", "export/quantization.py",
-    "export/runtime_check.py", "export/session.py",
-    "measuring/conditions.py", "measuring/metrics.py",
-    "measuring/stopping.py", "targets/android/elf.py",
-    "targets/android/libraries.py", "targets/android/logcat.py", "targets/android/results.py",
-    "targets/android/translation.py", "targets/emulator/sdk.py",
+    "etrecord/archive.py", "export/quantization.py",
+    "measuring/conditions.py", "measuring/metrics.py", "measuring/stopping.py",
+    "targets/android/logcat.py", "targets/emulator/sdk.py",
 }  # fmt: skip
 """The same without a reason: they are to be folded."""
 

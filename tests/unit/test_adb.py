@@ -9,8 +9,14 @@ import pytest
 from etprof.base.errors import BuildError, UsageError
 from etprof.base.process import Completed, ProgramNotFoundError, ProgramTimeoutError
 from etprof.targets.android import adb as adb_module
-from etprof.targets.android.adb import Adb, find_adb, last_line
-from etprof.targets.android.devices import AttachedDevice, choose_device, parse_devices
+from etprof.targets.android.adb import (
+    Adb,
+    AttachedDevice,
+    choose_device,
+    find_adb,
+    last_line,
+    parse_devices,
+)
 from etprof.targets.android.target import AndroidTarget
 from etprof.targets.request import RunnerRequest
 
@@ -44,7 +50,7 @@ def test_devices_of_every_state_are_read() -> None:
 def test_no_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANDROID_SERIAL", raising=False)
     listed = Completed(("adb",), 0, "List of devices attached\n\n", "")
-    monkeypatch.setattr("etprof.targets.android.devices.run_adb", lambda *_: listed)
+    monkeypatch.setattr("etprof.targets.android.adb.run_adb", lambda *_: listed)
     with pytest.raises(UsageError) as caught:
         choose_device()
     assert str(caught.value) == (
@@ -55,7 +61,7 @@ def test_no_device_says_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_serial_that_is_not_attached_lists_what_is(monkeypatch: pytest.MonkeyPatch) -> None:
     done = Completed(("adb",), 0, "A1\tdevice usb:1 model:P\nB2\toffline\n", "")
-    monkeypatch.setattr("etprof.targets.android.devices.run_adb", lambda *_: done)
+    monkeypatch.setattr("etprof.targets.android.adb.run_adb", lambda *_: done)
     with pytest.raises(UsageError) as caught:
         choose_device("C3")
     assert str(caught.value) == "device C3 is not attached; attached: A1 (device, P), B2 (offline)"

@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 from etprof.base.errors import BuildError, InputFileError
 from etprof.base.process import run_command
-from etprof.targets.android.elf import AARCH64, ElfFile, read_elf
-from etprof.targets.android.libraries import check_machine, find_libraries
+from etprof.targets.android.libraries import (
+    AARCH64,
+    ElfFile,
+    check_machine,
+    find_libraries,
+    read_elf,
+)
 from etprof.targets.runner import find_host_runner
 
 
@@ -128,3 +133,15 @@ def test_a_runner_for_another_machine_is_refused(tmp_path: Path) -> None:
         f"{runner} is built for x86_64, but Android devices run aarch64; build one with "
         f"`cmake --workflow --preset android-sme2`"
     )
+
+
+def test_a_dynamic_section_without_end_is_refused(tmp_path: Path) -> None:
+    """The reader took ten bytes of memory for each of a stranger's file."""
+    content = bytearray(make_elf())
+    size = 2**20 + 16
+    struct.pack_into("<Q", content, 64 + 56 + 32, size)
+    path = tmp_path / "endless"
+    path.write_bytes(bytes(content) + struct.pack("<qQ", 1, 0) * (size // 16))
+    with pytest.raises(InputFileError) as caught:
+        read_elf(path)
+    assert "dynamic section" in str(caught.value)

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
-    from etprof.targets.android.devices import choose_device, connect, lockable_device
+    from etprof.targets.android.adb import choose_device, connect, lockable_device
 
     serial = connect(arguments.connect) if arguments.connect else arguments.serial
     if arguments.action == "list":
@@ -68,7 +68,7 @@ def _show(arguments: argparse.Namespace, document: object, text: str) -> None:
 
 
 def _list_devices(arguments: argparse.Namespace) -> int:
-    from etprof.targets.android.devices import list_devices
+    from etprof.targets.android.adb import list_devices
 
     devices = list_devices()
     text = "\n".join(device.text for device in devices) or "no device is attached"

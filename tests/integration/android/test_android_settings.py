@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.cli import main
-from etprof.targets.android.devices import choose_device, lockable_device
+from etprof.targets.android.adb import choose_device, lockable_device
 from etprof.targets.android.target import AndroidTarget
 from etprof.targets.device_lock import MeasuredDevice
 from tests.android_device.device import UnauthorizedDevice

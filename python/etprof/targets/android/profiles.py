@@ -15,7 +15,7 @@ from etprof.base.atomic import write_json
 from etprof.base.errors import OutputError, TargetError, UsageError
 from etprof.base.records import Record, read_record
 from etprof.base.text import clean
-from etprof.targets.android.devices import own_serial
+from etprof.targets.android.adb import own_serial
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

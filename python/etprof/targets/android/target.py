@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import shlex
 import time
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.atomic import write_text
@@ -14,9 +17,9 @@ from etprof.base.errors import BuildError, EtprofError, TargetError, UsageError
 from etprof.base.json_input import parse_json
 from etprof.base.process import Completed, ProgramTimeoutError
 from etprof.run.runner_result import read_result
-from etprof.targets.android.adb import DeviceLostError
-from etprof.targets.android.devices import (
+from etprof.targets.android.adb import (
     READY,
+    DeviceLostError,
     choose_device,
     connect,
     lockable_device,
@@ -25,22 +28,20 @@ from etprof.targets.android.devices import (
 from etprof.targets.android.identity import describe_device, read_device_state
 from etprof.targets.android.libraries import check_machine, find_libraries
 from etprof.targets.android.logcat import read_log
-from etprof.targets.android.results import bring_results
-from etprof.targets.android.session import Session
+from etprof.targets.android.session import Session, bring_results
 from etprof.targets.android.store import Store
-from etprof.targets.android.translation import files_to_send, translate
 from etprof.targets.request import runner_arguments
 from etprof.targets.runner import check_completed
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.android.adb import Adb
     from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.request import RunnerRequest
+
 
 REMOTE_ROOT: Final = "/data/local/tmp/etprof"
 """Where Android lets adb's shell write and start programs."""
@@ -261,3 +262,50 @@ class AndroidTarget:
                 reconnect(serial)
             return self.adb.state() == READY and self.adb.shell("true", timeout_s=10).exit_code == 0
         return False
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A request as the device is asked it."""
+
+    request: RunnerRequest
+    """All paths are on the device."""
+    wanted: list[tuple[str, Path]]
+    """What it leaves in its output folder, and where that belongs here; the result is last."""
+    names: dict[str, str]
+    """Paths on the device, and the paths here that people know them by."""
+
+    def localize(self, text: str) -> str:
+        """Names files in `text` as people here know them."""
+        for remote, local in self.names.items():
+            text = text.replace(remote, local)
+        return text
+
+
+def files_to_send(request: RunnerRequest) -> list[Path]:
+    """Returns the files that the runner reads."""
+    return [request.model, *([request.data] if request.data else []), *request.inputs]
+
+
+def translate(request: RunnerRequest, places: Mapping[Path, str], folder: str) -> Translation:
+    """Translates `request`; `places` are the sent files on the device, `folder` takes outputs."""
+    named = (
+        ("run.etdump", request.etdump),
+        ("kernels.json", request.kernel_trace),
+        ("outputs", request.outputs),
+        ("result.json", request.result),
+    )
+    wanted = [(name, path) for name, path in named if path is not None]
+    remote = {**places, **{path: f"{folder}/{name}" for name, path in wanted}}
+    there = {path: Path(place) for path, place in remote.items()}
+    translated = dataclasses.replace(
+        request,
+        model=there[request.model],
+        data=there[request.data] if request.data else None,
+        inputs=tuple(there[path] for path in request.inputs),
+        etdump=there[request.etdump] if request.etdump else None,
+        kernel_trace=there[request.kernel_trace] if request.kernel_trace else None,
+        outputs=there[request.outputs] if request.outputs else None,
+        result=there[request.result],
+    )
+    return Translation(translated, wanted, {place: str(path) for path, place in remote.items()})
