@@ -27,7 +27,6 @@ from etprof.export import (
     memory_plan,
     model_loading,
     operators,
-    quantization,
     runtime_check,
     stages,
     tensors,
@@ -49,8 +48,7 @@ from etprof.run.program import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from etprof.export.lowering import Lowered
-    from etprof.export.quantization import QuantizationReport
+    from etprof.export.lowering import Lowered, QuantizationReport
     from etprof.export.request import ExportedFiles, ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageClock
 
@@ -105,7 +103,7 @@ class ExportSession:
             reports = {}
             if precision.quantization is not None:
                 for name, each in methods.items():
-                    methods[name], reports[name] = quantization.quantize_method(
+                    methods[name], reports[name] = lowering.quantize_method(
                         name, each, precision.quantization, BY_NAME[self.request.backend]
                     )
         if self.request.options.channels_last:
