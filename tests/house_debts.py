@@ -22,8 +22,6 @@ IMPORTED_ONCE = {
 """Modules of up to 150 lines that only one module of their folder imports, and why."""
 
 IMPORTED_ONCE_YET = {
-    "analysis/findings/convolutions.py", "analysis/findings/inverse_transposes.py",
-    "analysis/findings/outputs.py", "analysis/findings/reference.py",
     "bench/failures.py", "bench/local_pool.py", "bench/programs.py", "cli/generation_flags.py",
     "cli/measurement_flags.py",
     "etrecord/archive.py",

@@ -14,12 +14,13 @@ from etprof.analysis.assessment import assess_run
 from etprof.analysis.compare.pairs import compare_within
 from etprof.analysis.insight import describe_run
 from etprof.analysis.run_analysis import analyze_run
-from etprof.backends.backend import OperatorFacts
+from etprof.backends import registry
+from etprof.backends.backend import CONVOLUTION, Backend, OperatorFacts, OperatorName
 from etprof.backends.kernel_names import parse_kernel_name
 from etprof.backends.registry import BACKENDS, OPAQUE, backend_of
 from etprof.backends.xnnpack import sme
 from etprof.run.load import Run as LoadedRun
-from tests.etdump_writer import etdump, event_block, write_etdump
+from tests.etdump_writer import etdump, event, event_block, profile_event, write_etdump
 from tests.known_etdumps import US, span
 from tests.known_runs import Experiment, Op, Run, analyze, build_etdump
 
@@ -200,3 +201,32 @@ def test_every_backend_says_what_it_means() -> None:
     assert len({each.delegate for each in BACKENDS}) == len(BACKENDS)
     assert backend_of("NoSuchBackend") is OPAQUE
     assert OPAQUE.ns_per_tick is None
+
+
+class CountingMicroseconds(Backend):
+    """A delegate with a unit of its own that is known."""
+
+    delegate = FOREIGN
+    ns_per_tick = 1000.0
+
+    def read_label(self, label: str) -> OperatorName:
+        return OperatorName(label, (), None, CONVOLUTION)
+
+
+def test_a_delegate_s_own_unit_is_turned_into_ns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T16: nothing is nanoseconds by default; 3 and 4 ticks of a µs clock are 3 and 4 µs."""
+    backend = CountingMicroseconds()
+    monkeypatch.setattr(registry, "BACKENDS", (*BACKENDS, backend))
+    events = [
+        profile_event(start_time=90, end_time=93, instruction_id=0, delegate_debug_id_str=b"conv"),
+        profile_event(start_time=93, end_time=97, instruction_id=0, delegate_debug_id_str=b"conv"),
+        profile_event(b"DELEGATE_CALL", start_time=0, end_time=8 * US, instruction_id=0),
+        profile_event(b"Method::execute", start_time=0, end_time=9 * US),
+    ]
+    block = event_block(b"Execute", [event(profile=each) for each in events])
+    folder = foreign_run(tmp_path / "r", 1)
+    (folder / "m.etdump").write_bytes(bytes(write_etdump(etdump([block])).data))
+    (row,) = analyze_run(LoadedRun.load(folder)).experiments[0].split.rows
+    assert (row.backend, row.mean_ns, row.calls) == (backend, 7 * US, 2)

@@ -179,7 +179,7 @@ class DelegationReport(Record):
     backend: Name | None = None
     """None, as the precision, for a program that etprof did not export."""
     precision: Name | None = None
-    prediction_source: Name = ""
+    prediction_source: Name | None = None
     size: ProgramSize | None = None
     methods: Named[MethodReport]
 

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.findings.finding import Finding
-    from etprof.analysis.findings.reference import ReferenceAnswer
-    from etprof.analysis.findings.rules import ExperimentFindings
+    from etprof.analysis.findings.rules import ExperimentFindings, ReferenceAnswer
     from etprof.analysis.findings.why_not import WhyNotGroup
 
 _SHOWN_NAMES: Final = 4

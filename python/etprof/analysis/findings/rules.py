@@ -1,4 +1,4 @@
-"""The table of rules, and their evaluation over a run."""
+"""The table of rules, what was asked beside a reference, and the evaluation over a run."""
 
 from __future__ import annotations
 
@@ -7,29 +7,94 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import compare_within, sides_of
-from etprof.analysis.findings import (
-    convolutions,
-    delegation,
-    inverse_transposes,
-    measurement,
-    norms_and_layout,
-    outputs,
-    sme,
-)
-from etprof.analysis.findings.finding import Finding, Subject
-from etprof.analysis.findings.reference import (
-    ReferenceAnswer,
-    answer_questions,
-    find_movement_above_reference,
-)
+from etprof.analysis.findings import delegation, layers, measurement, sme
+from etprof.analysis.findings.finding import Finding, Subject, sum_ns
 from etprof.analysis.findings.thresholds import Thresholds
 from etprof.analysis.findings.why_not import WhyNotGroup, explain_missing_sme2
+from etprof.backends.backend import CATEGORIES
+from etprof.base.units import format_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, RunInsight
+
+
+@dataclass(frozen=True)
+class ReferenceAnswer:
+    """One of the guide's questions with this model's figures."""
+
+    question: str
+    share: float
+    reference_share: float
+    answer: str
+
+
+def answer_questions(
+    insight: ExperimentInsight, reference: ExperimentInsight
+) -> tuple[ReferenceAnswer, ...]:
+    """Answers: is data movement higher, is Other higher, is convolution lower?"""
+    mine, theirs = (_shares(entry) for entry in (insight, reference))
+    movement = ("higher: layout churn", "not higher")
+    other = ("higher: operators that are not delegated or have no fast kernel", "not higher")
+    convolution = ("lower: convolution is no longer what takes the time", "not lower")
+    return (
+        _answer("Is its Data Movement share higher?", "Data Movement", mine, theirs, movement),
+        _answer("Is its Other share higher?", "Other", mine, theirs, other),
+        _answer("Is its Convolution share lower?", "Convolution", theirs, mine, convolution),
+    )
+
+
+def _answer(
+    question: str,
+    category: str,
+    larger: dict[str, float],
+    smaller: dict[str, float],
+    texts: tuple[str, str],
+) -> ReferenceAnswer:
+    """`texts` are for yes, `larger` above `smaller`, and for no."""
+    yes = larger[category] > smaller[category]
+    word = "Yes" if yes else "No"
+    is_lower = "lower" in question
+    share, reference = (smaller, larger) if is_lower else (larger, smaller)
+    return ReferenceAnswer(
+        question, share[category], reference[category], f"{word}, {texts[0 if yes else 1]}."
+    )
+
+
+def _shares(insight: ExperimentInsight) -> dict[str, float]:
+    """Shares of the headline categories without interruptions; overheads count as Other."""
+    shares = dict.fromkeys(CATEGORIES, 0.0)
+    for detail in insight.details:
+        shares[detail.row.operator_class.category] += insight.typical_share([detail])
+    shares["Other"] += 1 - sum(shares.values())
+    return shares
+
+
+def find_movement_above_reference(subject: Subject) -> Finding | None:
+    """F7: data movement takes a larger share than in the reference."""
+    if subject.reference is None:
+        return None
+    answer = answer_questions(subject.insight, subject.reference)[0]
+    if answer.share <= answer.reference_share:
+        return None
+    movement = subject.in_category("Data Movement")
+    excess = (answer.share - answer.reference_share) * subject.total_ns
+    return Finding(
+        rule="F7",
+        title="More data movement than in the reference",
+        severity="medium",
+        experiment=subject.name,
+        summary=(
+            f"Data movement is {format_share(answer.share)} of an inference, in the reference "
+            f"({subject.reference_name}) {format_share(answer.reference_share)}."
+        ),
+        evidence=subject.show(movement),
+        gain_ns=min(excess, sum_ns(movement)),
+        action="see F2: keep one layout and remove transposes and copies",
+    )
+
 
 _Need = Literal[
     "times",
@@ -46,23 +111,23 @@ _Rule = tuple[str, str, "Callable[[Subject], Finding | None]", tuple[_Need, ...]
 """Name, what it looks for, function, and what must be there for it to be asked at all."""
 
 RULES: Final[tuple[_Rule, ...]] = (
-    ("F1", "normalisation dominates", norms_and_layout.find_norm_dominance, ("times",)),
-    ("F2", "many small layout operators", norms_and_layout.find_small_layout_operators, ("times",)),
+    ("F1", "normalisation dominates", layers.find_norm_dominance, ("times",)),
+    ("F2", "many small layout operators", layers.find_small_layout_operators, ("times",)),
     (
         "F2b",
         "transposes that undo each other",
-        inverse_transposes.find_inverse_transposes,
+        layers.find_inverse_transposes,
         ("times", "flow"),
     ),
-    ("F2c", "layout churn", norms_and_layout.find_layout_churn, ("times",)),
-    ("F3", "a slow convolution", convolutions.find_slow_convolution, ("times",)),
+    ("F2c", "layout churn", layers.find_layout_churn, ("times",)),
+    ("F3", "a slow convolution", layers.find_slow_convolution, ("times",)),
     (
         "F3b",
         "convolutions outside the delegate",
-        convolutions.find_undelegated_convolution,
+        layers.find_undelegated_convolution,
         ("times",),
     ),
-    ("F3c", "depthwise convolutions", convolutions.note_depthwise, ("times",)),
+    ("F3c", "depthwise convolutions", layers.note_depthwise, ("times",)),
     ("F4", "FP16 faster than INT8", measurement.find_precision_win, ("times", "rivals")),
     ("F5", "fallback to portable kernels", delegation.find_fallback, ("times",)),
     ("F6", "a large part is of category Other", delegation.find_high_other, ("times",)),
@@ -86,7 +151,7 @@ RULES: Final[tuple[_Rule, ...]] = (
     ("F14", "more threads are slower", measurement.find_thread_slowdown, ("times", "threads")),
     ("F15", "no release build", measurement.find_debug_build, ("build",)),
     ("F16", "the export's description is missing", delegation.find_missing_description, ()),
-    ("F17", "wrong outputs", outputs.find_wrong_outputs, ("outputs",)),
+    ("F17", "wrong outputs", measurement.find_wrong_outputs, ("outputs",)),
 )
 _SEVERITIES: Final = ("high", "medium", "note", "good")
 
