@@ -80,7 +80,7 @@ TOYS = {
             "targets/registry.py": (
                 "    TargetKind(",
                 ('    TargetKind(name="toy", policy=_HARDWARE, history_name="toy",\n'
-                '               factory="etprof.targets.toy:ToyTarget"),\n'),
+                '               factory="etprof.targets.toy:ToyTarget", way_to_count="play"),\n'),
             )
         },
     ),
