@@ -31,9 +31,9 @@ from sqlalchemy import create_engine, text
 
 from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
-from etprof.measuring.validation import validate_run, worst_level
 from etprof.run.directory import find_etdumps
 from etprof.run.manifest import Manifest, load_manifest
+from etprof.run.validation import validate_run, worst_level
 from tests.process_tree import LONGEST_END_S, ProcessTree
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from etprof.etdump.columns import ProfileColumns
 from etprof.etdump.plausibility import Role, examine_events
 from etprof.etdump.reader import ETDump, load_etdump
 from etprof.history.ingest import read_run_directory
-from etprof.measuring.validation import validate_run, worst_level
 from etprof.run.load import Run
+from etprof.run.validation import validate_run, worst_level
 from etprof.views.events import timeline_csv
 from tests.etdump_writer import etdump, event, event_block, profile_event, write_etdump
 from tests.known_runs import on_off_run, write_run

@@ -9,7 +9,6 @@ import pytest
 
 from etprof.base.errors import InputFileError
 from etprof.base.files import hash_file
-from etprof.measuring.validation import validate_run
 from etprof.run.directory import load_metrics
 from etprof.run.manifest import (
     MANIFEST,
@@ -22,6 +21,7 @@ from etprof.run.manifest import (
     new_run_id,
     save_manifest,
 )
+from etprof.run.validation import validate_run
 from tests.fake_target import FakeTarget
 from tests.manifests import edit_manifest
 from tests.unit.test_pipeline import EXPERIMENTS, run

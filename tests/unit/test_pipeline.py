@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,12 +16,15 @@ from etprof.measuring import pipeline
 from etprof.measuring.pipeline import Earlier, Measured, measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
-from etprof.measuring.validation import validate_run, worst_level
 from etprof.run.directory import load_metrics
 from etprof.run.load import Run
 from etprof.run.program import Program
+from etprof.run.validation import validate_run, worst_level
 from tests.fake_target import FakeTarget
 from tests.manifests import edit_manifest
+
+if TYPE_CHECKING:
+    from etprof.targets import Target
 
 EXPERIMENTS = [
     Experiment(name="linux_sme2_on", sme="sme2", warmup=3),
@@ -31,7 +35,7 @@ SETTINGS = Settings(blocks=4)
 
 def run(
     tmp_path: Path,
-    target: FakeTarget,
+    target: Target,
     experiments: list[Experiment],
     settings: Settings = SETTINGS,
     *,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from etprof.measuring.validation import Finding
+    from etprof.run.validation import Finding
 
 _EXIT_CODES = {"ok": 0, "note": 0, "incomplete": 1, "damaged": 4}
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks and prints what was found."""
     from etprof.base.errors import UsageError
-    from etprof.measuring.validation import validate_run, worst_level
+    from etprof.run.validation import validate_run, worst_level
 
     folder = arguments.run_dir or arguments.results
     if folder is None:

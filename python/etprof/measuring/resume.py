@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import EtprofError, UsageError
@@ -10,7 +9,7 @@ from etprof.base.files import hash_file
 from etprof.measuring.launching import evidence_file, result_file
 from etprof.measuring.pipeline import Earlier
 from etprof.measuring.plan import Launch, plan
-from etprof.run.directory import experiment_files
+from etprof.run.directory import experiment_files, find_temporary_files
 from etprof.run.manifest import load_manifest
 from etprof.run.runner_result import read_result
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
-_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{6,}|.+\.tmp\d+")
-"""Names that our writers give files until they are whole: Python's and the runner's."""
 _FREE_TO_CHANGE = {"blocks", "budget_s", "target_half_width", "timeout_s", "max_wait_s", "kernels"}
 """Settings that may differ in a continuation: they do not change what a launch measures."""
 _EXPERIMENT_FIELDS = (
@@ -132,11 +129,6 @@ def _experiment_differences(manifest: Manifest, experiments: Sequence[Experiment
             before, now = getattr(earlier, name), getattr(experiment, name)
             if before != now:
                 yield f"experiment {experiment.name}: {name} was {before}, is {now}"
-
-
-def find_temporary_files(run: Path) -> list[Path]:
-    """Lists files that a killed writer left unfinished."""
-    return [p for p in run.rglob("*") if p.is_file() and _TEMPORARY.fullmatch(p.name)]
 
 
 def remove_temporary_files(run: Path) -> None:

@@ -45,6 +45,8 @@ _OWN_FILE = re.compile(
     r"|report(_.*)?\.[a-z-]+|.*\.(etdump|etdp)|.*_(timeline|ops_stats)\.csv|\..+\.[a-z0-9_]{6,}"
 )
 """What etprof writes into a run directory itself; the last are its writers' temporary files."""
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{6,}|.+\.tmp\d+")
+"""Names that our writers give files until they are whole: Python's and the runner's."""
 _OF_A_LAUNCH = re.compile(r"_t\d+(_|\.)")
 
 
@@ -271,6 +273,11 @@ def find_measured_files(run: Path) -> dict[str, str]:
     """Lists the measured files of a run directory with their kinds, in order of their names."""
     names = sorted(path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
     return {name: kind for name in names if (kind := kind_of(name)) is not None}
+
+
+def find_temporary_files(run: Path) -> list[Path]:
+    """Lists files that a killed writer left unfinished."""
+    return [p for p in run.rglob("*") if p.is_file() and _TEMPORARY.fullmatch(p.name)]
 
 
 def save_metrics(run: Path, metrics: Metrics) -> None:

@@ -16,12 +16,12 @@ from etprof.base.text import clean
 from etprof.base.units import count_of
 from etprof.etdump.plausibility import describe_position, examine_events
 from etprof.etdump.reader import load_etdump
-from etprof.measuring.resume import find_temporary_files
 from etprof.run.directory import (
     ANALYSIS_SUMMARY,
     METRICS,
     find_etdumps,
     find_measured_files,
+    find_temporary_files,
     kind_of,
     load_metrics,
 )

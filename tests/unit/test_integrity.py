@@ -1,0 +1,100 @@
+"""I4: any byte of any measured file counts, the manifest's own included."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from etprof.measuring.plan import Experiment, Settings
+from etprof.run.directory import find_measured_files
+from etprof.run.manifest import MANIFEST
+from etprof.run.validation import validate_run, worst_level
+from tests.unit.test_pipeline import run
+from tests.world.sim_target import SimTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EXPERIMENTS: Final = [
+    Experiment(name="linux_off", sme="off", iterations=3, warmup=1),
+    Experiment(name="linux_sme2", sme="sme2", iterations=3, warmup=1),
+    Experiment(name="counted", sme="sme2", mode="kernels", iterations=2, warmup=0),
+    Experiment(name="computed", sme="sme2", mode="outputs", iterations=1, warmup=0),
+]
+SETTINGS: Final = Settings(blocks=2, operator_iterations=3, kernels=True)
+
+
+@pytest.fixture(name="sound", scope="module")
+def sound_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with files of every kind."""
+    folder = tmp_path_factory.mktemp("integrity")
+    for name in ("m.pte.json", "m.pte.delegation.json"):
+        (folder / name).write_text(
+            '{"model": "m", "backend": "xnnpack", "precision": "fp32"}'
+            if name == "m.pte.json"
+            else '{"schema_version": 1, "model": "m", "methods": {}}'
+        )
+    assert not run(folder, SimTarget(), EXPERIMENTS, SETTINGS).errors
+    return folder / "run"
+
+
+def damaged(run_directory: Path) -> list[str]:
+    return [each.text for each in validate_run(run_directory) if each.level == "damaged"]
+
+
+def changes(path: Path, other: Path) -> Iterator[str]:
+    """Damages `path` in every way, one after the other, and says which file has to be named."""
+    content, others = path.read_bytes(), other.read_bytes()
+    middle = len(content) // 2
+    if content:
+        flipped = content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
+        for changed in (flipped, content[:-1], content[:middle]):
+            path.write_bytes(changed)
+            yield path.name
+    path.write_bytes(content + b"\n")
+    yield path.name
+    path.unlink()
+    yield path.name
+    path.write_bytes(others)
+    other.write_bytes(content)
+    if content != others:
+        yield path.name
+    path.write_bytes(content)
+    other.write_bytes(others)
+
+
+def test_a_finished_run_has_files_of_every_kind_and_is_sound(sound: Path) -> None:
+    kinds = set(find_measured_files(sound).values())
+    assert kinds == {
+        "metrics", "delegation", "export", "etdump", "result", "kernels", "outputs", "log",
+    }  # fmt: skip
+    assert damaged(sound) == []
+    assert worst_level(validate_run(sound)) in {"ok", "note"}
+
+
+def test_any_damage_of_any_file_is_named(sound: Path, tmp_path: Path) -> None:
+    """T1, T17, I4: counts times 1000, garbage in their place or no file at all were "ok"."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    names = [*find_measured_files(folder), MANIFEST]
+    for name, other in zip(names, [*names[1:], names[0]], strict=True):
+        for expected in changes(folder / name, folder / other):
+            told = damaged(folder)
+            if name == MANIFEST and not (folder / name).exists():
+                assert worst_level(validate_run(folder)) == "incomplete"
+            else:
+                assert any(expected in text for text in told), (name, told)
+    assert damaged(folder) == []
+
+
+@pytest.mark.parametrize("kind", ["etdump", "result", "kernels", "outputs", "log"])
+def test_an_added_file_of_any_kind_is_named(sound: Path, tmp_path: Path, kind: str) -> None:
+    """I4: evidence that was put there later was taken for the run's own."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    name = next(name for name, its in find_measured_files(folder).items() if its == kind)
+    beside = folder / name
+    added = beside.with_name(f"added_{beside.name}")
+    shutil.copy(beside, added)
+    assert any(added.name in text for text in damaged(folder))
