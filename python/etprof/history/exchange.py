@@ -104,7 +104,12 @@ def export_runs(session: Session, path: Path, kind: str, filters: Mapping[str, s
     counted = itertools.count()
     runs = (run for run in iterate_runs(session, choose_runs(filters)) if next(counted) >= 0)
     if kind == "hud":
-        _write_list(path, "[", (record for run in runs for record in run_records(run)), "]\n")
+        _write_list(
+            path,
+            "[",
+            (record for run in runs for record in _hud_records(run)),
+            "]\n",
+        )
         return next(counted)
     header = Header(format=FORMAT, schema_version=SCHEMA_VERSION, baselines=_baselines(session))
     records = map(_record, runs)
@@ -114,6 +119,11 @@ def export_runs(session: Session, path: Path, kind: str, filters: Mapping[str, s
     opening = header.model_dump_json()[:-1] + ',"runs":['
     _write_list(path, opening, (record.model_dump(mode="json") for record in records), "]}\n")
     return next(counted)
+
+
+def _hud_records(run: Run) -> list[dict[str, object]]:
+    _record(run)
+    return run_records(run)
 
 
 def _record(run: Run) -> Record:

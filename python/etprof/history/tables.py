@@ -180,10 +180,12 @@ _CHECK_IN_MARKDOWN: Final = replace(CHECK, columns=(_MARKED, *CHECK.columns[1:])
 def run_details(run: Run) -> RenderableType:
     """Returns everything about one run."""
     place = find_run_directory(run)
+    # The store may be a stranger's.
+    files = [(n, facts) for n, facts in sorted(run.artefacts.items()) if isinstance(facts, dict)]
     told = {
         "run_path": str(place.folder or f"{run.run_path or MISSING} ({place.reason})"),
         "pins": ", ".join(f"{name} {version}" for name, version in run.pins.items()),
-        "artefacts": count_of(len(run.artefacts), "file"),
+        "artefacts": count_of(len(files), "file"),
     }
     facts = {title: told.get(name, getattr(run, name)) for name, title in TITLES.items()}
     facts |= {
@@ -198,7 +200,7 @@ def run_details(run: Run) -> RenderableType:
         lines.append(Text("Emulated: its times mean nothing", style="yellow"))
     metrics, artefacts = (
         METRICS_OF_A_RUN.of(run.metrics),
-        ARTEFACTS.of(sorted(run.artefacts.items())),
+        ARTEFACTS.of(files),
     )
     return Group(*lines, terminal_table(metrics), terminal_table(artefacts), Text(""))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from etprof.cli import main
 from etprof.history.columns import decompress, unpack_samples
@@ -200,3 +201,17 @@ def test_a_bomb_is_not_unpacked() -> None:
     with pytest.raises(DamagedValueError, match="no finite number"):
         unpack_samples(zlib.compress(np.array([np.nan]).tobytes()))
     assert decompress(zlib.compress(b"1234"), 4) == b"1234"
+
+
+def test_an_artefact_that_is_none_is_damage_and_hides_nothing(tmp_path: Path) -> None:
+    """A stranger's store: what is exported is checked, what is shown leaves it out."""
+    path = tmp_path / "h.sqlite"
+    with open_store(path) as store:
+        store.add_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
+        damage = text("""UPDATE runs SET artefacts = '{"program": 1}'""")
+        store.write(lambda session: session.execute(damage))
+    for kind in ("hud", "json"):
+        out = str(tmp_path / f"out.{kind}")
+        words = ["history", "export", out, "--format", kind, "--store", str(path)]
+        assert main(words) == 8
+    assert main(["history", "show", "1", "--store", str(path)]) == 0
