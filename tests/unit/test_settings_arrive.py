@@ -1,0 +1,160 @@
+"""I8, T18: every field of a config changes what reaches the runner, just where it should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from etprof.config import ExperimentConfig, MeasurementConfig, parse_config
+from etprof.measuring import launching
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import (
+    configured_experiments,
+    configured_program,
+    configured_settings,
+)
+from tests.world.sim_target import SimTarget
+
+if TYPE_CHECKING:
+    from etprof.targets.request import RunnerRequest
+
+ASKED = (
+    "cpus", "etdump", "extra_arguments", "generation", "iterations", "kernel_trace", "launcher",
+    "min_seconds", "outputs", "runner", "seed", "sme", "threads", "timeout_s", "warmup",
+)  # fmt: skip
+MEASUREMENT: dict[str, tuple[object, set[str]]] = {
+    "blocks": (6, {"launches"}),
+    "min_seconds": (0.7, {"min_seconds"}),
+    "operator_iterations": (7, {"iterations"}),
+    "kernels": (False, {"launches", "kernel_trace"}),
+    "seed": (3, {"seed", "order"}),
+    "timeout_s": (77.0, {"timeout_s"}),
+    "cool_down_s": (1.5, {"slept"}),
+    "max_start_temperature_c": (50.0, {"slept"}),
+    "max_wait_s": (3.0, {"slept"}),
+    "target_half_width": (0.5, {"launches"}),
+    "budget_s": (1e-9, {"launches", "order", "min_seconds"}),
+}
+"""Of each field: a value that is not the default, and what differs then, all of it.
+
+Launches that count kernels are those of experiments with SME and without a runner of their own.
+"""
+EXPERIMENT: dict[str, tuple[object, set[str]]] = {
+    "name": ("other", {"files"}),
+    "sme": ("off", {"sme", "launches", "kernel_trace"}),
+    "mode": ("operators", {"launches", "order", "kernel_trace"}),
+    "iterations": (5, {"iterations"}),
+    "warmup": (4, {"warmup"}),
+    "cpus": ([2, 3], {"cpus"}),
+    "runner": ("own-runner", {"runner", "launches", "kernel_trace"}),
+    "preset": ("own", {"runner", "launches", "kernel_trace"}),
+    "launcher": (["nice"], {"launcher"}),
+    "extra_arguments": (["--verbose"], {"extra_arguments"}),
+    "threads": (3, {"threads"}),
+}
+
+
+class Clock:
+    """Sleeps at once, and keeps for how long."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return sum(self.slept)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    return Log(tmp_path, monkeypatch)
+
+
+class Log:
+    """Runs configs and tells what reached the target."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self._folder, self._patch, self._runs = folder, patch, 0
+        patch.chdir(folder)
+        (folder / "m.pte").write_bytes(b"program")
+        own = folder / "build" / "own" / "cpp" / "runner" / "etprof-runner"
+        own.parent.mkdir(parents=True)
+        own.write_bytes(b"runner")
+        (folder / "own-runner").write_bytes(b"runner")
+
+    def of(self, measurement: dict[str, Any], experiment: dict[str, Any]) -> dict[str, object]:
+        """Measures two experiments, the first of which is `experiment`."""
+        self._runs += 1
+        clock, target = Clock(), SimTarget()
+        # Warm for a minute: it cools by nothing, so only a limit above it ends a wait.
+        target.temperatures_c = [60.0] * 10_000
+        self._patch.setattr(launching, "time", clock)
+        first = {"name": "first", "sme": "sme2", "warmup": 1} | experiment
+        text = json.dumps(
+            {
+                "model": "m.pte",
+                "output_root": "out",
+                "experiments": [first, {"name": "second", "sme": "off"}],
+                "measurement": {"blocks": 8} | measurement,
+            }
+        )
+        config = parse_config(text, "c.json")
+        measure(
+            program=configured_program(config),
+            target=target,
+            run=self._folder / f"run{self._runs}",
+            experiments=configured_experiments(config),
+            settings=configured_settings(config),
+            progress=lambda *_: None,
+        )
+        return describe(target.requests, clock)
+
+
+def describe(requests: list[RunnerRequest], clock: Clock) -> dict[str, object]:
+    """What was asked, each aspect apart: which values there are, whatever the launches' number."""
+    described: dict[str, object] = {
+        name: {_plain(getattr(request, name)) for request in requests} for name in ASKED
+    }
+    names = [request.result.parent.name for request in requests if request.min_seconds]
+    return described | {
+        "launches": len(requests),
+        # Of the launches that every number of blocks has.
+        "order": [name == "second" for name in names][:8],
+        "files": {request.result.parent.name for request in requests},
+        "slept": clock.slept,
+    }
+
+
+def _plain(value: object) -> object:
+    """An instrument is on or off; where its file is, is another matter."""
+    return (value.suffix or value.name[-8:]) if isinstance(value, Path) else str(value)
+
+
+def test_every_field_has_its_place() -> None:
+    assert set(MEASUREMENT) == set(MeasurementConfig.model_fields)
+    assert set(EXPERIMENT) == set(ExperimentConfig.model_fields)
+
+
+@pytest.mark.parametrize("name", MEASUREMENT)
+def test_a_field_of_the_measurement_arrives(log: Log, name: str) -> None:
+    """T18: the seed, cool-down and temperature wait could be broken without a red test."""
+    value, places = MEASUREMENT[name]
+    # The longest wait is one for a temperature.
+    needed = {"max_start_temperature_c": 50.0} if name == "max_wait_s" else {}
+    assert differences(log.of(needed, {}), log.of({**needed, name: value}, {})) == places
+
+
+@pytest.mark.parametrize("name", EXPERIMENT)
+def test_a_field_of_an_experiment_arrives(log: Log, name: str) -> None:
+    """T18: cpu_affinity could be dropped without a red test."""
+    value, places = EXPERIMENT[name]
+    assert differences(log.of({}, {}), log.of({}, {name: value})) == places
+
+
+def differences(one: dict[str, object], other: dict[str, object]) -> set[str]:
+    return {name for name in one if one[name] != other[name]}
