@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -134,6 +135,13 @@ def test_the_packed_types_stand_in_one_table() -> None:
         if isinstance(node, ast.Constant) and node.value in names
     }
     assert holders == {"backends/xnnpack/sme.py"}
+
+
+def test_the_table_of_microkernels_is_of_the_pinned_sdk() -> None:
+    """T15: whoever moves the pin makes the table again, with generate_symbols.py --table."""
+    table = sme.kernel_table()
+    assert str(table["executorch"]).partition("+")[0] == version("executorch").partition("+")[0]
+    assert str(table["revision"])[:12] in sme.describe_source()
 
 
 def test_the_table_of_microkernels_is_the_library_s_own() -> None:
