@@ -28,14 +28,5 @@ class PlainTable(Table):
         super().add_row(*map(_as_text, cells), **options)
 
 
-def bordered_table(title: str, first: str, *columns: str) -> PlainTable:
-    """A table with one text column and right-aligned figures."""
-    table = PlainTable(title=title, title_justify="left", title_style="", header_style="bold")
-    table.add_column(first, overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
 def _as_text(cell: Any) -> Any:  # noqa: ANN401 - a renderable, or None
     return Text(cell) if isinstance(cell, str) else cell

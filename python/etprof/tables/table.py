@@ -96,10 +96,6 @@ class Table:
         names = [column.name for column in self.columns]
         return [dict(zip(names, row, strict=True)) for row in self.rows]
 
-    def column(self, name: str) -> Column:
-        """Returns the column of that name."""
-        return next(column for column in self.columns if column.name == name)
-
     def titled(self, **titles: str) -> Table:
         """Gives columns other titles, such as the names of two experiments."""
         columns = tuple(
@@ -160,7 +156,8 @@ class Table:
             for index, column in enumerate(self.columns)
             if column.place in _SEEN_IN[place] and (place == "data" or self._tells(index))
         ]
-        return self._pick(keep)
+        rows = tuple(tuple(row[index] for index in keep) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[index] for index in keep), rows=rows)
 
     def _tells(self, index: int) -> bool:
         """Whether people learn anything from a column."""
@@ -168,15 +165,6 @@ class Table:
         if column.place == "several":
             return len(values - {None}) > 1
         return (self.is_timed or not column.is_timed) and values != {None}
-
-    def pick(self, *names: str) -> Table:
-        """Keeps the columns of these names, in this order."""
-        places = {column.name: index for index, column in enumerate(self.columns)}
-        return self._pick([places[name] for name in names])
-
-    def _pick(self, keep: list[int]) -> Table:
-        rows = tuple(tuple(row[index] for index in keep) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[index] for index in keep), rows=rows)
 
 
 @dataclass(frozen=True)
