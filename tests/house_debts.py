@@ -6,7 +6,7 @@ the entry; whoever adds one, says here why it has to be.
 
 from __future__ import annotations
 
-PACKAGE_LINES = 36_500
+PACKAGE_LINES = 36_000
 """Lines of Python in the package, at most."""
 
 WIDE_FOLDERS: dict[str, int] = {}
@@ -25,7 +25,7 @@ IMPORTED_ONCE_YET = {
     "bench/failures.py", "bench/local_pool.py", "bench/programs.py", "cli/generation_flags.py",
     "cli/measurement_flags.py",
     "etrecord/archive.py",
-    "measuring/conditions.py", "measuring/metrics.py", "measuring/stopping.py",
+    "measuring/metrics.py",
     "targets/android/logcat.py", "targets/emulator/sdk.py",
 }  # fmt: skip
 """The same without a reason: they are to be folded."""
@@ -33,7 +33,7 @@ IMPORTED_ONCE_YET = {
 HOLD_PATHS: frozenset[str] = frozenset()
 """Modules of analysis, tables and views that import pathlib."""
 
-OWN_FORMATS = 61
+OWN_FORMATS = 49
 """Numbers formatted outside base/units.py, at most."""
 
 _FOR_PEOPLE = "people read it in the export's own files"
