@@ -44,7 +44,7 @@ def assessment(
         target=EmulatorTarget(),
         run=run,
         experiments=[Experiment(name=mode, sme=mode, warmup=0) for mode in ("off", "sme2")],
-        settings=Settings(blocks=0, operator_iterations=1),
+        settings=Settings(blocks=0, operator_iterations=1, kernels=False),
         progress=lambda *_: None,
     )
     return assess_run(analyze_run(Run.load(run)))
