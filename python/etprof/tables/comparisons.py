@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from etprof.tables.operators import DETAIL_COLUMNS, ROW_COLUMNS
+from etprof.tables.operators import DETAIL_COLUMNS, NUMBER, ROW_COLUMNS
 from etprof.tables.table import Column, Table
 from etprof.tables.verdicts import badge_of
 
@@ -161,7 +161,7 @@ _DESCRIBED: Final = {column.name: column for column in ROW_COLUMNS}
 COMPARED_OPERATORS: Final = Table(
     "operators",
     (
-        Column("number", "Int64", "count", title="#", of=lambda s: s.number, place="page"),
+        NUMBER,
         _DESCRIBED["label"],
         *(replace(column, of=_time(column.name.removesuffix("_ns"))) for column in _CHANGE[:2]),
         *_CHANGE[2:],

@@ -26,6 +26,7 @@ class OperatorSubject(NamedTuple):
     """One row: an operator of an experiment."""
 
     experiment: str
+    number: int
     detail: OperatorDetail
 
 
@@ -154,12 +155,16 @@ DETAIL_COLUMNS: Final = (
     Column("not_delegated_because", "string", of=_of_work(lambda f: f.reason), place="data",
            says="the partitioner's own reason"),
 )  # fmt: skip
+NUMBER: Final = Column(
+    "number", "Int64", "count", title="#", of=lambda s: s.number, place="page",
+    says="place in the order of the program",
+)  # fmt: skip
 OPERATORS: Final = Table(
     "operators",
     (
         Column("experiment", "string", place="several", says="experiment of the run",
                of=lambda s: s.experiment),
-        *ROW_COLUMNS, *TIME_COLUMNS, *DETAIL_COLUMNS,
+        NUMBER, *ROW_COLUMNS, *TIME_COLUMNS, *DETAIL_COLUMNS,
     ),
     title="Operators",
     by="share",
@@ -219,9 +224,9 @@ ROLLUPS: Final[dict[Key, Table]] = {
 def operator_table(insights: Sequence[ExperimentInsight], *, is_timed: bool) -> Table:
     """Returns every operator of every experiment."""
     subjects = [
-        OperatorSubject(entry.experiment.name, detail)
+        OperatorSubject(entry.experiment.name, number, detail)
         for entry in insights
-        for detail in entry.details
+        for number, detail in enumerate(entry.details, start=1)
     ]
     return OPERATORS.of(subjects, is_timed=is_timed)
 
