@@ -168,6 +168,26 @@ def test_unlike_sides_are_refused_by_name(tmp_path: Path) -> None:
     refuse_unlike(before, after, ["threads", "inputs", "device", "runner"])
 
 
+def test_an_operators_interval_holds_every_ratio_of_its_sides(tmp_path: Path) -> None:
+    """Its ends are of opposite ends of the sides': narrower ones would leave ratios out."""
+    slower = [replace(op, us=op.us + op.us // 50) for op in OFF_OPS]
+    off = Experiment("off", OFF_OPS, last_ops=slower)
+    on = Experiment("on", OFF_OPS, sme="sme2", last_ops=slower)
+    (found,) = compare_within(analyze(tmp_path / "r", Run([off, on])))
+    wide = 0
+    for change in found.operators:
+        before, after = change.aligned.baseline, change.aligned.candidate
+        if change.interval is None or before is None or after is None:
+            continue
+        (low, high), (least, most) = (
+            before.median_interval or (0, 0),
+            after.median_interval or (1, 1),
+        )
+        assert change.interval == (low / most, high / least)
+        wide += low < high
+    assert wide
+
+
 def test_another_executorch_is_not_alike(tmp_path: Path) -> None:
     def build(version: str) -> RunAnalysis:
         run = write_run(tmp_path / version, Run([Experiment("off", OFF_OPS)]))
