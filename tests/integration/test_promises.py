@@ -230,6 +230,7 @@ def test_a_run_with_other_inputs_is_not_resumed(world: World) -> None:
         path.write_bytes(b"1234")
     config = world.config({"name": "one"}, inputs=[path.name for path in files])
     assert world("run", config).exit_code == 0
+    assert world("run", config, "--resume").exit_code == 0
     files[1].write_bytes(b"5678")
     done = world("run", config, "--resume")
     assert (done.exit_code, "inputs: they have changed" in done.stderr) == (2, True)

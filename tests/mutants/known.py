@@ -106,8 +106,8 @@ MUTATIONS = (
     ),
     Mutation(
         45, "a second input is the same run", "measuring/resume.py",
-        "hash_file(path) for path in program.inputs]",
-        "hash_file(path) for path in program.inputs[:1]]", (PIPELINE, PROMISES),
+        "for each in manifest.inputs] != inputs:",
+        "for each in manifest.inputs][:1] != inputs[:1]:", (PIPELINE, PROMISES),
     ),
     Mutation(
         37, "precise enough at twice the width", "measuring/stopping.py",
