@@ -25,7 +25,7 @@ PROMISES = "tests/integration/test_promises.py"
 PIPELINE = "tests/unit/test_pipeline.py"
 COMPARISON = "tests/unit/test_comparison.py"
 VALIDITY = "tests/unit/test_validity.py"
-GATE = "tests/unit/test_history_gate.py"
+SELECTION = "tests/unit/test_history_selection.py"
 
 MUTATIONS = (
     Mutation(
@@ -122,17 +122,17 @@ MUTATIONS = (
     Mutation(
         3, "what is beyond steady is added", "analysis/split/cold_start.py",
         "block.first_inference_ns - float", "block.first_inference_ns + float",
-        ("tests/unit/test_report_html.py", "tests/unit/test_report_files.py", PROMISES),
+        (COMPARISON,),
     ),
     Mutation(
         27, "a window of later runs", "history/selection.py",
         "own = earlier.where(", "own = same_series.where(",
-        (GATE, "tests/integration/history/test_history_gate.py"),
+        (SELECTION,),
     ),
     Mutation(
         29, "failed runs are a baseline", "history/selection.py",
         "Run.series == candidate.series, Run.status == OK,", "Run.series == candidate.series,",
-        (GATE, "tests/integration/history/test_history_gate.py"),
+        (SELECTION,),
     ),
     Mutation(
         62, "Android's mask is off by one core", "targets/android/target.py",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from etprof.analysis.compare.comparability import FIELDS, find_differences, refuse_unlike
+from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import compare_within, match_runs
 from etprof.analysis.compare.waterfall import Waterfall, WaterfallStep
 from etprof.analysis.run_analysis import analyze_run
@@ -107,6 +108,9 @@ def test_cold_start_ledger(comparison: Comparison) -> None:
     assert ledger["First inference"].effect.verdict == "faster"
     assert ledger["Peak memory"].candidate == 2**21
     assert ledger["Peak memory"].effect is None
+    # Described as three times the steady inference.
+    beyond, steady = ledger["First inference beyond steady"], ledger["Steady inference"]
+    assert beyond.baseline == pytest.approx(2 * (steady.baseline or 0), rel=0.01)
 
 
 def test_equal_runs_are_no_difference(tmp_path: Path) -> None:
@@ -186,6 +190,34 @@ def test_an_operators_interval_holds_every_ratio_of_its_sides(tmp_path: Path) ->
         assert change.interval == (low / most, high / least)
         wide += low < high
     assert wide
+
+
+@pytest.mark.parametrize(("blocks", "is_told"), [(5, True), (6, False)])
+def test_too_few_pairs_for_an_interval_are_told(blocks: int, is_told: bool, tmp_path: Path) -> None:
+    times = [100.0 + i for i in range(blocks)]
+    sides = [Experiment("off", OFF_OPS, latency_us=times),
+             Experiment("on", ON_OPS, sme="sme2", latency_us=times)]  # fmt: skip
+    (found,) = compare_within(analyze(tmp_path / "r", Run(sides)))
+    assert any("fewer than six pairs" in note for note in found.notes) is is_told
+
+
+def test_sides_of_different_runs_are_told(tmp_path: Path) -> None:
+    one, other = (
+        analyze(tmp_path / name, Run([Experiment("off", OFF_OPS)])) for name in ("one", "other")
+    )
+    ((before, after),) = match_runs(one, other)
+    assert any("different runs" in note for note in compare_sides(before, after).notes)
+
+
+def test_a_pair_at_named_thread_counts_is_compared(tmp_path: Path) -> None:
+    sides = [Experiment(f"off_t{count}", OFF_OPS, threads=count) for count in (1, 4)]
+    run = write_run(tmp_path / "r", Run(sides))
+    wanted = [{"experiment": "off", "threads": count} for count in (1, 4)]
+    pair = dict(zip(("baseline", "candidate"), wanted, strict=True))
+    config = {"content": {"analysis": {"compare_pairs": [pair]}}}
+    edit_manifest(run, lambda d: d.update(config=config))
+    (found,) = compare_within(analyze_run(LoadedRun.load(run)))
+    assert found.name == "off_t1 → off_t4"
 
 
 def test_another_executorch_is_not_alike(tmp_path: Path) -> None:
