@@ -13,8 +13,10 @@ from etprof.bench.combinations import LeftOut, expand
 from etprof.bench.execution import Outcome
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.session import Kept
-from etprof.bench.summary import make_rows, render_markdown, render_table, summary_document
+from etprof.bench.summary import make_rows, render_markdown, summary_document, summary_table
 from etprof.history.ingest import read_run_directory
+from etprof.views.cells import shown_columns
+from etprof.views.terminal import terminal_table
 from tests.known_runs import Experiment, Run, write_run
 
 if TYPE_CHECKING:
@@ -53,18 +55,24 @@ def kept(tmp_path: Path) -> list[Kept]:
 
 def shown(kept: list[Kept]) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=160).print(render_table("m", make_rows(kept)))
+    Console(file=stream, width=160).print(terminal_table(summary_table("m", make_rows(kept))))
     return stream.getvalue()
 
 
 def test_the_table_has_a_row_per_experiment_and_the_speed_up(kept: list[Kept]) -> None:
-    title, head, off, on, failed = (line.rstrip() for line in shown(kept).splitlines())
-    assert title == "m: 3 experiments, 1 failed; host, toy_cnn, xnnpack"
+    table = summary_table("m", make_rows(kept))
+    assert table.title == "m: 3 experiments, 1 failed; host, toy_cnn, xnnpack"
+    headings = [each.heading for each in shown_columns(table, "everywhere")]
     columns = "precision SME threads latency 95 % interval load first peak SME2 speed-up"
-    assert " ".join(head.split()) == columns
-    assert off.split()[:5] == ["fp32", "off", "1", "901", "µs"]
-    assert on.endswith("2.99× (faster)")
-    assert failed.endswith("failed: not exported: no <b>weights</b> | today")
+    assert " ".join(headings).strip() == columns
+    off, on, failed = table.records()
+    assert (off["precision"], off["SME"], off["threads"]) == ("fp32", "off", "1")
+    assert off["latency"] == pytest.approx(901_000)
+    assert on["SME2 speed-up"] == "2.99× (faster)"
+    assert failed["remark"] == "failed: not exported: no <b>weights</b> | today"
+    text = shown(kept)
+    assert "901 µs" in text
+    assert "no <b>weights</b>" in text
 
 
 def test_markdown_takes_names_as_text(kept: list[Kept]) -> None:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Group
-from rich.text import Text
-
-from etprof.base.plain_table import PlainTable
-from etprof.base.units import (
-    MISSING,
-    count_of,
-    format_duration,
-    format_interval,
-    format_ratio,
-    format_value,
-)
+from etprof.base.units import count_of, format_ratio, format_value
 from etprof.statistics.effect import estimate_effect
-from etprof.views.markdown import escape
+from etprof.tables.table import Column, Table
+from etprof.views.markdown import escape, markdown_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from etprof.bench.combinations import LeftOut
     from etprof.bench.execution import Outcome
@@ -30,12 +20,6 @@ if TYPE_CHECKING:
     from etprof.statistics.effect import Effect
 
 SCHEMA_VERSION: Final = 1
-_COLUMNS: Final = (
-    "device", "model", "precision", "backend", "SME", "threads",
-    "latency", "95 % interval", "load", "first", "peak", "SME2 speed-up", "",
-)  # fmt: skip
-_AXES: Final = range(4)
-_NUMBERS: Final = range(5, 12)
 _METRIC_FACTS: Final = ("unit", "higher_is_better", "value", "low", "high", "count")
 _LLM_METRICS: Final = ("prefill_tokens_per_second", "decode_tokens_per_second")
 
@@ -62,36 +46,22 @@ class Row:
             return None
         return next((metric for metric in self.run.metrics if metric.name == name), None)
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The row for people, in the order of the columns."""
-        unit, run = self.outcome.unit, self.run
-        latency = self.metric("latency_ns")
-        return (
-            unit.device.name,
-            unit.model.label,
-            unit.precision,
-            unit.backend,
-            run.sme_mode if run else ",".join(unit.sme) or MISSING,
-            str(run.threads if run else ",".join(map(str, unit.threads))),
-            format_duration(latency.value) if latency else MISSING,
-            format_interval(latency.low, latency.high) if latency else MISSING,
-            *(self._value(name) for name in ("load_ns", "first_inference_ns", "peak_rss_bytes")),
-            _effect_text(self.effect),
-            self._remark(),
-        )
-
-    def _value(self, name: str) -> str:
+    def value(self, name: str, end: str = "value") -> float | None:
+        """A metric's median, or with `low` and `high` an end of its interval."""
         metric = self.metric(name)
-        return format_value(metric.unit, metric.value) if metric else MISSING
+        found: float | None = None if metric is None else getattr(metric, end)
+        return found
 
-    def _remark(self) -> str:
+    @property
+    def remark(self) -> str:
+        """What the figures do not say."""
         if self.failure is not None:
             return f"failed: {self.failure}"
         if self.run is not None and not self.run.representative:
             return "emulated: kernels, no times"
-        rates = [self._value(name) for name in _LLM_METRICS]
-        return "" if rates == [MISSING] * 2 else f"prefill {rates[0]}, decode {rates[1]}"
+        rates = [metric for name in _LLM_METRICS if (metric := self.metric(name))]
+        words = (f"{m.name.partition('_')[0]} {format_value(m.unit, m.value)}" for m in rates)
+        return ", ".join(words)
 
     def document(self) -> dict[str, Any]:
         """The row for machines."""
@@ -145,8 +115,8 @@ def _effect_of(run: Run, runs: Sequence[Run]) -> Effect | None:
     return None
 
 
-def _effect_text(effect: Effect | None) -> str:
-    return MISSING if effect is None else f"{format_ratio(effect.speed_up)} ({effect.verdict})"
+def _effect_text(effect: Effect | None) -> str | None:
+    return None if effect is None else f"{format_ratio(effect.speed_up)} ({effect.verdict})"
 
 
 def summary_document(
@@ -166,31 +136,21 @@ def _problems(kept: Sequence[Kept]) -> list[str]:
     return [f"{entry.outcome.unit.text}: {e}" for entry in kept for e in entry.outcome.errors]
 
 
-def render_table(name: str, rows: Sequence[Row]) -> Group:
-    """Returns the summary for a terminal."""
-    shown = _shown_columns(rows)
-    table = PlainTable(box=None, pad_edge=False)
-    for index in shown:
-        table.add_column(_COLUMNS[index], justify="right" if index in _NUMBERS else "left")
-    for row in rows:
-        style = "red" if row.failure is not None else ""
-        table.add_row(*(Text(row.cells[index]) for index in shown), style=style)
-    return Group(Text(_title(name, rows), style="bold"), table)
+def summary_table(name: str, rows: Sequence[Row]) -> Table:
+    """Returns the summary for people; what all rows have in common stands in the title."""
+    table = SUMMARY.of(rows)
+    common = [str(each[0]) for each in list(zip(*table.rows, strict=True))[:4] if len({*each}) == 1]
+    failed = sum(row.failure is not None for row in rows)
+    counted = f"{count_of(len(rows), 'experiment')}, {failed} failed"
+    return replace(table, title=f"{name}: {counted}" + (f"; {', '.join(common)}" if common else ""))
 
 
 def render_markdown(
     name: str, rows: Sequence[Row], kept: Sequence[Kept], left_out: Sequence[LeftOut]
 ) -> str:
     """Returns the summary for a pull request."""
-    shown = _shown_columns(rows)
-    lines = [
-        f"# {escape(_title(name, rows))}",
-        "",
-        _line(_COLUMNS[index] for index in shown),
-        _line("---" for _ in shown),
-        *(_line(escape(row.cells[index]) for index in shown) for row in rows),
-        "",
-    ]
+    table = summary_table(name, rows)
+    lines = [f"# {escape(table.title)}", "", *markdown_table(table)]
     problems = _problems(kept)
     if problems:
         lines += ["## What failed", "", *(f"- {escape(problem)}" for problem in problems), ""]
@@ -201,32 +161,49 @@ def render_markdown(
     return "\n".join(lines)
 
 
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _time(name: str, metric: str, **how: Any) -> Column:  # noqa: ANN401 - Column's own
+    return Column(name, "float64", "ns", is_timed=True, of=lambda row: row.value(metric), **how)
 
 
-def _title(name: str, rows: Sequence[Row]) -> str:
-    """Says what all rows have in common, and how many there are."""
-    common = [rows[0].cells[index] for index in _common_axes(rows)]
-    failed = sum(row.failure is not None for row in rows)
-    counted = f"{count_of(len(rows), 'experiment')}, {failed} failed"
-    return f"{name}: {counted}" + (f"; {', '.join(common)}" if common else "")
-
-
-def _common_axes(rows: Sequence[Row]) -> list[int]:
-    """Returns the columns before SME that have one value: they stand in the title."""
-    return [i for i in _AXES if len(rows) > 1 and len({row.cells[i] for row in rows}) == 1]
-
-
-def _shown_columns(rows: Sequence[Row]) -> list[int]:
-    """Returns the columns that tell rows apart or say something."""
-    common = _common_axes(rows)
-    return [
-        i
-        for i in range(len(_COLUMNS))
-        if (
-            i not in common
-            if i in _AXES
-            else any(row.cells[i] not in {MISSING, ""} for row in rows)
-        )
-    ]
+SUMMARY: Final = Table(
+    "bench",
+    (
+        Column("device", "string", place="several", of=lambda row: row.outcome.unit.device.name),
+        Column("model", "string", place="several", of=lambda row: row.outcome.unit.model.label),
+        Column("precision", "string", place="several", of=lambda row: row.outcome.unit.precision),
+        Column("backend", "string", place="several", of=lambda row: row.outcome.unit.backend),
+        Column(
+            "SME",
+            "string",
+            of=lambda row: row.run.sme_mode if row.run else ",".join(row.outcome.unit.sme),
+        ),
+        Column(
+            "threads",
+            "string",
+            of=lambda row: ",".join(map(str, [row.run.threads] if row.run else row.outcome.unit.threads)),
+        ),
+        _time("latency", "latency_ns", bounds=("low", "high")),
+        Column(
+            "low",
+            "float64",
+            "ns",
+            is_timed=True,
+            place="data",
+            of=lambda row: row.value("latency_ns", "low"),
+        ),
+        Column(
+            "high",
+            "float64",
+            "ns",
+            is_timed=True,
+            place="data",
+            of=lambda row: row.value("latency_ns", "high"),
+        ),
+        _time("load", "load_ns"),
+        _time("first", "first_inference_ns"),
+        Column("peak", "Int64", "bytes", of=lambda row: row.value("peak_rss_bytes")),
+        Column("SME2 speed-up", "string", of=lambda row: _effect_text(row.effect)),
+        Column("remark", "string", title="", of=lambda row: row.remark or None),
+    ),
+)
+"""One row per experiment; times of emulated runs are missing, row by row."""

@@ -139,7 +139,8 @@ def _report(
     from rich.console import Console
 
     from etprof.base.atomic import write_json, write_text
-    from etprof.bench.summary import make_rows, render_markdown, render_table, summary_document
+    from etprof.bench.summary import make_rows, render_markdown, summary_document, summary_table
+    from etprof.views.terminal import terminal_table
 
     rows = make_rows(kept)
     document = summary_document(name, rows, kept, left_out)
@@ -150,7 +151,8 @@ def _report(
     else:
         # A pipe has no width; a log is easier to read with long lines than with folded cells.
         has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-        Console(width=None if has_width else _LOG_WIDTH).print(render_table(name, rows))
+        console = Console(width=None if has_width else _LOG_WIDTH)
+        console.print(terminal_table(summary_table(name, rows)))
 
 
 class BenchReporter:
