@@ -22,7 +22,7 @@ IMPORTED_ONCE = {
 """Modules of up to 150 lines that only one module of their folder imports, and why."""
 
 IMPORTED_ONCE_YET = {
-    "bench/failures.py", "bench/local_pool.py", "bench/programs.py", "cli/generation_flags.py",
+    "cli/generation_flags.py",
     "cli/measurement_flags.py",
     "etrecord/archive.py",
     "measuring/metrics.py",

@@ -24,9 +24,8 @@ from etprof.base.process import run_command
 from etprof.bench.archives import pack_program, pack_run, unpack_program, unpack_run
 from etprof.bench.combinations import expand
 from etprof.bench.execution import is_finished
-from etprof.bench.local_pool import run_here
 from etprof.bench.matrix import parse_matrix
-from etprof.bench.pool import Task
+from etprof.bench.pool import Task, run_here
 from etprof.history.ingest import read_run_directory
 from etprof.run.manifest import Manifest, load_manifest
 from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice, this_host

@@ -180,7 +180,9 @@ SUMMARY: Final = Table(
         Column(
             "threads",
             "string",
-            of=lambda row: ",".join(map(str, [row.run.threads] if row.run else row.outcome.unit.threads)),
+            of=lambda row: ",".join(
+                map(str, [row.run.threads] if row.run else row.outcome.unit.threads)
+            ),
         ),
         _time("latency", "latency_ns", bounds=("low", "high")),
         Column(
