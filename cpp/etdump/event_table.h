@@ -14,8 +14,8 @@ using Column = std::vector<T>;
 /// EventTable::names, where each stands once.
 constexpr std::int32_t kMissing = -1;
 
-// Each table's columns are declared once, in a list of COLUMN(type, name). etprof.etdump.reader gives the
-// same names and types to Python, and a test compares the two.
+// Each table's columns are declared once, in a list of COLUMN(type, name). etprof.etdump.reader
+// gives the same names and types to Python, and a test compares the two.
 #define ETPROF_DECLARE_COLUMN(type, name) Column<type> name;
 #define ETPROF_VISIT_COLUMN(type, name) visit(#name, name);
 

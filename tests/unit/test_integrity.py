@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from etprof.run.runner_result import RunnerResult
+    from etprof.targets.request import RunnerRequest
+
 EXPERIMENTS: Final = [
     Experiment(name="linux_off", sme="off", iterations=3, warmup=1),
     Experiment(name="linux_sme2", sme="sme2", iterations=3, warmup=1),
@@ -98,3 +101,35 @@ def test_an_added_file_of_any_kind_is_named(sound: Path, tmp_path: Path, kind: s
     added = beside.with_name(f"added_{beside.name}")
     shutil.copy(beside, added)
     assert any(added.name in text for text in damaged(folder))
+
+
+@pytest.mark.parametrize("kind", ["result", "etdump", "kernels", "outputs"])
+def test_a_file_that_changed_after_its_launch_is_measured_again(kind: str, tmp_path: Path) -> None:
+    """T1: what a launch left is hashed when it ends, so an edit before `--resume` is no result."""
+    run(tmp_path, SimTarget(), EXPERIMENTS, SETTINGS)
+    folder = tmp_path / "run"
+    chosen = next(name for name, found in find_measured_files(folder).items() if found == kind)
+    content = (folder / chosen).read_bytes()
+    changed = content.replace(b"1", b"2", 1) if b"1" in content else content + b"\n"
+    (folder / chosen).write_bytes(changed)
+    target = SimTarget()
+    run(tmp_path, target, EXPERIMENTS, SETTINGS, resume=True)
+    assert len(target.requests) == 1
+    assert not damaged(folder)
+
+
+def test_an_edit_while_others_are_measured_is_told(tmp_path: Path) -> None:
+    """T1: the manifest has the file as its launch left it, not as it was when the run ended."""
+    edited: list[Path] = []
+
+    class Edits(SimTarget):
+        def run(self, request: RunnerRequest) -> RunnerResult:
+            if len(self.requests) == 3:
+                edited.append(self.requests[0].result)
+                edited[0].write_bytes(edited[0].read_bytes() + b"\n")
+            return super().run(request)
+
+    run(tmp_path, Edits(), EXPERIMENTS, SETTINGS)
+    assert [text.partition(" ")[0].rpartition("/")[2] for text in damaged(tmp_path / "run")] == [
+        edited[0].name
+    ]

@@ -16,7 +16,8 @@ from etprof.cli.config import TEMPLATES
 from etprof.config import TargetConfig
 from etprof.targets.registry import KINDS, TARGETS, find_kind, load, make_target, proves_times
 
-PACKAGE = Path(__file__).parents[2] / "python" / "etprof"
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "etprof"
 
 TOY = '''\
 """A target for the test."""
@@ -49,6 +50,7 @@ def test_a_new_kind_touches_three_files(tmp_path: Path) -> None:
     """T16: a target touched 12 to 15 files."""
     package = tmp_path / "etprof"
     shutil.copytree(PACKAGE, package, symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "configs", package / "configs", dirs_exist_ok=True)
     registry = package / "targets" / "registry.py"
     (package / "targets" / "toy.py").write_text(TOY)
     registry.write_text(registry.read_text().replace("TARGETS: Final = (\n", ROW))

@@ -189,6 +189,7 @@ class SimTarget:
                     "sme_compiled_out": False,
                     "trace": traced,
                     "event_tracer": self.spec.capabilities.event_tracer,
+                    "executorch_revision": "0" * 40,
                     "xnnpack_log": False,
                     "ndk_version": "",
                     "sources": [],
@@ -239,10 +240,8 @@ class SimTarget:
             },
             "kernels": [
                 {
-                    "name": name, "level": mode.replace("sme1", "sme"), "operation": "matmul",
-                    "destination": "f32", "inputs": ["f32p2vlx1"], "tile": "2vlx2vl",
-                    "instruction": "mopa", "threads": 1, "load_calls": 0,
-                    "execution_calls": [calls] * count, "total_calls": calls * count,
+                    "name": name, "level": mode.replace("sme1", "sme"), "load_calls": 0,
+                    "execution_calls": [calls] * count,
                 }
                 for name, calls in totals.items()
             ],

@@ -18,7 +18,7 @@ from etprof.base.atomic import write_bytes, write_json, write_text
 from etprof.base.files import hash_file, read_bounded, read_input
 from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
-from etprof.run.directory import DELEGATION_REPORT, experiment_files, find_measured_files
+from etprof.run.directory import DELEGATION_REPORT, experiment_files, find_measured_files, kind_of
 from etprof.run.manifest import (
     LaunchRecord,
     Manifest,
@@ -32,10 +32,12 @@ from etprof.run.program import find_descriptions, load_export_manifest
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from etprof.measuring.launching import Outcome
+    from etprof.measuring.pipeline import Earlier
     from etprof.run.delegation import DelegationReport
-    from etprof.run.manifest import Experiment, FileIdentity, Settings
+    from etprof.run.manifest import Experiment, Settings
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
@@ -58,14 +60,15 @@ class Journal:
         experiments: Sequence[Experiment],
         settings: Settings,
         config: dict[str, object] | None = None,
-        earlier: Manifest | None = None,
+        earlier: Earlier | None = None,
         delegation: DelegationReport | None = None,
     ) -> None:
         self._run, self._program, self._delegation = run, program, delegation
         self.records: list[LaunchRecord] = []
-        self._runners = {known.sha256: known for known in (earlier.runners if earlier else ())}
+        before = earlier.manifest if earlier else None
+        self._runners = {known.sha256: known for known in (before.runners if before else ())}
         self._manifest = Manifest(
-            run_id=(earlier.run_id if earlier else None) or new_run_id(),
+            run_id=(before.run_id if before else None) or new_run_id(),
             status="running",
             created_at=_now(),
             etprof_version=etprof.__version__,
@@ -81,6 +84,7 @@ class Journal:
             config=config,
             settings=settings,
             experiments=tuple(experiments),
+            files=dict(earlier.files) if earlier else {},
         )
 
     @property
@@ -92,15 +96,15 @@ class Journal:
         """Writes the manifest before the first launch."""
         self._write()
 
-    def add(
-        self, record: LaunchRecord, result: RunnerResult | None, runner: FileIdentity | None = None
-    ) -> None:
-        """Records how a launch went, and which runner was started."""
-        self.records.append(record)
-        if runner is not None:
-            self._runners.setdefault(runner.sha256, runner)
-        if result is not None:
-            self.describe(result)
+    def add(self, outcome: Outcome) -> None:
+        """Records how a launch went, which runner was started, and every file that it left."""
+        self.records.append(outcome.record)
+        if outcome.runner is not None:
+            self._runners.setdefault(outcome.runner.sha256, outcome.runner)
+        if outcome.result is not None:
+            self.describe(outcome.result)
+        names = [path.relative_to(self._run).as_posix() for path in outcome.files]
+        self._update(files={**self._manifest.files, **identify_files(self._run, names)})
         self._write()
 
     def describe(self, result: RunnerResult) -> None:
@@ -110,10 +114,13 @@ class Journal:
             self._keep_descriptions()
 
     def finish(self, status: str, notes: Sequence[str] = ()) -> None:
-        """Writes logs, hashes every file and closes the manifest; call it last."""
+        """Writes logs, hashes what no launch has left and closes the manifest; call it last."""
         for experiment in self._manifest.experiments:
             self._write_log(experiment)
-        self._update(status=status, notes=tuple(notes), files=hash_files(self._run))
+        known = self._manifest.files
+        others = [name for name in find_measured_files(self._run) if name not in known]
+        files = {**known, **identify_files(self._run, others)}
+        self._update(status=status, notes=tuple(notes), files=dict(sorted(files.items())))
         self._write()
 
     def _keep_descriptions(self) -> None:
@@ -186,11 +193,12 @@ def _executorch_revision() -> str | None:
     return found[1] if found else None
 
 
-def hash_files(run: Path) -> dict[str, MeasuredFile]:
-    """Identifies every measured file; reports and the manifest itself can be made again."""
+def identify_files(run: Path, names: Iterable[str]) -> dict[str, MeasuredFile]:
+    """Says which measured files these are; other names are left out."""
     return {
         name: MeasuredFile(
             kind=kind, sha256=hash_file(run / name), size_bytes=(run / name).stat().st_size
         )
-        for name, kind in find_measured_files(run).items()
+        for name in names
+        if (kind := kind_of(name)) is not None
     }

@@ -15,6 +15,7 @@ from etprof.run.manifest import LaunchRecord, identify
 from etprof.targets.request import RunnerRequest, runner_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from etprof.measuring.plan import Experiment, Launch, Settings
@@ -42,6 +43,8 @@ class Outcome:
     error: EtprofError | None
     runner: FileIdentity | None = None
     """The runner that was started."""
+    files: tuple[Path, ...] = ()
+    """What a launch that succeeded has left."""
 
 
 class Launcher:
@@ -84,7 +87,7 @@ class Launcher:
             cpus=experiment.cpus,
             extra_arguments=experiment.extra_arguments,
             generation=generation,
-            result=result_file(files, launch),
+            result=files.file(_RESULTS.get(launch.purpose) or f"_b{launch.block:02d}_result.json"),
         )
         if launch.purpose == "timing":
             return replace(request, min_seconds=self._settings.min_seconds)
@@ -129,7 +132,8 @@ class Launcher:
             state_after=dataclasses.asdict(self._target.read_state()),
             waited_s=waited_s,
         )
-        return Outcome(record, result, problem, runner)
+        files = () if problem else tuple(files_of(request))
+        return Outcome(record, result, problem, runner, files)
 
     def _identify_runner(self, request: RunnerRequest) -> FileIdentity | None:
         """Says which file is started; None where it is not on this machine, or there is none."""
@@ -141,16 +145,13 @@ class Launcher:
         return self._runners[path]
 
 
-def result_file(files: ExperimentFiles, launch: Launch) -> Path:
-    """Names the runner's result of one launch."""
-    return files.file(_RESULTS.get(launch.purpose) or f"_b{launch.block:02d}_result.json")
-
-
-def evidence_file(files: ExperimentFiles, launch: Launch) -> Path | None:
-    """Names what the launch's instrument leaves; None for a launch without one."""
-    if launch.purpose == "operators":
-        return files.etdump
-    return files.file("_kernels.json") if launch.purpose == "kernels" else None
+def files_of(request: RunnerRequest) -> Iterator[Path]:
+    """Yields the files that a launch has left."""
+    for path in (request.result, request.etdump, request.kernel_trace, request.outputs):
+        if path is not None and path.is_dir():
+            yield from (each for each in sorted(path.rglob("*")) if each.is_file())
+        elif path is not None and path.is_file():
+            yield path
 
 
 def check_build(launch: Launch, result: RunnerResult) -> None:

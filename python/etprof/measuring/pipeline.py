@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from etprof.base.errors import EtprofError
     from etprof.measuring.plan import Experiment, Identity, Plan, Settings
     from etprof.run.delegation import DelegationReport
-    from etprof.run.manifest import LaunchRecord, Manifest, Purpose
+    from etprof.run.manifest import LaunchRecord, Manifest, MeasuredFile, Purpose
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
@@ -44,6 +44,8 @@ class Earlier:
     results: Mapping[Identity, RunnerResult] = field(default_factory=dict)
     records: Sequence[LaunchRecord] = ()
     manifest: Manifest | None = None
+    files: Mapping[str, MeasuredFile] = field(default_factory=dict)
+    """What those launches left, as it was then."""
 
 
 @dataclass
@@ -109,7 +111,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         experiments=experiments,
         settings=settings,
         config=config,
-        earlier=earlier.manifest if earlier else None,
+        earlier=earlier,
         delegation=delegation,
     )
     launcher = Launcher(program, target, run, settings)
@@ -232,7 +234,7 @@ class _Progress:
         else:
             self._failures[name] = self._failures.get(name, 0) + 1
             self._first_failure = self._first_failure or outcome.error
-        self._journal.add(outcome.record, outcome.result, outcome.runner)
+        self._journal.add(outcome)
 
     def conclude(
         self, run: Path, target: Target, experiments: Sequence[Experiment], notes: Iterable[str]

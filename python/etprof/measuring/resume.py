@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.files import hash_file
-from etprof.measuring.launching import evidence_file, result_file
+from etprof.measuring.launching import Launcher, files_of
 from etprof.measuring.pipeline import Earlier
 from etprof.measuring.plan import Launch, plan
-from etprof.run.directory import experiment_files, find_temporary_files
+from etprof.run.directory import find_temporary_files
 from etprof.run.manifest import load_manifest
 from etprof.run.runner_result import read_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from etprof.measuring.plan import Experiment, Identity, Settings
-    from etprof.run.manifest import LaunchRecord, Manifest
+    from etprof.run.manifest import LaunchRecord, Manifest, MeasuredFile
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
+    from etprof.targets.request import RunnerRequest
 
 _FREE_TO_CHANGE = {"blocks", "budget_s", "target_half_width", "timeout_s", "max_wait_s", "kernels"}
 """Settings that may differ in a continuation: they do not change what a launch measures."""
@@ -64,24 +66,49 @@ def load_earlier(
     planned = plan(experiments, settings, target).launches
     # In the place of an operator split that a runner without event tracer cannot give.
     planned += [Launch(each, "outputs") for each in experiments if each.mode == "timing"]
+    launcher = Launcher(program, target, run, settings)
+    files: dict[str, MeasuredFile] = {}
     for launch in planned:
-        record = done.get(launch.identity)
-        result = _finished_result(run, program, launch) if record else None
+        record, request = done.get(launch.identity), launcher.request(launch)
+        listed = _listed_files(run, request, manifest)
+        result = _finished_result(run, request, listed) if record else None
         if record is not None and result is not None:
             results[launch.identity] = result
             records.append(record)
-    return Earlier(results=results, records=records, manifest=manifest)
+            files |= listed
+    return Earlier(results=results, records=records, manifest=manifest, files=files)
 
 
-def _finished_result(run: Path, program: Program, launch: Launch) -> RunnerResult | None:
-    """Reads a finished launch's result; None when a file of it is missing or damaged."""
-    experiment = launch.experiment
-    files = experiment_files(run, program.label, experiment.folder, experiment.threads)
-    evidence = evidence_file(files, launch)
-    if evidence is not None and not evidence.is_file():
+def _listed_files(run: Path, request: RunnerRequest, manifest: Manifest) -> dict[str, MeasuredFile]:
+    """Returns what the manifest knows of the files that a launch left; of schema 1, nothing."""
+    if manifest.schema_version == 1:
+        return {}
+    places = {
+        path.relative_to(run)
+        for path in (request.result, request.etdump, request.kernel_trace, request.outputs)
+        if path is not None
+    }
+    return {
+        name: entry
+        for name, entry in manifest.files.items()
+        if places & {PurePath(name), PurePath(name).parent}
+    }
+
+
+def _finished_result(
+    run: Path, request: RunnerRequest, listed: Mapping[str, MeasuredFile]
+) -> RunnerResult | None:
+    """Reads a finished launch's result; None when a file of it is missing, damaged or changed."""
+    wanted = (request.etdump, request.kernel_trace)
+    if any(path is not None and not path.is_file() for path in wanted):
+        return None
+    found = {path.relative_to(run).as_posix(): path for path in files_of(request)}
+    if listed and {name: hash_file(path) for name, path in found.items()} != {
+        name: entry.sha256 for name, entry in listed.items()
+    }:
         return None
     try:
-        return read_result(result_file(files, launch))
+        return read_result(request.result)
     except EtprofError:
         # Not there or not whole: the launch is simply run again.
         return None
