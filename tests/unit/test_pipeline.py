@@ -13,7 +13,8 @@ from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import TargetError, UsageError
 from etprof.base.files import hash_file
 from etprof.measuring import pipeline
-from etprof.measuring.pipeline import Earlier, Measured, measure
+from etprof.measuring.journal import Earlier
+from etprof.measuring.pipeline import Measured, measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import load_metrics

@@ -15,7 +15,8 @@ import etprof
 from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
 from etprof.measuring.git_state import read_git_state
-from etprof.measuring.pipeline import Earlier, measure
+from etprof.measuring.journal import Earlier
+from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import configured_experiments, configured_settings, make_target
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import safe_name, set_aside

@@ -57,7 +57,8 @@ def measure_config(  # noqa: PLR0913 - what, where, how
 ) -> Measured:
     """Measures once the device is free, from the start or from where a run was cut off."""
     from etprof.cli.progress import say, show_progress
-    from etprof.measuring.pipeline import Earlier, measure
+    from etprof.measuring.journal import Earlier
+    from etprof.measuring.pipeline import measure
     from etprof.measuring.plan import (
         configured_experiments,
         configured_program,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
@@ -32,10 +33,10 @@ from etprof.run.program import find_descriptions, load_export_manifest
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from etprof.measuring.launching import Outcome
-    from etprof.measuring.pipeline import Earlier
+    from etprof.measuring.plan import Identity
     from etprof.run.delegation import DelegationReport
     from etprof.run.manifest import Experiment, Settings
     from etprof.run.program import Program
@@ -46,6 +47,17 @@ _PINS: Final = ("executorch", "torch")
 _REVISION: Final = re.compile(r"git_version.*?= *['\"]([0-9a-f]{7,40})['\"]")
 _MOST_BYTES: Final = 2**16
 """Of ExecuTorch's version.py: it has four lines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """What an interrupted run had finished, to be continued."""
+
+    results: Mapping[Identity, RunnerResult] = field(default_factory=dict)
+    records: Sequence[LaunchRecord] = ()
+    manifest: Manifest | None = None
+    files: Mapping[str, MeasuredFile] = field(default_factory=dict)
+    """What those launches left, as it was then."""
 
 
 class Journal:

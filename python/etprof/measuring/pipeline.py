@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import TargetError
-from etprof.measuring.journal import Journal
+from etprof.measuring.journal import Earlier, Journal
 from etprof.measuring.launching import Launcher
 from etprof.measuring.metrics import gather_metrics
 from etprof.measuring.plan import Launch, plan
@@ -22,30 +22,19 @@ from etprof.statistics.order_statistics import median_interval
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from etprof.base.errors import EtprofError
     from etprof.measuring.plan import Experiment, Identity, Plan, Settings
     from etprof.run.delegation import DelegationReport
-    from etprof.run.manifest import LaunchRecord, Manifest, MeasuredFile, Purpose
+    from etprof.run.manifest import LaunchRecord, Purpose
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
 _FAILURES_IN_A_ROW: Final = 2
 """An experiment whose launches fail this often in a row is given up; the others go on."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Earlier:
-    """What an interrupted run had finished, to be continued."""
-
-    results: Mapping[Identity, RunnerResult] = field(default_factory=dict)
-    records: Sequence[LaunchRecord] = ()
-    manifest: Manifest | None = None
-    files: Mapping[str, MeasuredFile] = field(default_factory=dict)
-    """What those launches left, as it was then."""
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.files import hash_file
+from etprof.measuring.journal import Earlier
 from etprof.measuring.launching import Launcher, files_of
-from etprof.measuring.pipeline import Earlier
 from etprof.measuring.plan import Launch, plan
 from etprof.run.directory import find_temporary_files
 from etprof.run.manifest import load_manifest
