@@ -80,8 +80,11 @@ foreach(_component IN LISTS _components)
 endforeach()
 # The SDK's headers are not ours to keep free of warnings.
 target_include_directories(etprof_executorch SYSTEM INTERFACE ${EXECUTORCH_INCLUDE_DIRS})
-# Which commit it was built from.
-file(STRINGS "${_sdk}/version.py" _revision REGEX "^git_version")
+# Which commit it was built from; an SDK that was kept without this file does not say.
+set(_revision "")
+if(EXISTS "${_sdk}/version.py")
+  file(STRINGS "${_sdk}/version.py" _revision REGEX "^git_version")
+endif()
 string(REGEX MATCH "[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]+" ETPROF_EXECUTORCH_REVISION
        "${_revision}")
 # The wheel is built with its event tracer.

@@ -110,6 +110,10 @@ def test_a_wheel_cut_short_is_refused(tmp_path: Path) -> None:
     whole = tmp_path / "whole.whl"
     with zipfile.ZipFile(whole, "w") as archive:
         archive.writestr("executorch/lib/libexecutorch.so", b"x" * 5000)
+        archive.writestr("executorch/version.py", "git_version = 'abcdef0'\n")
+    # The runner says which commit its libraries were built from: the build reads it there.
+    sdk._extract(whole, tmp_path / "sdk")
+    assert (tmp_path / "sdk/executorch/version.py").is_file()
     cut = tmp_path / "cut.whl"
     cut.write_bytes(whole.read_bytes()[:-60])
     with pytest.raises(BuildError, match=r"cut\.whl cannot be unpacked: .*; run the setup again"):

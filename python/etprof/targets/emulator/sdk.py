@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from etprof.targets.emulator.cache import Cache
 
 PART = "sdk"
-_KEPT = ("executorch/lib/", "executorch/include/", "executorch/share/")
+_KEPT = ("executorch/lib/", "executorch/include/", "executorch/share/", "executorch/version.py")
 _PLATFORM = ("--platform", "manylinux_2_28_aarch64", "--python-version", "3.11")
 _TIMEOUT_S = 1800
 
