@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from etprof.run.manifest import seal
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -56,7 +58,9 @@ class MeasuredRun:
 def write_measured(folder: Path, run: MeasuredRun) -> Path:
     """Writes manifest.json and, unless all experiments failed, metrics.json."""
     folder.mkdir(parents=True)
-    (folder / "manifest.json").write_text(json.dumps(_manifest(run)))
+    document = _manifest(run)
+    content = json.dumps(document).encode() if document["schema_version"] == 1 else seal(document)
+    (folder / "manifest.json").write_bytes(content)
     measured = [name for name in run.experiments if name not in run.failing]
     if measured and run.status != "running":
         document = {

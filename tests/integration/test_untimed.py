@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from etprof.history.ingest import read_run_directory
+from etprof.run.load import Run
 from etprof.views.formats import format_names
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
@@ -111,3 +114,24 @@ def test_no_terminal_has_a_time(untimed: tuple[Path, str]) -> None:
     _, printed = untimed
     assert "sme2_mopa" in printed
     assert not TOLD.findall(printed)
+
+
+def test_a_run_that_was_cut_off_proves_no_times_either(
+    untimed: tuple[Path, str], tmp_path: Path
+) -> None:
+    """T8: metrics.json is written last; the manifest has said from the start what is proven."""
+    cut_off = tmp_path / "run"
+    shutil.copytree(untimed[0] / "run", cut_off)
+    (cut_off / "metrics.json").unlink()
+    assert not Run.load(cut_off).times_are_meaningful
+    done = etprof(tmp_path, "analyze", "run")
+    assert done.exit_code == 0
+    assert not TOLD.search(done.stdout)
+
+
+def test_the_history_takes_it_as_a_run_that_went_well(untimed: tuple[Path, str]) -> None:
+    """T6: nothing is timed there by plan, so that no block is missing."""
+    runs = read_run_directory(untimed[0] / "run")
+    assert {run.sme_mode for run in runs} == {"off", "sme1", "sme2"}
+    assert {(run.status, run.failure, run.representative) for run in runs} == {("ok", None, False)}
+    assert not any(run.metrics for run in runs)

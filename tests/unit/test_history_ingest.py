@@ -222,9 +222,11 @@ def test_a_run_of_the_first_schema_keeps_its_key(
 
 def test_a_run_is_known_by_its_own_identity(tmp_path: Path) -> None:
     """A resume that finds all done writes the manifest anew; another run is another one."""
-    one = read_one(tmp_path / "one", MeasuredRun(extra={"run_id": "1"}))
-    anew = read_one(tmp_path / "anew", MeasuredRun(extra={"run_id": "1", "command": ["x"]}))
-    other = read_one(tmp_path / "other", MeasuredRun(extra={"run_id": "2"}))
+    one = read_one(tmp_path / "one", MeasuredRun(extra={"schema_version": 2, "run_id": "1"}))
+    anew = read_one(
+        tmp_path / "anew", MeasuredRun(extra={"schema_version": 2, "run_id": "1", "command": ["x"]})
+    )
+    other = read_one(tmp_path / "other", MeasuredRun(extra={"schema_version": 2, "run_id": "2"}))
     assert one.key == anew.key != other.key
     assert one.manifest_run_id == "1"
     assert one.manifest_sha256 != anew.manifest_sha256

@@ -77,6 +77,15 @@ def test_a_cut_or_added_byte_is_found(tmp_path: Path, change: str) -> None:
         load_manifest(tmp_path)
 
 
+def test_the_seal_cannot_be_taken_off_by_naming_the_first_schema(tmp_path: Path) -> None:
+    """T17: manifests of schema 1 have none, and were read as they are."""
+    save_manifest(tmp_path, a_manifest())
+    path = tmp_path / MANIFEST
+    path.write_text(path.read_text().replace('"schema_version": 2', '"schema_version": 1'))
+    with pytest.raises(InputFileError, match=r"manifest\.json is damaged"):
+        load_manifest(tmp_path)
+
+
 def test_any_member_that_is_removed_is_found(tmp_path: Path) -> None:
     """T17: a removed launch, hash or checksum passed."""
     save_manifest(tmp_path, a_manifest())

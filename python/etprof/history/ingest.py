@@ -88,9 +88,9 @@ class _Source:
                 yield Experiment(name=name, sme=metrics.sme, threads=metrics.threads)
 
     def measured(self, experiment: str) -> ExperimentMetrics | None:
-        """The experiment's metrics; None when no block of it was finished."""
+        """The experiment's metrics; None when no block of it was finished, nor any was planned."""
         found = self.metrics.experiments.get(experiment) if self.metrics else None
-        return found if found and found.blocks else None
+        return found if found and (found.blocks or not _is_representative(self)) else None
 
 
 def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
@@ -335,7 +335,7 @@ def _read_metrics(measured: ExperimentMetrics) -> list[dict[str, Any]]:
     return [
         _metric(name, [block[name] for block in blocks])
         for name in sorted(METRICS)
-        if all(name in block for block in blocks)
+        if blocks and all(name in block for block in blocks)
     ]
 
 

@@ -84,7 +84,8 @@ class Run:
     @property
     def times_are_meaningful(self) -> bool:
         """Whether its times are performance; an emulator's are not."""
-        return self.metrics.times_are_meaningful if self.metrics else True
+        told = [each.times_are_meaningful for each in (self.manifest, self.metrics) if each]
+        return False not in told
 
     @property
     def timed(self) -> Mapping[str, ExperimentMetrics]:
