@@ -363,6 +363,8 @@ def test_long_lists_are_served_in_parts(browser: Browser, tmp_path: Path) -> Non
         page = opened.page
         assert page.locator("#count").inner_text() == "1 to 50 of 60 configurations"
         page.get_by_role("link", name="Next →").click()
+        # Without its style sheet a page has no line between a model and its device.
+        page.wait_for_load_state("load")
         assert page.locator("#count").inner_text() == "51 to 60 of 60 configurations"
         assert [row.split("\n")[0] for row in rows_shown(page)] == list(models[50:])
         page.get_by_role("link", name="← Previous").click()
