@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The part of a run without SME that has SME2 kernels in XNNPACK."""
+    """The part of a run without SME that its delegates have SME2 kernels for."""
 
     operators: int
     share: float
     """Fraction of `Method::execute` on this CPU; another CPU's may differ."""
-    library: str
+    backends: str
     """The delegates that have them."""
     packed_types: tuple[str, ...]
     """What their names will say once SME2 is used."""
@@ -35,8 +35,8 @@ def predict_sme2(insight: ExperimentInsight) -> Outlook | None:
         return None
     hopeful = [(row, found) for row, found in predictions if found.sme2]
     share = sum(row.share for row, _ in hopeful)
-    library = " and ".join(dict.fromkeys(row.backend.title for row, _ in predictions))
+    backends = " and ".join(dict.fromkeys(row.backend.title for row, _ in predictions))
     types = dict.fromkeys(found.packed_type for _, found in hopeful if found.packed_type)
     return Outlook(
-        len(hopeful), share, library, tuple(types), 1 / (1 - share) if share < 1 else None
+        len(hopeful), share, backends, tuple(types), 1 / (1 - share) if share < 1 else None
     )

@@ -147,10 +147,10 @@ class Launcher:
 
 def files_of(request: RunnerRequest) -> Iterator[Path]:
     """Yields the files that a launch has left."""
-    for path in (request.result, request.etdump, request.kernel_trace, request.outputs):
-        if path is not None and path.is_dir():
+    for path in request.written:
+        if path.is_dir():
             yield from (each for each in sorted(path.rglob("*")) if each.is_file())
-        elif path is not None and path.is_file():
+        elif path.is_file():
             yield path
 
 

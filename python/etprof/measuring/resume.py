@@ -83,11 +83,7 @@ def _listed_files(run: Path, request: RunnerRequest, manifest: Manifest) -> dict
     """Returns what the manifest knows of the files that a launch left; of schema 1, nothing."""
     if manifest.schema_version == 1:
         return {}
-    places = {
-        path.relative_to(run)
-        for path in (request.result, request.etdump, request.kernel_trace, request.outputs)
-        if path is not None
-    }
+    places = {path.relative_to(run) for path in request.written}
     return {
         name: entry
         for name, entry in manifest.files.items()

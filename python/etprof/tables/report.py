@@ -194,7 +194,7 @@ def _outlook(assessment: Assessment) -> Iterator[Section]:
         told = f" (type {types} in their names)" if types else ""
         text = (
             "No experiment here had SME. On a CPU with SME2, "
-            f"{found.library} has kernels for "
+            f"{found.backends} has kernels for "
             f"{count_of(found.operators, 'operator')} of this program{told}. They take "
             f"{format_share(found.share)} of an inference on this CPU: if they took no time at "
             f"all, the whole would be {format_ratio(found.ceiling)} as fast. That is a ceiling, "

@@ -43,6 +43,12 @@ class RunnerRequest:
     extra_arguments: tuple[str, ...] = ()
     """Further flags for the runner, as they are."""
 
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """The files and folders that the launch is asked to leave."""
+        places = (self.result, self.etdump, self.kernel_trace, self.outputs)
+        return tuple(path for path in places if path is not None)
+
 
 def runner_arguments(request: RunnerRequest) -> list[str]:
     """Returns the runner's flags for `request`; every value is joined by `=`, never split."""
