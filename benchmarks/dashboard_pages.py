@@ -18,7 +18,6 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from etprof.dashboard.queries import find_runs_before, list_series, load_runs
@@ -26,10 +25,9 @@ from etprof.dashboard.server import listen, make_server
 from etprof.history.store import Store, open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.known_history import KnownHistory, fill
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.known_history import KnownHistory, fill
 
 BUDGET_MS = 300.0
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from etprof.base.process import run_command
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.targets.runner import find_host_runner
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODEL = "mobilenet_v2"
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Row = dict[str, Any]
 

@@ -19,17 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from etprof.base.json_input import read_json
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.targets.runner import find_host_runner
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TOLERANCE = 0.02
 _START = "repetition"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import nn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _BIAS = 0.75
 _ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.Hardswish)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from etprof.targets.device_lock import FOLDER_VARIABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # A machine that is busy for a moment is no defect of what is tested.
 settings.register_profile("etprof", deadline=None)

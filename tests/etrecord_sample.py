@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import zipfile
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 EDGE = "edge_dialect_exported_program/forward"
 FLOAT = 7

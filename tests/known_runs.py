@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.etdump.plausibility import CONTAINERS
 from etprof.run.load import Run as LoadedRun
 from tests.etdump_writer import Table, etdump, event_block, write_etdump
 from tests.known_etdumps import LOAD_US, US, load_block, span
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SME2_CPU = {
     "architecture": "aarch64",

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from etprof.base.process import run_command
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEBIAN = Path("/usr/lib/postgresql")
 OPTIONS = "-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"

@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 VARIABLE = "ETPROF_TEST_TREE"
 LONGEST_END_S = 2.0

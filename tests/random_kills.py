@@ -20,10 +20,11 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -35,9 +36,6 @@ from etprof.run.directory import find_etdumps
 from etprof.run.manifest import Manifest, load_manifest
 from etprof.run.validation import validate_run, worst_level
 from tests.process_tree import LONGEST_END_S, ProcessTree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 LONGEST_COMMAND_S: Final = 300

@@ -6,16 +6,13 @@ values into the cache, a buffer of the program, so that nothing is copied in or 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from etprof.export.eager_model import EagerModelBase, ExportMethod
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _VOCABULARY, _WIDTH, _DEPTH, _HEADS, _KV_HEADS = 4096, 256, 2, 8, 4
 _HEAD_WIDTH, _HIDDEN, _CACHE, _PROMPT = 32, 704, 256, 64

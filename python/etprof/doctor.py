@@ -7,10 +7,11 @@ import platform
 import re
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import etprof
 from etprof.base.errors import EtprofError
@@ -19,9 +20,6 @@ from etprof.base.process import run_command
 from etprof.base.units import format_size
 from etprof.targets.registry import find_parts
 from etprof.targets.runner import ask_host_runner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Status = Literal["ok", "missing", "note"]
 _LEAST_CMAKE = (3, 28)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from random import Random
+from typing import Final
 
 from etprof.views.formats import format_names
 from tests.hostile.seeds import PROMPT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from random import Random
 
 READ: Final = frozenset({0, 4})
 """Read, or refused as missing or damaged."""

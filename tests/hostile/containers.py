@@ -8,16 +8,14 @@ import io
 import sqlite3
 import tarfile
 import zipfile
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from random import Random
+from typing import Any, Final
 
 from tests.hostile.damage import damage_bytes
 from tests.hostile.values import CANARY, TEXTS, VALUES, mutate_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from random import Random
 
 _SQL_VALUES: Final[tuple[object, ...]] = (
     None, -1, 0, 2**63 - 1, -(2**63), 1e308, 5e-324, float("inf"), float("nan"), b"", b"\xff\xfe\x00",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 from tests.etdump_writer import (
     Numbers,
@@ -17,10 +19,6 @@ from tests.etdump_writer import (
     profile_event,
     write_etdump,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from random import Random
 
 US: Final = 1000
 _EXTREMES: Final = (0, 1, 4, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFC, 0xFFFFFFFF)

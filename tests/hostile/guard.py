@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import etprof
 from tests.hostile.values import CANARY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROOT: Final = Path(__file__).parents[2]
 _PROCESSES: Final = {

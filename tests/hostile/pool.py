@@ -12,18 +12,15 @@ import signal
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tests.hostile.cases import Result, Workshop
 from tests.hostile.damage import SPARSE_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import SpawnProcess
 
 LONGEST_S: Final = 10.0
 _READY_S: Final = 120.0

@@ -7,7 +7,8 @@ import contextlib
 import io
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,9 +20,6 @@ from etprof.targets.device_lock import this_host
 from tests.fake_target import result_document
 from tests.known_runs import Op, on_off_run, write_run
 from tests.measured_runs import MeasuredRun, scaled, write_measured
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROMPT: Final = "one two three"
 _PROGRAM: Final = b"\x1c\0\0\0ET12" + bytes(256)

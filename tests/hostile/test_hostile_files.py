@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +21,6 @@ from tests.hostile.kinds import KINDS
 from tests.hostile.pool import run_cases
 from tests.hostile.tally import Tally
 from tests.hostile.values import CANARY, TEXTS, VALUES, mutate_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VALIDATE = Command("validate", lambda _: [], READ | {1})
 DOCUMENT = json.dumps({"a": {"b": [1, 2.5, "c", None, True]}, "d": {}})

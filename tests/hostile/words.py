@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final
 
 from tests.hostile.commands import Command
 from tests.hostile.values import TEXTS
-
-if TYPE_CHECKING:
-    from random import Random
 
 _SLOT: Final = "@"
 _LINES: Final = (

@@ -7,18 +7,16 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from etprof.base.process import Completed, run_command
 from etprof.run.manifest import load_manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytest.importorskip("distributed", reason="needs Dask: pip install 'etprof[cluster]'")
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from etprof.cli import main, run_command_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODELS = """
     import torch

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import textwrap
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +13,6 @@ import torch
 from etprof import registry
 from etprof.cli import run_command_line
 from etprof.export.runtime_check import execute
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def export(folder: Path, text: str, class_name: str, *flags: str) -> dict[str, Any]:

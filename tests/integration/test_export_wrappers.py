@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from etprof.export.model_loading import load_methods
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 # The functions that the wrappers call, with the signatures of the authors' repositories.
 EFFICIENT_SAM = """

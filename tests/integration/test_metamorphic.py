@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.world.host import Done, etprof, simulated_host
 from tests.world.sim_target import SimTarget
 from tests.world.spec import Noise, RunSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SPEC = RunSpec(noise=Noise(block=0.01, call=0.02), seed=11)
 MODES = ("off", "sme1", "sme2")

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +20,6 @@ from etprof.etdump.reader import load_etdump
 from tests.integration.report_truth import raw_executions, raw_totals
 from tests.recorded_etdumps import CHANGES, S, changed
 from tests.world.host import Done, etprof
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass(frozen=True)

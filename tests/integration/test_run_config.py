@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +18,6 @@ from etprof.run.manifest import load_manifest
 from tests.world.crashes import states_before_each_change
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,9 @@ import csv
 import json
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,10 +19,6 @@ from etprof.views.formats import format_names
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
 from tests.world.spec import Capabilities, RunSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 RAW = ("*_result.json", "*.etdump", "*_kernels.json", "manifest.json", "metrics.json")
 """What was measured, as the runner wrote it, and when each launch began."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +12,6 @@ from etprof.cli import COMMANDS
 from etprof.registry import find_models
 from tests import etdump_writer as writer
 from tests.world.host import etprof
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 LONG = "x" * 300
 MISTAKES = {

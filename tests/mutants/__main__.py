@@ -11,14 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import etprof
 from tests.mutants.known import MUTATIONS, Mutation
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_ALIVE: Final = 0.1

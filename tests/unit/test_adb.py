@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +19,6 @@ from etprof.targets.android.adb import (
 )
 from etprof.targets.android.target import AndroidTarget
 from etprof.targets.request import RunnerRequest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # As adb 29 and 34 print it, with real-world states; not made on this machine.
 LISTED = """\

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from etprof.analysis.compare.alignment import AlignedOperator, align_operators
 from etprof.backends.xnnpack.sme import plain_types
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 def align(folder: Path, before: Sequence[Op], after: Sequence[Op]) -> list[tuple[str | None, ...]]:

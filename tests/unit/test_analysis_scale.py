@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof.base.process import run_command
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, on_off_run, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OPS = [
     op

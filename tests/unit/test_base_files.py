@@ -7,16 +7,13 @@ import resource
 import socket
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, open_regular, read_bounded, read_input
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GIB = 2**30
 

@@ -11,16 +11,13 @@ import statistics
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import etprof
 from tests import house_debts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "etprof"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof.base.process import Completed, run_command
 from etprof.cli import main
 from etprof.run.directory import reserved, set_aside
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WRONG = {
     "profil": "invalid choice: 'profil' (choose from 'profile', ",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from sqlalchemy import update
@@ -25,10 +26,6 @@ from tests.known_history import (
     fill,
     pin,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 ONE = KnownHistory(
     commits=2, models=("toy_cnn",), devices=("Phone A",), precisions=("fp32",), branches=("main",)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof.base.errors import UsageError
 from etprof.cli import COMMANDS, EPILOG, build_parser, load_command
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof.base.errors import BuildError, InputFileError, OutputError
 from etprof.targets.emulator.cache import REBUILD, Cache, cache_root
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +12,6 @@ from etprof.etdump.reader import load_etdump
 from tests import etdump_writer as writer
 from tests.etdump_refusal import Bad, assert_reader_refuses, assert_refused, refusal
 from tests.etdump_sample import Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OTHER_FILE = "give a file that `etprof-runner --etdump` wrote"
 

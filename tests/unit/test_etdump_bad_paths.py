@@ -6,7 +6,8 @@ import io
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,6 @@ from etprof.base.errors import InputFileError, UsageError
 from etprof.etdump.reader import ETDumpFormatError, load_etdump
 from tests import etdump_writer as writer
 from tests.etdump_refusal import AGAIN, assert_path_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SOUND = bytes(writer.write_etdump(writer.etdump([writer.event_block(b"Execute")])).data)
 

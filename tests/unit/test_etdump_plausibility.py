@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pytest
@@ -30,11 +32,6 @@ from etprof.views.events import timeline_csv
 from tests.etdump_writer import etdump, event, event_block, profile_event, write_etdump
 from tests.known_runs import on_off_run, write_run
 from tests.recorded_etdumps import CHANGES, Recording, S, changed, record
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 CLOCKS: Final[Mapping[str, Mapping[str, int]]] = {
     "a day after boot": {"start": 10**14},

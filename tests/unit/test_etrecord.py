@@ -6,7 +6,9 @@ import os
 import struct
 import time
 import zipfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from etprof.etrecord import archive
 from etprof.etrecord.program import read_etrecord
 from etprof.export.operators import call_nodes, describe_node
 from tests.etrecord_sample import EDGE, make_program, write_etrecord
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 CODE = "__import__('os').system('true')"
 

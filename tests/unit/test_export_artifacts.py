@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof.export import session
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class KilledError(BaseException):

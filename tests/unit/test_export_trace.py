@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from time import process_time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyinstrument.session import Session
@@ -20,10 +22,6 @@ from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock, draw_flames, draw_stages, name_call
 from etprof.run.delegation import PlannedTensor
 from etprof.run.program import StageTime
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 HOLDER = "run\0/libs/session.py\x001"
 """The function that holds a stage; its time is the stage's."""

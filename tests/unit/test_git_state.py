@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from etprof.measuring.plan import Experiment, Settings
 from etprof.run.manifest import GitState, load_manifest
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORKFLOW = ("GITHUB_SHA", "GITHUB_HEAD_REF", "GITHUB_REF_NAME")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -18,9 +18,6 @@ from etprof.history.noise import NoiseFloor, pool_groups
 from etprof.history.schema import Metric, Run
 from etprof.history.tables import render_check
 from etprof.statistics.two_samples import shift_interval, t_quantile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STEADY = (99.0, 99.5, 100.0, 100.5, 101.0, 100.2, 99.8, 100.1)
 TRIALS = 400

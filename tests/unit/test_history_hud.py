@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -12,9 +13,6 @@ from etprof.history.hud import HudRecord, run_records
 from etprof.history.ingest import read_run_directory
 from etprof.history.schema import Metric, RawSamples
 from tests.measured_runs import START, MeasuredRun, write_measured
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def records_of(folder: Path, run: MeasuredRun) -> list[dict[str, Any]]:

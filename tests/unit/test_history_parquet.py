@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,9 +13,6 @@ from pyarrow import parquet
 from etprof.base.errors import InputFileError
 from etprof.cli import main
 from etprof.history.exchange import FORMAT, SCHEMA_VERSION, Header, read_parquet
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COLUMNS = ("pins", "artefacts", "categories", "raw")
 

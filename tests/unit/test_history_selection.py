@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,6 @@ from etprof.history.selection import baseline_runs
 from etprof.history.store import Store, open_store
 from etprof.history.trend import find_changes
 from tests.measured_runs import MeasuredRun, scaled, write_measured
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 class History:

@@ -8,7 +8,8 @@ import json
 import re
 import unicodedata
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import pandas as pd
 import pytest
@@ -24,9 +25,6 @@ from etprof.history.store import open_store
 from etprof.views.markdown import escape
 from tests.dashboard_server import serving
 from tests.known_runs import Experiment, Op, Run, launch, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LABELS: Final = (
     "\x1b[2J\x1b]0;owned\x07",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,9 +15,6 @@ from etprof.run.program import Program
 from etprof.statistics.summary import trimmed_mean
 from etprof.views.formats.hud import hud_records
 from tests.fake_target import FakeTarget
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -8,16 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof.base.interruption import Interrupted, interruptible, until_interrupted
 from etprof.cli import main
-
-if TYPE_CHECKING:
-    from argparse import Namespace
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import pytest
 from hypothesis import given, settings
@@ -15,9 +16,6 @@ from pydantic import Field
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.records import Count, Record, read_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NUMBERS = st.integers(-(2**64) + 1, 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(

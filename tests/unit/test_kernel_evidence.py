@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -23,9 +24,6 @@ from etprof.base.errors import InputFileError
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
 from etprof.tables.kernels import evidence_sections
 from etprof.views.terminal import terminal_sections
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SME2 = "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"
 PACK = "kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme"

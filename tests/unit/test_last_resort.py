@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof.cli import main
 from etprof.cli.last_resort import DEBUG_VARIABLE, EXIT_CODE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PASSWORD = "hunter2"  # noqa: S105 - what must not be found again
 

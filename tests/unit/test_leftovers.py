@@ -6,14 +6,11 @@ import fcntl
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof.targets.leftovers import Process, find_group, list_processes, mark_of, read_ps
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 # Of macOS 15 and of procps 4, with a process that merely waits to be collected.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +23,6 @@ from etprof.run import load
 from etprof.run.load import Run
 from tests.hostile.seeds import add_result, kernel_trace
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, on_off_run, write_run
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 OPENED: list[str] = []
 _WATCHED: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -25,9 +25,6 @@ from etprof.run.validation import validate_run
 from tests.fake_target import FakeTarget
 from tests.manifests import edit_manifest
 from tests.unit.test_pipeline import EXPERIMENTS, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def a_manifest() -> Manifest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ import pytest
 from etprof.analysis.compare.parity import compare, mode_tolerance_db
 from etprof.base.errors import InputFileError
 from etprof.run.tensors import load_tensor
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_equal_outputs_are_identical_even_where_they_are_no_numbers() -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,9 +20,6 @@ from etprof.base.process import (
     stoppable,
 )
 from tests.process_tree import ProcessTree, wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 

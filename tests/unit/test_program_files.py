@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof.base.errors import InputFileError, UsageError
 from etprof.run.program import describe_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def write_program(folder: Path, **changes: object) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from etprof.analysis.run_analysis import analyze_run
 from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from tests.known_runs import Experiment, Op, Run, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONVOLUTION = Op("Convolution (NHWC, F16) IGEMM #1", 90)
 MINE = Run([Experiment("e", [CONVOLUTION, Op("Copy (NC, X32) #1", 60)])], model="mine")

@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import os
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof import registry
 from etprof.base.errors import EtprofError, ExportError, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODEL = """
     from torch import nn, zeros

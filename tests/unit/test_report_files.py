@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pyarrow import parquet
@@ -24,9 +24,6 @@ from etprof.views.formats import format_names
 from etprof.views.markdown import escape
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

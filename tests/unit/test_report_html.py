@@ -7,7 +7,8 @@ import hashlib
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ATTACK = "<img src=x onerror=alert(1)>"
 VOID = {"meta", "link", "input", "img", "br"}

@@ -6,7 +6,8 @@ import json
 import shutil
 from collections import defaultdict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
@@ -19,9 +20,6 @@ from etprof.views.formats.perfetto import encode_trace, integer, varint
 from etprof.views.trace import Slice, experiment_slices, trace_processes
 from tests.known_etdumps import US
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, launch, on_off_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRACE_PROCESSOR = shutil.which("trace_processor_shell")
 

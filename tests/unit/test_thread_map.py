@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
+from etprof.analysis.run_analysis import ExperimentAnalysis, Latency, analyze_run
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.run.directory import ExperimentMetrics
 from etprof.run.load import LoadedExperiment, Run
+from etprof.statistics.summary import BlockedMedian, summarise
 from etprof.tables.measurement import thread_table
 from tests.known_etdumps import runner_etdump
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-from etprof.analysis.run_analysis import Latency
-from etprof.statistics.summary import BlockedMedian, summarise
 
 # Off scales with threads, SME2 does not: its unit is shared.
 TRUTH = {("off", 1): 300, ("off", 2): 150, ("off", 4): 75, ("sme2", 1): 100, ("sme2", 2): 90,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +19,6 @@ from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from tests.fake_target import result_document
 from tests.known_runs import Experiment, Op, Run, write_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OPS = [Op("Convolution (NHWC, F32) IGEMM #1", 150)]
 

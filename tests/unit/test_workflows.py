@@ -7,16 +7,14 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from etprof.base.process import run_command
 from etprof.bench.matrix import parse_matrix
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML")
 

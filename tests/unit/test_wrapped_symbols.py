@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from etprof.backends.kernel_names import KernelName, parse_kernel_name
 from etprof.base.process import run_command
 from tests.unit.test_kernel_symbols import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRACE = ROOT / "cpp" / "kernel_trace"
 GENERATOR = TRACE / "generate_wrapped_symbols.py"

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CHANGES = ("replace", "rename", "unlink", "mkdir", "rmdir", "fsync")
 """Functions of `os` that change what is in a folder; `os.open` does when it makes a file."""

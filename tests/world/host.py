@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from etprof.cli import main
 from etprof.targets import local
 from etprof.targets.android import target as phone
 from etprof.targets.emulator import target as emulated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 WIDTH = 200
 """Columns of the terminal, where a test does not choose."""

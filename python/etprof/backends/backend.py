@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from etprof.backends.exporter import Exporter
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 
 class OperatorClass(NamedTuple):

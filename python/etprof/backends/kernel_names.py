@@ -9,11 +9,9 @@ describe the microkernels it counts.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Final
 
 PREFIX: Final = "kai_run_"
 XNNPACK_PREFIX: Final = "xnn_"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from etprof.backends.backend import Backend
 from etprof.backends.portable import PortableBackend
 from etprof.backends.xnnpack.backend import XnnpackBackend
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
 
 BACKENDS: Final[tuple[Backend, ...]] = (XnnpackBackend(), PortableBackend())
 """The first one is the default of an export."""

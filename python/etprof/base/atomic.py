@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
 
 from etprof.base.errors import OutputError
 from etprof.base.text import escape_unfit_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import IO
-
-from contextlib import contextmanager, suppress
 
 
 @contextmanager

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import jinja2
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def template_environment(read: Callable[[str], str]) -> jinja2.Environment:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -17,9 +18,6 @@ from pydantic import (
 from etprof.base.errors import InputFileError
 from etprof.base.json_input import MOST_JSON_BYTES, read_json
 from etprof.base.text import clean, clean_data
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 """What a signed 64-bit integer holds: nanoseconds of 292 years, or bytes."""

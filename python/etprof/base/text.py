@@ -26,10 +26,8 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 LONGEST_NAME: Final = 1000
 """Characters of one shown name; kernel names of fused operators have some hundreds."""

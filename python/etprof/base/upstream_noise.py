@@ -10,11 +10,8 @@ from __future__ import annotations
 import logging
 import re
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LIBRARIES = r"(torch|torchao|executorch)(\.|$)"
 

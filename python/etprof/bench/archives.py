@@ -10,8 +10,9 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from etprof.base.errors import InputFileError
 from etprof.base.files import MOST_PROGRAM_BYTES
@@ -19,9 +20,6 @@ from etprof.export.request import ExportedFiles
 from etprof.measuring.git_state import read_git_state
 from etprof.run.directory import set_aside
 from etprof.run.manifest import MANIFEST, load_manifest, save_manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MOST_MEMBERS: Final = 100_000
 """Files of a run: a thousand launches leave a hundred times fewer."""

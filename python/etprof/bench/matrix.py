@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar, get_args
+from typing import Annotated, Final, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -36,9 +37,6 @@ from etprof.run.directory import safe_name
 from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS
 from etprof.run.manifest import Cpus, Inferences, Warmup
 from etprof.targets.registry import kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 def _accepted_by(check: Callable[[str], object]) -> AfterValidator:

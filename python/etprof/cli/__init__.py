@@ -11,18 +11,15 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 import etprof
 from etprof.base.errors import EtprofError, InputFileError, OutputError, UsageError
 from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.text import clean_lines
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import NoReturn
 
 COMMANDS: tuple[str, ...] = (
     "profile",

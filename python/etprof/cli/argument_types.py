@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from etprof.base.limits import LARGEST_SEED, MOST_SECONDS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MOST_DIGITS = 20
 """Of a number that is read at all: those of the largest seed."""

@@ -7,15 +7,12 @@ etprof config schema                    the JSON Schema, for editors
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from etprof.base.text import clean_lines
 from etprof.targets.registry import TARGETS
-
-if TYPE_CHECKING:
-    import argparse
 
 TEMPLATES = tuple(kind.name for kind in TARGETS)
 

@@ -9,14 +9,11 @@ Exit code 0 when models can be profiled here, 3 when a needed part is missing; w
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
-from typing import TYPE_CHECKING
 
 from etprof.base.errors import BuildError
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,14 +10,11 @@ Nothing is installed and no root is needed; all of it is in the cache (ETPROF_CA
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING
 
 from etprof.base.errors import BuildError, UsageError
 from etprof.base.text import clean_lines
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

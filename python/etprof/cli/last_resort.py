@@ -13,18 +13,16 @@ import shlex
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import etprof
 from etprof.base.atomic import replacing
 from etprof.base.errors import OutputError
 from etprof.base.text import clean, clean_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 EXIT_CODE: Final = 70
 DEBUG_FLAG: Final = "--debug"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from etprof.base.limits import LARGEST_SEED, MOST_INFERENCES, MOST_LAUNCHES, MOST_THREADS
 from etprof.cli.argument_types import seconds, whole_number
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_measurement_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,13 +9,11 @@ through ETPROF_MODEL_PATH, whose folders hold <name>/model.py, or named as path/
 
 from __future__ import annotations
 
+import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from etprof.base.text import clean_lines
-
-if TYPE_CHECKING:
-    import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

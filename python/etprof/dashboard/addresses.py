@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import urlencode
 
 from etprof.base.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _PLAIN = re.compile(r"[a-z0-9_]{1,48}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")

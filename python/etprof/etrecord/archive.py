@@ -6,17 +6,15 @@ import io
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from pydantic_core import from_json
 
 from etprof.base.errors import InputFileError
 from etprof.base.files import open_regular
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 IDENTIFIER: Final = "ETRECORD_V0"
 HANDLE_MAP: Final = "debug_handle_map"

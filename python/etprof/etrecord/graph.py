@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import torch
 from pydantic import StrictInt, TypeAdapter, ValidationError
@@ -20,9 +21,6 @@ from etprof.base.records import Count, Record
 from etprof.base.text import clean
 from etprof.etrecord.expressions import NotAnExpressionError, check_expression
 from etprof.export import upstream
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 MAX_NODES: Final = 20_000
 """Of one method; an LLM of 32 layers has 4000. What is asked of them takes time by their square."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from etprof.run.delegation import GraphOperator, Origin, SourceLine
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
 
 NO_RULE = "the partitioner has no rule for this operator"
 NO_REASON = "the partitioner gives no reason"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from etprof.base.errors import TargetError
 from etprof.base.process import run_command
 from etprof.run.manifest import GitState
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TIMEOUT_S: Final = 10.0
 _QUIET: Final = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}

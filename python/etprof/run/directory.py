@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,9 +19,6 @@ from etprof.base.errors import InputFileError, OutputError
 from etprof.base.records import Count, Document, Name, Named, Rate, Record, read_record
 from etprof.run.manifest import MANIFEST, load_manifest
 from etprof.run.runner_result import Load, Memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 METRICS = "metrics.json"
 ANALYSIS_SUMMARY = "analysis_summary.json"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from etprof.base.errors import UsageError
 from etprof.base.files import read_input
 from etprof.base.records import Record
 from etprof.run.tokenizer import encode_prompt, load_tokenizer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MOST_BYTES: Final = 64 * 2**20
 """Of a file of token ids: more than the context of any model."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from pathlib import Path
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from etprof.base.records import Count, Name, Record, read_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STEADY_PHASE = "Execute"
 

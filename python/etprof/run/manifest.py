@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, field_validator
 
@@ -29,9 +30,6 @@ from etprof.base.limits import (
 from etprof.base.records import CleanData, Count, Name, Named, Record, check_record
 from etprof.run.generation import Generation
 from etprof.run.runner_result import Cpu, RunnerBuild
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MANIFEST: Final = "manifest.json"
 _SCHEMA_VERSION: Final = 2

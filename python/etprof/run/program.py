@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -11,9 +12,6 @@ from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
 from etprof.run.directory import DELEGATION_REPORT, EXPORT_MANIFEST, safe_name
 from etprof.run.manifest import GitState
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class FileIdentity(Record):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class RunnerBuild(Record):

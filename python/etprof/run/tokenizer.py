@@ -7,14 +7,12 @@ pytorch-tokenizers for SentencePiece's models and tiktoken's tables.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 from etprof.base.errors import InputFileError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 
 class Tokenizer(Protocol):

@@ -6,16 +6,14 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from etprof.base.process import run_command
 from etprof.base.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PROC: Final = Path("/proc")
 _STAT: Final = re.compile(

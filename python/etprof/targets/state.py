@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from etprof.base.process import ProgramNotFoundError, ProgramTimeoutError, run_command
 from etprof.base.text import clean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 STATE_FILES: Final = (
     "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",

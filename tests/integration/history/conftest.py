@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from etprof.history.store import Store, open_store
 from tests.postgres_cluster import find_programs, running_cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _REQUIRED = "ETPROF_POSTGRES_REQUIRED"
 

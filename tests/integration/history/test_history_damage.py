@@ -6,8 +6,8 @@ import os
 import shutil
 import sqlite3
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,9 +19,6 @@ from etprof.history.connection import DamagedValueError
 from etprof.history.store import open_store
 from tests.known_history import pin
 from tests.measured_runs import MeasuredRun, write_measured
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COMMANDS = {
     "list": ["list"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
@@ -14,9 +14,6 @@ from etprof.history import store as store_module
 from etprof.history.connection import display_name, parse_target
 from etprof.history.store import open_store
 from tests.measured_runs import MeasuredRun, write_measured
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "s3cr3t/@:x"  # noqa: S105 - must not be printed
 QUOTED = "s3cr3t%2F%40%3Ax"

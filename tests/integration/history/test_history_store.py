@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -21,9 +21,6 @@ from etprof.history.schema import CategoryTime, Metric, RawSamples, Run, Table, 
 from etprof.history.store import Store, iterate_runs, open_store
 from tests.known_runs import on_off_run, write_run
 from tests.measured_runs import MeasuredRun, write_measured
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def count(store: Store, table: type[Table]) -> int:

@@ -7,11 +7,9 @@ wrong repetition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 # One unlike pair costs less than two gaps; a pair of equals is worth more than any of them.
 _SAME: Final = 2.0

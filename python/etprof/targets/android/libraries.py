@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from etprof.base.errors import BuildError, InputFileError
 from etprof.base.files import read_input
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 CPP_LIBRARY: Final = "libc++_shared.so"
 """The C++ library of the Android NDK; no device has it."""

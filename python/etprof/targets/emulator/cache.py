@@ -6,10 +6,11 @@ import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,9 +18,6 @@ from etprof.base.atomic import write_json
 from etprof.base.errors import BuildError, InputFileError, OutputError
 from etprof.base.files import hash_file
 from etprof.base.records import Count, Record, read_record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SETUP = "etprof emulator setup"
 REBUILD = "`etprof emulator setup` brings it back"

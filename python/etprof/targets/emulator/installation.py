@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from etprof.base.errors import BuildError, InputFileError
 from etprof.targets.emulator import build, qemu, sdk, sysroot
 from etprof.targets.emulator.cache import SETUP, Cache
 from etprof.targets.policy import Part
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
