@@ -9,8 +9,10 @@ import pytest
 
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.directory import find_measured_files
+from etprof.run.load import Run
 from etprof.run.manifest import MANIFEST
 from etprof.run.validation import validate_run, worst_level
+from tests.unit.test_load import watched
 from tests.unit.test_pipeline import run
 from tests.world.sim_target import SimTarget
 
@@ -101,6 +103,56 @@ def test_an_added_file_of_any_kind_is_named(sound: Path, tmp_path: Path, kind: s
     added = beside.with_name(f"added_{beside.name}")
     shutil.copy(beside, added)
     assert any(added.name in text for text in damaged(folder))
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("etdump", "x.etdump"),
+        ("etdump", "x.etdp"),
+        ("etdump", "e/y.etdp"),
+        ("etdump", "e/.y.etdump"),
+        ("kernels", "zz_t1_kernels.json"),
+        ("kernels", "e/zz_t1_kernels.json"),
+        ("result", "x_result.json"),
+        ("outputs", "x_outputs/output_0.bin"),
+        ("delegation", "m.pte.delegation.json"),
+    ],
+)
+def test_no_place_that_is_read_is_unguarded(
+    sound: Path, tmp_path: Path, kind: str, place: str
+) -> None:
+    """D3: what was read and what was guarded were two lists."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    name = next(name for name, its in find_measured_files(folder).items() if its == kind)
+    (folder / place).parent.mkdir(exist_ok=True)
+    shutil.copy(folder / name, folder / place)
+    assert [text.partition(" ")[0] for text in damaged(folder)] == [place]
+
+
+def test_the_reader_opens_nothing_that_is_not_guarded(sound: Path, tmp_path: Path) -> None:
+    """D3: evidence at the top, further folders, and a path out of the run in metrics.json."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    (tmp_path / "stranger_b00_result.json").write_text("{}")
+    names = find_measured_files(folder)
+    for name in names:
+        for place in (
+            name.rpartition("/")[2],
+            f"further/{name.rpartition('/')[2]}",
+            f"deep/{name}",
+        ):
+            (folder / place).parent.mkdir(exist_ok=True, parents=True)
+            if not (folder / place).exists():
+                shutil.copy(folder / name, folder / place)
+    own = next(name for name, kind in names.items() if kind == "etdump")
+    (folder / own).unlink()
+    metrics = (folder / "metrics.json").read_text()
+    assert own in metrics
+    (folder / "metrics.json").write_text(metrics.replace(own, "../stranger.etdump"))
+    with watched(tmp_path) as opened:
+        Run.load(folder)
+    read = {name.removeprefix("run/") for name in opened}
+    assert read - find_measured_files(folder).keys() == {MANIFEST}
 
 
 @pytest.mark.parametrize("kind", ["result", "etdump", "kernels", "outputs"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -158,3 +159,6 @@ def remove_temporary_files(run: Path) -> None:
     """Removes them; their content was never complete."""
     for path in find_temporary_files(run):
         path.unlink(missing_ok=True)
+        if path.parent.name.startswith("."):
+            with suppress(OSError):
+                path.parent.rmdir()

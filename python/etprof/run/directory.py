@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -26,26 +26,46 @@ DELEGATION_REPORT = "delegation.json"
 EXPORT_MANIFEST = "export.json"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]+")
-ETDUMP_SUFFIXES = (".etdump", ".etdp")
-_KINDS = {
-    "metrics": re.compile(re.escape(METRICS)),
-    "delegation": re.compile(re.escape(DELEGATION_REPORT)),
-    "export": re.compile(re.escape(EXPORT_MANIFEST)),
-    "etdump": re.compile(r"[^/]+/[^/]+\.etdump"),
-    "result": re.compile(r"[^/]+/[^/]+_result\.json"),
-    "kernels": re.compile(r"[^/]+/[^/]+_kernels\.json"),
-    "outputs": re.compile(r"[^/]+/[^/]+_outputs/[^/]+"),
-    "log": re.compile(r"[^/]+/[^/]+(\.log|_logcat\.txt)"),
-}
-"""Measured files: what can never be made again from others."""
-_OWN_FILE = re.compile(
-    r"(manifest|metrics|analysis_summary|delegation|export|calibration|kernel_evidence)\.json"
-    r"|report(_.*)?\.[a-z-]+|.*\.(etdump|etdp)|.*_(timeline|ops_stats)\.csv|\..+\.[a-z0-9_]{6,}"
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """One kind of file in a run directory, known by its path there."""
+
+    name: str
+    pattern: re.Pattern[str]
+    is_measured: bool = False
+    """Whether it can never be made again from others: it is evidence, hashed and guarded."""
+    is_temporary: bool = False
+    """Whether its writer gives it this name until it is whole."""
+
+
+def _kind(name: str, pattern: str, **role: bool) -> FileKind:
+    return FileKind(name, re.compile(pattern), **role)
+
+
+_PLACE: Final = r"([^/]+/)?[^/]+"
+"""At the top, or in an experiment's folder."""
+_KINDS: Final = (
+    _kind("temporary", r"(.+/)?(\.[^/]+\.[a-z0-9_]{8,}|[^/]+\.tmp\d+)", is_temporary=True),
+    _kind("temporary", r"(.+/)?\.[^/]+_outputs\.[0-9a-f]{12}/[^/]+", is_temporary=True),
+    _kind("metrics", re.escape(METRICS), is_measured=True),
+    _kind("delegation", rf"([^/]+\.)?{re.escape(DELEGATION_REPORT)}", is_measured=True),
+    _kind("export", re.escape(EXPORT_MANIFEST), is_measured=True),
+    _kind("etdump", _PLACE + r"\.(etdump|etdp)", is_measured=True),
+    _kind("result", _PLACE + r"_result\.json", is_measured=True),
+    _kind("kernels", _PLACE + r"_kernels\.json", is_measured=True),
+    _kind("outputs", _PLACE + r"_outputs/[^/]+", is_measured=True),
+    _kind("log", r"[^/]+/[^/]+(\.log|_logcat\.txt)", is_measured=True),
+    _kind("manifest", re.escape(MANIFEST)),
+    _kind("summary", re.escape(ANALYSIS_SUMMARY)),
+    _kind("report", r"report(_[^/]*)?\.[a-z-]+|(calibration|kernel_evidence)\.json"),
+    _kind("table", _PLACE + r"_(timeline|ops_stats)\.csv"),
 )
-"""What etprof writes into a run directory itself; the last are its writers' temporary files."""
-_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{6,}|.+\.tmp\d+")
-"""Names that our writers give files until they are whole: Python's and the runner's."""
+"""Every file that etprof writes into a run directory, and so every file that it reads there."""
 _OF_A_LAUNCH = re.compile(r"_t\d+(_|\.)")
+_OF_OUTPUTS = re.compile(r".+_outputs(\.[0-9a-f]{12})?")
+"""Folders in an experiment's folder that hold files of ours; the last until it is whole."""
 
 
 class GenerationMetrics(Record):
@@ -216,7 +236,7 @@ def _why_not_a_run(run: Path) -> str | None:
     folders = {safe_name(each.group or each.name) for each in manifest.experiments}
     listed = {name.partition("/")[0] for name in manifest.files} | folders
     for path in sorted(run.iterdir()):
-        if path.name in listed or (_OWN_FILE.fullmatch(path.name) and not path.is_dir()):
+        if path.name in listed or (find_kind(path.name) and not path.is_dir()):
             continue
         # Of an experiment that the manifest names no longer: a resumed run may leave some out.
         if path.is_dir() and any(_OF_A_LAUNCH.search(inside.name) for inside in path.iterdir()):
@@ -248,15 +268,36 @@ def find_set_aside(run: Path, since: datetime, *, most: int = 100) -> list[Path]
     return [run.with_name(name) for name in later[:most]]
 
 
-def find_etdumps(run: Path) -> list[Path]:
-    """Lists the ETDumps of a run directory: in experiment folders, or directly inside."""
-    found = [
-        path
-        for suffix in ETDUMP_SUFFIXES
-        for pattern in (f"*{suffix}", f"*/*{suffix}")
-        for path in run.glob(pattern)
-    ]
-    return sorted(found)
+def find_kind(name: str) -> FileKind | None:
+    """Returns which kind of file this is, by its path in the run directory; None: not ours."""
+    if ".." in name.split("/"):
+        return None
+    return next((kind for kind in _KINDS if kind.pattern.fullmatch(name)), None)
+
+
+def list_files(run: Path) -> dict[str, FileKind]:
+    """Lists the files of ours in a run directory, in order of their names.
+
+    Whoever reads, hashes, validates or tidies takes them from here: a file that this does not
+    list is none of the run's, wherever it stands.
+    """
+    paths = _walk(run, 2) if run.is_dir() else ()
+    names = sorted(path.relative_to(run).as_posix() for path in paths)
+    return {name: kind for name in names if (kind := find_kind(name)) is not None}
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Path]:
+    """Yields what is no folder, of all folders in `folder`; further in, of those of outputs."""
+    try:
+        inside = [(path, path.is_dir()) for path in folder.iterdir()]
+    except OSError as error:
+        msg = f"cannot read {folder}: {error.strerror}; make it readable for yourself"
+        raise InputFileError(msg) from error
+    for path, is_folder in inside:
+        if not is_folder:
+            yield path
+        elif depth > 1 or (depth == 1 and _OF_OUTPUTS.fullmatch(path.name)):
+            yield from _walk(path, depth - 1)
 
 
 def kind_of(name: str) -> str | None:
@@ -264,18 +305,23 @@ def kind_of(name: str) -> str | None:
 
     None for all others, which are reports and tables: whoever analyses writes them anew.
     """
-    return next((kind for kind, names in _KINDS.items() if names.fullmatch(name)), None)
+    kind = find_kind(name)
+    return kind.name if kind is not None and kind.is_measured else None
 
 
 def find_measured_files(run: Path) -> dict[str, str]:
     """Lists the measured files of a run directory with their kinds, in order of their names."""
-    names = sorted(path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file())
-    return {name: kind for name in names if (kind := kind_of(name)) is not None}
+    return {name: kind.name for name, kind in list_files(run).items() if kind.is_measured}
+
+
+def find_etdumps(run: Path) -> list[Path]:
+    """Lists the ETDumps of a run directory: in experiment folders, or directly inside."""
+    return [run / name for name, kind in list_files(run).items() if kind.name == "etdump"]
 
 
 def find_temporary_files(run: Path) -> list[Path]:
     """Lists files that a killed writer left unfinished."""
-    return [p for p in run.rglob("*") if p.is_file() and _TEMPORARY.fullmatch(p.name)]
+    return [run / name for name, kind in list_files(run).items() if kind.is_temporary]
 
 
 def save_metrics(run: Path, metrics: Metrics) -> None:

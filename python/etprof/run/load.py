@@ -17,6 +17,8 @@ from etprof.run.directory import (
     EXPORT_MANIFEST,
     METRICS,
     find_etdumps,
+    find_measured_files,
+    kind_of,
     load_metrics,
     runs_folder,
 )
@@ -136,8 +138,9 @@ class _Traces:
 
     def __init__(self, run: Path, manifest: Manifest | None) -> None:
         method = manifest.model.method if manifest else None
-        found = [*run.glob("*_kernels.json"), *run.glob("*/*_kernels.json")]
-        self._by_place = {path: read_kernel_trace(path) for path in found if path.is_file()}
+        files = find_measured_files(run).items()
+        found = [run / name for name, kind in files if kind == "kernels"]
+        self._by_place = {path: read_kernel_trace(path) for path in found}
         self._by_identity: dict[tuple[str, int], KernelTrace] = {
             (trace.sme.in_force, int(named[1])): trace
             for path, trace in sorted(self._by_place.items(), reverse=True)
@@ -220,10 +223,13 @@ def _load_unsplit(
     for name, metrics in known.items():
         if name in split or not metrics.blocks or metrics.etdump is None:
             continue
-        etdump = run / metrics.etdump
-        path = etdump.with_name(f"{etdump.stem}_b{metrics.blocks[0].block:02d}_result.json")
+        stem = metrics.etdump.rpartition(".")[0]
+        file = f"{stem}_b{metrics.blocks[0].block:02d}_result.json"
+        if kind_of(file) is None:
+            # A path of its own, out of the run.
+            continue
         try:
-            found[name] = read_result(path)
+            found[name] = read_result(run / file)
         except EtprofError:
             # Without it nobody can say how the runner was built; the times are in metrics.json.
             continue

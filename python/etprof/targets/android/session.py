@@ -218,7 +218,7 @@ def bring_results(
 
 def _bring_file(adb: Adb, remote: str, expected: RemoteFile, local: Path) -> None:
     """Copies one file beside `local`, checks it, renames it."""
-    part = local.parent / f".{secrets.token_hex(6)}.part"
+    part = local.parent / f".{local.name[-100:]}.{secrets.token_hex(6)}"
     try:
         local.parent.mkdir(parents=True, exist_ok=True)
         adb.pull(remote, part, size_bytes=expected.size_bytes)
@@ -238,7 +238,7 @@ def _bring_folder(
     adb: Adb, folder: str, files: Mapping[str, RemoteFile], name: str, local: Path
 ) -> None:
     """Copies the files of one folder into a new one that takes the place of `local`."""
-    part = local.parent / f".{secrets.token_hex(6)}.parts"
+    part = local.parent / f".{local.name[-100:]}.{secrets.token_hex(6)}"
     try:
         for file, expected in files.items():
             _bring_file(adb, f"{folder}/{name}/{file}", expected, part / file)
