@@ -117,11 +117,14 @@ def test_files_that_are_missing_are_named() -> None:
             {"model": "toy_cnn", "weights": "none.pt"},
             {"model": "decoder", "generation": {**GENERATION, "tokenizer": "none.json"}},
         ],
-        devices=[{"name": "phone", "kind": "android", "runner_path": "none"}],
+        devices=[
+            {"name": "a", "kind": "android", "runner_path": "none", "trace_runner": "none"},
+        ],
     ) == [
         "models.0.weights: none.pt does not exist",
         "models.1.generation.tokenizer: none.json does not exist",
         "devices.0.runner_path: none does not exist",
+        "devices.0.trace_runner: none does not exist",
     ]
 
 

@@ -338,6 +338,15 @@ def test_precision_can_end_a_run_early(tmp_path: Path) -> None:
     assert measured.notes[:1] == ["stopped before block 7: every median is known within ±1 %"]
 
 
+def test_an_experiment_that_is_given_up_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    """A-D14: one dead experiment made the others run all their blocks."""
+    target = FakeTarget(failing_sme="sme2")
+    settings = Settings(blocks=40, target_half_width=0.5)
+    measured = run(tmp_path, target, EXPERIMENTS, settings)
+    assert len(measured.of("linux_sme2_off", "timing")) < 40
+    assert any(note.startswith("stopped before block") for note in measured.notes)
+
+
 def test_a_spent_budget_ends_the_timing_but_not_the_split(tmp_path: Path) -> None:
     settings = Settings(blocks=9, budget_s=1e-9)
     run(tmp_path, FakeTarget(), EXPERIMENTS[:1], Settings(blocks=2))

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from etprof.base.errors import UsageError
-from etprof.measuring.plan import Experiment, Launch, Settings, plan
+from etprof.config import Config
+from etprof.measuring.plan import (
+    Experiment,
+    Launch,
+    Settings,
+    configured_target,
+    plan,
+    planned_target,
+    repetitions,
+)
+from etprof.targets.registry import TARGETS, kind_of
 from tests.fake_target import FakeTarget
+
+if TYPE_CHECKING:
+    from etprof.run.manifest import Purpose
 
 ON, OFF = Experiment(name="on", sme="sme2"), Experiment(name="off", sme="off")
 TRACE = Experiment(name="trace", mode="kernels")
@@ -92,6 +106,63 @@ def test_without_a_runner_that_counts_the_plan_says_how_to_get_one() -> None:
     for asked in (TRACE, ON):
         with pytest.raises(UsageError, match="--trace-runner"):
             plan([asked], Settings(kernels=True), phone)
+
+
+def test_who_cannot_be_counted_is_told_how_to_be() -> None:
+    """A-D22: an own runner was not counted without a word; who has no SME was told of counts."""
+    own = ON.model_copy(update={"runner": Path("/own/runner")})
+    (note,) = plan([own, OFF], Settings(), Counting()).notes
+    assert note.startswith("on: ")
+    assert "target.trace_runner" in note
+    assert plan([own], Settings(kernels=False), Counting()).notes == ()
+    # Linux says which modes its CPU has: `auto` stands where it has none.
+    assert plan([Experiment(name="auto")], Settings(), FakeTarget()).notes == ()
+    mac = FakeTarget()
+    mac.platform = "mac"
+    assert len(plan([Experiment(name="auto")], Settings(), mac).notes) == 1
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in TARGETS])
+def test_a_dry_run_is_of_the_kind_that_the_config_names(tmp_path: Path, kind: str) -> None:
+    """A-D21: the plan of a Mac's config, shown on Linux, was Linux's."""
+    config = configured(tmp_path, target=kind)
+    assert planned_target(config).platform == kind
+
+
+def configured(folder: Path, **fields: object) -> Config:
+    (folder / "m.pte").write_bytes(b"program")
+    given = {"model": folder / "m.pte", "output_root": folder / "run"}
+    return Config.model_validate({**given, "experiments": [{"name": "a"}], **fields})
+
+
+@pytest.mark.parametrize("kind", ["linux", "android", "emulator"])
+def test_a_runner_that_is_not_there_is_refused(tmp_path: Path, kind: str) -> None:
+    """A-D9: a trace runner that is not there was told after everything had been measured."""
+    lost = tmp_path / "lost"
+    way_out = kind_of(kind).way_to_a_runner
+    with pytest.raises(UsageError, match=r"target\.trace_runner: there is no runner at") as caught:
+        configured_target(configured(tmp_path, target={"kind": kind, "trace_runner": lost}))
+    assert str(caught.value).endswith(way_out)
+    config = configured(tmp_path, target=kind, experiments=[{"name": "a", "runner": lost}])
+    with pytest.raises(UsageError, match="experiment 'a': there is no runner at"):
+        configured_target(config)
+
+
+def test_a_launch_that_counts_is_short() -> None:
+    """A-D12: on timed targets it ran 20 + 10 inferences under counters, formerly 2 + 0."""
+    settings = Settings(operator_iterations=7)
+
+    def of(experiment: Experiment, purpose: Purpose, *, is_timed: bool = True) -> tuple[int, int]:
+        return repetitions(Launch(experiment, purpose), settings, is_timed=is_timed)
+
+    timed = ON.model_copy(update={"iterations": 20, "warmup": 10})
+    assert of(timed, "timing") == (20, 10)
+    assert of(timed, "operators") == (7, 10)
+    assert of(timed, "kernels") == (2, 0)
+    assert of(timed, "outputs") == (1, 0)
+    # Where nothing else is asked of an experiment, it is asked this.
+    assert of(timed, "kernels", is_timed=False) == (20, 10)
+    assert of(TRACE.model_copy(update={"iterations": 5}), "kernels") == (5, 10)
 
 
 def test_a_pair_of_blocks_is_one_piece() -> None:

@@ -25,18 +25,20 @@ ASKED = (
     "cpus", "etdump", "extra_arguments", "generation", "iterations", "kernel_trace", "launcher",
     "min_seconds", "outputs", "runner", "seed", "sme", "threads", "timeout_s", "warmup",
 )  # fmt: skip
+COUNTING = {"launches", "kernel_trace", "iterations", "warmup"}
+"""What a launch that counts differs in from the others, and what its loss changes."""
 MEASUREMENT: dict[str, tuple[object, set[str]]] = {
     "blocks": (6, {"launches"}),
     "min_seconds": (0.7, {"min_seconds"}),
     "operator_iterations": (7, {"iterations"}),
-    "kernels": (False, {"launches", "kernel_trace"}),
+    "kernels": (False, COUNTING),
     "seed": (3, {"seed", "order"}),
     "timeout_s": (77.0, {"timeout_s"}),
     "cool_down_s": (1.5, {"slept"}),
     "max_start_temperature_c": (50.0, {"slept"}),
     "max_wait_s": (3.0, {"slept"}),
     "target_half_width": (0.5, {"launches"}),
-    "budget_s": (1e-9, {"launches", "order", "min_seconds"}),
+    "budget_s": (1e-9, {"launches", "order", "min_seconds", "iterations"}),
 }
 """Of each field: a value that is not the default, and what differs then, all of it.
 
@@ -44,13 +46,13 @@ Launches that count kernels are those of experiments with SME and without a runn
 """
 EXPERIMENT: dict[str, tuple[object, set[str]]] = {
     "name": ("other", {"files"}),
-    "sme": ("off", {"sme", "launches", "kernel_trace"}),
-    "mode": ("operators", {"launches", "order", "kernel_trace"}),
+    "sme": ("off", {"sme", *COUNTING}),
+    "mode": ("operators", {"order", *COUNTING}),
     "iterations": (5, {"iterations"}),
     "warmup": (4, {"warmup"}),
     "cpus": ([2, 3], {"cpus"}),
-    "runner": ("own-runner", {"runner", "launches", "kernel_trace"}),
-    "preset": ("own", {"runner", "launches", "kernel_trace"}),
+    "runner": ("own-runner", {"runner", *COUNTING}),
+    "preset": ("own", {"runner", *COUNTING}),
     "launcher": (["nice"], {"launcher"}),
     "extra_arguments": (["--verbose"], {"extra_arguments"}),
     "threads": (3, {"threads"}),

@@ -239,7 +239,9 @@ def _missing_files(matrix: Matrix) -> list[str]:
         if model.generation is not None
         for name, path in model.generation.files()
     ]
-    files += [(f"devices.{i}.runner_path", d.runner) for i, d in enumerate(matrix.devices)]
+    for i, device in enumerate(matrix.devices):
+        files.append((f"devices.{i}.runner_path", device.runner))
+        files.append((f"devices.{i}.trace_runner", device.trace_runner))
     return [f"{at}: {path} does not exist" for at, path in files if path and not path.is_file()]
 
 

@@ -125,11 +125,13 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
-    from etprof.measuring.plan import configured_program, make_target
+    from etprof.measuring.plan import configured_program, find_runner, make_target
 
     _refuse_flags_without_effect(arguments)
     generation = find_generation(arguments)
-    target = make_target(_target_config(arguments), arguments.runner)
+    way_out = kind_of(arguments.target).way_to_a_runner
+    runner = find_runner(arguments.runner, None, "--runner", way_out)
+    target = make_target(_target_config(arguments), runner)
     # What it needs is checked before anything is exported.
     target.describe()
     model = Path(arguments.model)

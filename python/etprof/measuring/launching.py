@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import EtprofError, TargetError
+from etprof.measuring.plan import repetitions
 from etprof.run.directory import ExperimentFiles, experiment_files
 from etprof.run.manifest import LaunchRecord, identify
+from etprof.targets.registry import proves_times
 from etprof.targets.request import RunnerRequest, runner_arguments
 
 if TYPE_CHECKING:
@@ -69,15 +70,16 @@ class Launcher:
     def request(self, launch: Launch) -> RunnerRequest:
         """Returns what the runner is asked for; one instrument at most."""
         experiment, files = launch.experiment, self.files(launch.experiment)
-        generation = self._settings.generation
+        generation, is_timed = self._settings.generation, proves_times(self._target.platform)
+        iterations, warmup = repetitions(launch, self._settings, is_timed=is_timed)
         request = RunnerRequest(
             model=self._program.model,
             data=self._program.data,
             inputs=self._program.inputs,
             shapes=self._program.shapes,
             method=self._program.method,
-            warmup=experiment.warmup,
-            iterations=experiment.iterations,
+            iterations=iterations,
+            warmup=warmup,
             threads=experiment.threads,
             seed=self._settings.seed,
             sme=experiment.sme,
@@ -98,10 +100,8 @@ class Launcher:
             return replace(request, generation=None, runner=runner, kernel_trace=kernels)
         outputs = files.file("_outputs")
         if launch.purpose == "outputs":
-            return replace(request, generation=None, iterations=1, warmup=0, outputs=outputs)
-        executions = generation.new_tokens if generation else 1
-        iterations = math.ceil(self._settings.operator_iterations / executions)
-        return replace(request, iterations=iterations, etdump=files.etdump, outputs=outputs)
+            return replace(request, generation=None, outputs=outputs)
+        return replace(request, etdump=files.etdump, outputs=outputs)
 
     def launch(self, launch: Launch) -> Outcome:
         """Runs one launch; never raises for what the target or the runner did."""

@@ -200,10 +200,12 @@ class _Progress:
             return f"the budget of {settings.budget_s:g} s is spent"
         blocks = [
             self._measured.of(name, "timing")
-            for name in dict.fromkeys(launch.experiment.name for launch in pair)
+            for name in dict.fromkeys(
+                launch.experiment.name for launch in pair if not self._is_given_up(launch)
+            )
         ]
         half_width = settings.target_half_width
-        if half_width is None or not is_precise_enough(blocks, half_width):
+        if half_width is None or not blocks or not is_precise_enough(blocks, half_width):
             return None
         return f"every median is known within ±{half_width * 100:g} %"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,8 @@ __all__ = ["Experiment", "Launch", "Plan", "Settings", "plan"]
 
 Identity = tuple[str, Purpose, int | None]
 _WORDS: Final = {"operators": "operator split", "kernels": "kernels", "outputs": "outputs"}
-_UNTIMED: Final = {"iterations": 2, "warmup": 0}
-"""Where nothing is timed: two, so that it shows whether executions make the same calls."""
+_COUNTING: Final = (2, 0)
+"""Of launches that count: two, so that it shows whether executions make the same calls."""
 _SME: Final = frozenset({"sme2", "sme1"})
 OF_TIMING: Final = frozenset({"blocks", "min_seconds", "target_half_width", "budget_s"})
 """Settings that change nothing where nothing is timed."""
@@ -51,6 +52,20 @@ class Launch:
         """The launch in words, for progress and logs."""
         words = _WORDS.get(self.purpose) or f"block {(self.block or 0) + 1}"
         return f"{self.experiment.name}: {words}"
+
+
+def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[int, int]:
+    """Returns how many inferences a launch makes and how many before those, by what it is for.
+
+    Of an experiment that is timed, iterations and warm-up are those of the timing.
+    """
+    experiment, generation = launch.experiment, settings.generation
+    own = experiment.iterations, experiment.warmup
+    executions = generation.new_tokens if generation else 1
+    split = math.ceil(settings.operator_iterations / executions), experiment.warmup
+    counting = _COUNTING if is_timed and experiment.mode == "timing" else own
+    found = {"timing": own, "operators": split, "kernels": counting, "outputs": (1, 0)}
+    return found[launch.purpose]
 
 
 @dataclass(frozen=True)
@@ -82,9 +97,7 @@ def plan(experiments: Sequence[Experiment], settings: Settings, target: Target) 
         for each in experiments
         for purpose in _purposes_beside_timing(each, settings, target)
     ]
-    notes = []
-    if not _can_count(target) and any(each.sme != "off" for each in timed):
-        notes.append(_how_to_count(target))
+    notes = _notes_on_counting(timed, settings, target)
     ignored = sorted(settings.model_fields_set & OF_TIMING)
     if ignored and settings.blocks and not is_timed:
         notes.append(f"{', '.join(ignored)}: without effect, for {target.platform} proves no times")
@@ -141,6 +154,24 @@ def _how_to_count(target: Target) -> str:
     )
 
 
+def _notes_on_counting(
+    timed: Sequence[Experiment], settings: Settings, target: Target
+) -> list[str]:
+    """Says how kernels are counted that nobody forbade to count, where SME may run."""
+    with_sme = _SME if kind_of(target.platform).tells_modes else {*_SME, "auto"}
+    concerned = [each for each in timed if each.sme in with_sme and settings.kernels is None]
+    if concerned and not _can_count(target):
+        return [_how_to_count(target)]
+    own = ", ".join(each.name for each in concerned if each.runner is not None)
+    if not own:
+        return []
+    note = (
+        f"{own}: microkernels are not counted (grade B), for the runner is of another build than "
+        "the one that counts; name its counterpart with trace as target.trace_runner (grade A)"
+    )
+    return [note]
+
+
 def _check_that_it_can_count(target: Target, where: str) -> None:
     if not _can_count(target):
         msg = f"{where}: {_how_to_count(target)}"
@@ -169,13 +200,17 @@ def configured_program(config: Config) -> Program:
 
 def configured_target(config: Config) -> Target:
     """Returns the target; raises UsageError when this machine cannot be it."""
-    runners = [find_runner(each.runner, each.preset, each.name) for each in config.experiments]
+    runners = [_find_own_runner(each, config) for each in config.experiments]
     return make_target(config.target, next((r for r in runners if r is not None), None))
 
 
 def planned_target(config: Config) -> Target:
     """Returns what stands for the target while nothing is launched, on whatever machine."""
-    return kind_of(config.target.kind).make(_target_fields(config.target))
+    kind = kind_of(config.target.kind)
+    target = kind.make(_target_fields(config.target))
+    # One class may serve several kinds, and says of itself which one this machine is.
+    target.platform = kind.name
+    return target
 
 
 def make_target(wanted: TargetConfig, runner: Path | None = None) -> Target:
@@ -185,10 +220,9 @@ def make_target(wanted: TargetConfig, runner: Path | None = None) -> Target:
 
 def _target_fields(wanted: TargetConfig) -> dict[str, object]:
     fields = wanted.model_dump(exclude={"kind", "trace_preset"})
-    return {
-        **fields,
-        "trace_runner": find_runner(wanted.trace_runner, wanted.trace_preset, "target"),
-    }
+    runner, preset, kind = wanted.trace_runner, wanted.trace_preset, kind_of(wanted.kind)
+    found = find_runner(runner, preset, "target.trace_runner", kind.way_to_a_runner)
+    return {**fields, "trace_runner": found}
 
 
 def configured_settings(config: Config) -> Settings:
@@ -212,40 +246,47 @@ def configured_experiments(config: Config, only: Sequence[str] = ()) -> list[Exp
         if name not in names:
             msg = f"--only {name}: no such experiment; the config has {', '.join(names)}"
             raise UsageError(msg)
-    is_timed = kind_of(config.target.kind).policy.proves_times
     return [
-        _experiment(experiment, threads, is_timed=is_timed)
+        _experiment(experiment, threads, config)
         for experiment in config.experiments
         if not only or experiment.name in only
         for threads in experiment.threads
     ]
 
 
-def _experiment(config: ExperimentConfig, threads: int, *, is_timed: bool) -> Experiment:
-    several = len(config.threads) > 1
-    fields: dict[str, object] = {name: getattr(config, name) for name in Setup.model_fields}
-    if not is_timed:
-        fields |= {n: v for n, v in _UNTIMED.items() if n not in config.model_fields_set}
+def _experiment(given: ExperimentConfig, threads: int, config: Config) -> Experiment:
+    several = len(given.threads) > 1
+    fields: dict[str, object] = {name: getattr(given, name) for name in Setup.model_fields}
+    if given.mode == "kernels" or not kind_of(config.target.kind).policy.proves_times:
+        counting = dict(zip(("iterations", "warmup"), _COUNTING, strict=True))
+        fields |= {n: v for n, v in counting.items() if n not in given.model_fields_set}
     fields |= {
-        "name": f"{config.name}_t{threads}" if several else config.name,
-        "group": config.name if several else "",
-        "runner": find_runner(config.runner, config.preset, f"experiment {config.name!r}"),
+        "name": f"{given.name}_t{threads}" if several else given.name,
+        "group": given.name if several else "",
+        "runner": _find_own_runner(given, config),
     }
     return Experiment(**fields, threads=threads)
 
 
-def find_runner(path: Path | None, preset: str | None, where: str) -> Path | None:
-    """Returns a runner of the user's: by path, or built by a preset in this folder."""
+def _find_own_runner(given: ExperimentConfig, config: Config) -> Path | None:
+    way_out = kind_of(config.target.kind).way_to_a_runner
+    return find_runner(given.runner, given.preset, f"experiment {given.name!r}", way_out)
+
+
+def find_runner(path: Path | None, preset: str | None, where: str, way_out: str) -> Path | None:
+    """Returns a runner of the user's: by path, or built by a preset in this folder.
+
+    Raises UsageError for one that is not there; `way_out` is what helps on its target.
+    """
     if path is not None and preset is not None:
         msg = f"{where}: give a path or a preset of the runner, not both"
         raise UsageError(msg)
-    if preset is None:
-        return path.absolute() if path else None
-    runner = Path("build", preset, "cpp", "runner", "etprof-runner")
-    if not runner.is_file():
-        msg = (
-            f"{where}: {runner} is not built; "
-            f"run `cmake --workflow --preset {preset}` in etprof's checkout first"
-        )
+    if preset is not None:
+        path = Path("build", preset, "cpp", "runner", "etprof-runner")
+        way_out = f"run `cmake --workflow --preset {preset}` in etprof's checkout first"
+    if path is None:
+        return None
+    if not path.is_file():
+        msg = f"{where}: there is no runner at {path}; {way_out}"
         raise UsageError(msg)
-    return runner.absolute()
+    return path.absolute()

@@ -42,6 +42,10 @@ class TargetKind:
     """Whether it computes on the CPU of the host that etprof runs on."""
     way_to_count: str
     """How calls of microkernels are counted, where no runner at hand does."""
+    way_to_a_runner: str = "leave it out: the target has its own"
+    """What helps where a runner that was named is not there."""
+    tells_modes: bool = True
+    """Whether its CPU says which SME modes it has, so that `auto` stands where it has none."""
     warning: str | None = None
     """What a reader must know before believing a number."""
 
@@ -82,6 +86,9 @@ TARGETS: Final = (
         history_name="android",
         way_to_count="name a runner with --trace-runner or target.trace_runner; "
         "`cmake --workflow --preset android-sme2-trace` builds one",
+        way_to_a_runner="`cmake --workflow --preset android-sme2` builds one, android-sme2-trace "
+        "one that counts microkernels",
+        tells_modes=False,
         is_this_host=False,
     ),
     TargetKind(
@@ -90,6 +97,7 @@ TARGETS: Final = (
         factory="etprof.targets.local:LocalTarget",
         history_name="macos",
         way_to_count="run the same program with `etprof profile MODEL --target emulator`",
+        tells_modes=False,
         warning=(
             "Measured on macOS: a Mac's cores, memory and scheduling are not a phone's. Read it "
             "for the shape of the result, not for its figures. Operators outside delegates may use "
