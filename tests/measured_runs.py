@@ -104,6 +104,7 @@ def _manifest(run: MeasuredRun) -> dict[str, Any]:
         "created_at": (START + timedelta(minutes=run.minute)).isoformat(),
         "git": run.git,
         "platform": run.platform,
+        "times_are_meaningful": run.platform != "emulator",
         "model": {
             "name": run.model, "precision": run.precision, "backend": "xnnpack",
             "method": "forward", "sha256": run.program, "size_bytes": 1000,

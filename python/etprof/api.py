@@ -120,7 +120,7 @@ class Run:
     @property
     def times_are_meaningful(self) -> bool:
         """False for emulated runs, whose tables have no times."""
-        return self.assessment.run.times_are_meaningful
+        return self.assessment.run.is_timed
 
     @property
     def experiments(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ def write_report_files(assessment: Assessment, folder: Path) -> None:
     Tables of a run directory stand beside their ETDump, others directly in `folder`.
     """
     run = assessment.run
-    is_timed = run.times_are_meaningful
+    is_timed = run.is_timed
     for experiment in run.experiments:
         place = experiment.etdump.parent if folder == run.source else folder
         stem = safe_name(experiment.etdump.stem)

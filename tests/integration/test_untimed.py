@@ -121,7 +121,7 @@ def test_a_run_that_was_cut_off_proves_no_times_either(
     cut_off = tmp_path / "run"
     shutil.copytree(untimed[0] / "run", cut_off)
     (cut_off / "metrics.json").unlink()
-    assert not Run.load(cut_off).times_are_meaningful
+    assert not Run.load(cut_off).is_timed
     done = etprof(tmp_path, "analyze", "run")
     assert done.exit_code == 0
     assert not TOLD.search(done.stdout)

@@ -70,20 +70,20 @@ def test_a_baseline_has_no_failed_run(history: History, name: str) -> None:
 def test_a_noise_floor_has_no_emulated_run(history: History) -> None:
     """Mutant 31: what an emulator repeats says nothing of a device, whatever it is called."""
     for minute, factor in enumerate((1.0, 1.1, 0.9)):
-        history.add(minute, factor, platform="emulator")
+        history.add(minute, factor)
     with history.store.session() as session:
         device = session.get_one(Run, 1).device
-        assert noise_floor(session, device, "latency_ns") is None
-    history.store.write(_call_all_representative)
-    with history.store.session() as session:
         floor = noise_floor(session, device, "latency_ns")
         assert floor is not None
         assert floor.runs == 3
+    history.store.write(_call_all_emulated)  # as stores of older editions have them
+    with history.store.session() as session:
+        assert noise_floor(session, device, "latency_ns") is None
 
 
-def _call_all_representative(session: Any) -> None:  # noqa: ANN401 - SQLAlchemy's
+def _call_all_emulated(session: Any) -> None:  # noqa: ANN401 - SQLAlchemy's
     for run in session.query(Run):
-        run.representative = True
+        run.representative = False
 
 
 def test_a_change_of_level_lies_between_the_commits_around_it(history: History) -> None:

@@ -19,6 +19,7 @@ from etprof.analysis.findings.rules import evaluate_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.cli import main
 from etprof.etdump.reader import ETDump, load_etdump
+from etprof.history.ingest import read_run_directory
 from etprof.run import load
 from etprof.run.load import Run
 from tests.hostile.seeds import add_result, kernel_trace
@@ -134,3 +135,50 @@ def test_a_trace_of_something_else_does_not(
     (own / f"{name}_kernels.json").write_text(json.dumps(document))
     insight = assess_run(analyze_run(Run.load(run))).insight
     assert not insight.of("android_sme2").has_kernel_trace
+
+
+@pytest.fixture(name="emulated")
+def emulated_run_of_the_first_edition(tmp_path: Path) -> Path:
+    """It was timed, and says in both of its documents that this is no performance."""
+    return write_run(tmp_path / "e", replace(on_off_run(), platform="emulator", meaningful=False))
+
+
+@pytest.mark.parametrize("lost", [None, "manifest.json", "metrics.json"])
+def test_an_untimed_run_has_no_block_whichever_file_says_so(
+    emulated: Path, lost: str | None
+) -> None:
+    """T8, A-D1: without metrics.json, every emulated time was shown."""
+    if lost:
+        (emulated / lost).unlink()
+    found = Run.load(emulated)
+    assert not found.is_timed
+    assert not any(each.blocks for each in found.timed.values())
+
+
+@pytest.mark.parametrize("lost", [None, "manifest.json", "metrics.json"])
+def test_an_etdump_of_an_untimed_run_is_untimed_alone_too(emulated: Path, lost: str | None) -> None:
+    """A-D1: `etprof analyze out/runs/emulator/x/x.etdump` showed all of its times."""
+    etdump = next(emulated.glob("*/*.etdump"))
+    if lost:
+        (emulated / lost).unlink()
+    assert not Run.load(etdump).is_timed
+    beside = emulated / etdump.name
+    etdump.rename(beside)
+    assert not Run.load(beside).is_timed
+    (emulated / "elsewhere" / "deeper" / "still").mkdir(parents=True)
+    elsewhere = emulated / "elsewhere" / "deeper" / "still" / etdump.name
+    beside.rename(elsewhere)
+    (elsewhere.parent / "metrics.json").write_text("[1]")  # another program's
+    assert Run.load(elsewhere).is_timed
+
+
+def test_an_emulated_median_is_in_no_note(emulated: Path) -> None:
+    """B-D8: an experiment that had no ETDump was told with its median."""
+    next(emulated.glob("*/*.etdump")).unlink()
+    notes = analyze_run(Run.load(emulated)).notes
+    assert not [note for note in notes if "median" in note or "operator split" in note]
+
+
+def test_no_emulated_value_enters_a_history(emulated: Path) -> None:
+    """B-D10: rows of emulated runs had medians, for exports and pages to show."""
+    assert [run.metrics for run in read_run_directory(emulated)] == [[], []]

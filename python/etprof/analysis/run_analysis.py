@@ -130,9 +130,9 @@ class RunAnalysis:
         return self.loaded.manifest
 
     @property
-    def times_are_meaningful(self) -> bool:
+    def is_timed(self) -> bool:
         """Whether its times are performance; an emulator's are not."""
-        return self.loaded.times_are_meaningful
+        return self.loaded.is_timed
 
     @property
     def timed(self) -> Mapping[str, ExperimentMetrics]:
@@ -157,7 +157,7 @@ def analyze_run(run: Run) -> RunAnalysis:
     split = [
         note
         for each in experiments
-        for note in split_notes(each, times_are_meaningful=run.times_are_meaningful)
+        for note in split_notes(each, times_are_meaningful=run.is_timed)
     ]
     if not run.is_directory:
         alone = "one ETDump alone: latency without tracer, load and memory are not known"

@@ -72,7 +72,7 @@ def show_generated(assessment: Assessment) -> None:
     from etprof.views.terminal import terminal_sections
 
     run, console = assessment.run, Console()
-    if run.times_are_meaningful:
+    if run.is_timed:
         return
     for section in generation_sections(run.experiments, is_timed=False):
         console.print(section.title, markup=False)

@@ -22,19 +22,20 @@ from etprof.base.text import RAW_NAMES, clean, clean_data, raw_names
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.directory import METRICS as METRICS_FILE
-from etprof.run.directory import find_etdumps, load_metrics, safe_name
+from etprof.run.directory import find_etdumps, safe_name
 from etprof.run.load import Run as LoadedRun
-from etprof.run.manifest import MANIFEST, Experiment, load_manifest
+from etprof.run.load import load_measured
+from etprof.run.manifest import MANIFEST, Experiment
 from etprof.statistics.order_statistics import median_interval
 from etprof.statistics.summary import trimmed_mean
-from etprof.targets.registry import find_kind, proves_times
+from etprof.targets.registry import find_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from etprof.history.schema import Run
-    from etprof.run.directory import BlockMetrics, ExperimentMetrics, Metrics
+    from etprof.run.directory import BlockMetrics, ExperimentMetrics
     from etprof.run.manifest import Manifest
     from etprof.run.runner_result import Cpu
 
@@ -51,7 +52,7 @@ class _Source:
 
     def __init__(self, run: Path, device: str | None) -> None:
         self.run = run
-        manifest = load_manifest(run)
+        manifest, self.metrics, self.is_timed = load_measured(run)
         if manifest is None:
             msg = (
                 f"{run} is not a run directory: no manifest.json; `etprof profile MODEL` makes one"
@@ -61,7 +62,6 @@ class _Source:
         content = read_input(run / MANIFEST, most_bytes=MOST_JSON_BYTES, way_out="measure again")
         self.manifest_sha256 = hashlib.sha256(content).hexdigest()
         self.document: dict[str, Any] = parse_json(content)
-        self.metrics: Metrics | None = load_metrics(run)
         self.raw = _read_raw(run) if self.metrics else {}
         found = identify_device(manifest.platform, manifest.target, manifest.cpu)
         self.device_kind, name, self.soc = found
@@ -90,7 +90,7 @@ class _Source:
     def measured(self, experiment: str) -> ExperimentMetrics | None:
         """The experiment's metrics; None when no block of it was finished, nor any was planned."""
         found = self.metrics.experiments.get(experiment) if self.metrics else None
-        return found if found and (found.blocks or not _is_representative(self)) else None
+        return found if found and (found.blocks or not self.is_timed) else None
 
 
 def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
@@ -143,7 +143,7 @@ def _read_experiment(source: _Source, experiment: Experiment) -> Run:
             "executorch_version": str(version) if version else None,
             "pins": manifest.pins,
             "artefacts": _artefacts(source, experiment),
-            "representative": _is_representative(source),
+            "representative": source.is_timed,
             "metrics": _read_metrics(measured) if measured else (),
             "categories": source.categories.get(experiment.name, {}),
             "raw": source.raw.get(experiment.name) if measured else None,
@@ -299,12 +299,6 @@ def _revision(source: _Source) -> str | None:
     return short_hash(program, inputs, commit, pins, runner, generated)
 
 
-def _is_representative(source: _Source) -> bool:
-    if not proves_times(source.manifest.platform):
-        return False
-    return source.metrics.times_are_meaningful if source.metrics else True
-
-
 def _artefacts(source: _Source, experiment: Experiment) -> dict[str, dict[str, Any]]:
     """The program, its inputs and the experiment's own files, by content."""
     found: dict[str, dict[str, Any]] = {}
@@ -377,7 +371,7 @@ def _read_categories(run: Path) -> tuple[dict[str, dict[str, float]], str | None
     except EtprofError as error:
         return {}, f"operator split: {error}"
     found: dict[str, dict[str, float]] = {}
-    for experiment in analysis.experiments if analysis.times_are_meaningful else ():
+    for experiment in analysis.experiments if analysis.is_timed else ():
         totals = found.setdefault(experiment.name, {})
         for entry, total in class_totals_ns(experiment.split).items():
             time_ns = total / experiment.split.executions

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from etprof.base.errors import EtprofError, InputFileError
+from etprof.base.json_input import read_json
 from etprof.base.records import read_record
 from etprof.base.text import clean
 from etprof.etdump.reader import load_etdump
@@ -44,6 +45,10 @@ Place: TypeAlias = Path
 """Where something was read from: to be shown, and to write beside; nothing more is read there."""
 REFERENCE_MODELS: Final = ("mobilenet_v2", "mobilenet_v3_small")
 """Models of known shape, nearly all convolution and matrix product; the first that is there counts."""
+_IS_TIMED: Final = "times_are_meaningful"
+_SAYS_TIMED: Final = (
+    "it says whether the ETDump's times are performance: restore it, or measure again"
+)
 _TRACE: Final = re.compile(r".*_t(\d+)_kernels\.json")
 
 
@@ -82,12 +87,8 @@ class Run:
     """A timing launch's result of each experiment that was timed and has no ETDump."""
     reference: Run | None = None
     """A run of a reference model, measured alike in the same place."""
-
-    @property
-    def times_are_meaningful(self) -> bool:
-        """Whether its times are performance; an emulator's are not."""
-        told = [each.times_are_meaningful for each in (self.manifest, self.metrics) if each]
-        return False not in told
+    is_timed: bool = True
+    """Whether its times are performance; an emulator's are not, and nothing of them is in here."""
 
     @property
     def timed(self) -> Mapping[str, ExperimentMetrics]:
@@ -106,12 +107,13 @@ class Run:
         """Reads a run directory or a single ETDump; raises InputFileError for damaged files."""
         if not source.is_dir():
             alone = LoadedExperiment(clean(source.stem), source, load_etdump(source))
-            return cls(source, is_directory=False, experiments=(alone,))
+            is_timed = not _is_in_untimed_run(source)
+            return cls(source, is_directory=False, experiments=(alone,), is_timed=is_timed)
         etdumps = find_etdumps(source)
         if not etdumps:
             msg = f"{source} holds no .etdump file; {_way_to_one(source)}"
             raise InputFileError(msg)
-        manifest, metrics = load_manifest(source), load_metrics(source)
+        manifest, metrics, is_timed = load_measured(source)
         known = metrics.experiments if metrics else {}
         traces = _Traces(source, manifest)
         experiments = tuple(
@@ -128,9 +130,35 @@ class Run:
             report=find_method_report(source, manifest),
             exported=exported,
             unsplit=_load_unsplit(source, known, {each.name for each in experiments}),
-            reference=_load_reference(source, manifest, metrics),
+            reference=_load_reference(source, manifest, is_timed=is_timed),
+            is_timed=is_timed,
         )
         return replace(run, references=_load_references(run))
+
+
+def load_measured(run: Path) -> tuple[Manifest | None, Metrics | None, bool]:
+    """Reads what was measured, and whether its times are performance.
+
+    Where they are not, there are none from here on: no block has any. The manifest says so from
+    the start, metrics.json when it is written: where either does, no time counts.
+    """
+    manifest, metrics = load_manifest(run), load_metrics(run)
+    is_timed = False not in [each.times_are_meaningful for each in (manifest, metrics) if each]
+    if metrics is not None and not is_timed:
+        known = {
+            name: each.model_copy(update={"blocks": []})
+            for name, each in metrics.experiments.items()
+        }
+        metrics = metrics.model_copy(update={"experiments": known})
+    return manifest, metrics, is_timed
+
+
+def _is_in_untimed_run(etdump: Path) -> bool:
+    """Whether the run in which the ETDump stands says that its times are no performance."""
+    folders = etdump.absolute().parents[:2]  # the run's own, or an experiment's in it
+    files = (folder / name for folder in folders for name in (MANIFEST, METRICS))
+    told = [read_json(path, way_out=_SAYS_TIMED) for path in files if path.is_file()]
+    return any(isinstance(each, dict) and each.get(_IS_TIMED) is False for each in told)
 
 
 class _Traces:
@@ -259,7 +287,7 @@ def _load_references(run: Run) -> dict[int, StoredTensor]:
     return found
 
 
-def _load_reference(source: Path, mine: Manifest | None, metrics: Metrics | None) -> Run | None:
+def _load_reference(source: Path, mine: Manifest | None, *, is_timed: bool) -> Run | None:
     """Reads the run of a reference model that was measured as this one was; None without one.
 
     Runs stand in out_<model>/runs/<platform>, so it is looked for beside the run's own model.
@@ -267,14 +295,14 @@ def _load_reference(source: Path, mine: Manifest | None, metrics: Metrics | None
     if mine is None or mine.model.name in REFERENCE_MODELS:
         return None
     real = source.resolve()
-    if real.parent.name != "runs" or (metrics is not None and not metrics.times_are_meaningful):
+    if real.parent.name != "runs" or not is_timed:
         return None
     for model in REFERENCE_MODELS:
         place = runs_folder(model, real.name, root=real.parents[2])
         try:
             if place.is_dir() and find_etdumps(place):
                 run = Run.load(place)
-                if run.metrics and run.times_are_meaningful and _kind(run.manifest) == _kind(mine):
+                if run.metrics and run.is_timed and _kind(run.manifest) == _kind(mine):
                     return run
         except InputFileError:
             # A damaged reference is none: nobody asked for it by name.

@@ -177,7 +177,7 @@ def sample_table(run: RunAnalysis) -> Table:
         for block in run.timed[name].blocks
         for sample in _samples(name, block)
     )
-    return SAMPLES.of(subjects, is_timed=run.times_are_meaningful)
+    return SAMPLES.of(subjects, is_timed=run.is_timed)
 
 
 def _samples(experiment: str, block: BlockMetrics) -> Iterator[tuple[str, int, str, int, int]]:

@@ -46,7 +46,7 @@ _GRADES: Final = (
 def report_tables(assessment: Assessment) -> dict[str, Table]:
     """Returns every table of a run by the name of its file; times that mean nothing are missing."""
     run, insights, found = assessment.run, assessment.insight.experiments, assessment.comparisons
-    timed = run.times_are_meaningful
+    timed = run.is_timed
     return {
         "operators": operators.operator_table(insights, is_timed=timed),
         "categories": operators.category_table(run.experiments, is_timed=timed),
@@ -73,7 +73,7 @@ def report_tables(assessment: Assessment) -> dict[str, Table]:
 def report_sections(assessment: Assessment) -> list[Section]:
     """Returns what people read of a run, in the order of the page; empty parts are left out."""
     run, comparison = assessment.run, assessment.primary_comparison
-    timed, primary = run.times_are_meaningful, assessment.primary
+    timed, primary = run.is_timed, assessment.primary
     tables = report_tables(assessment)
     name = primary.experiment.name
     sections: list[Section] = []
@@ -138,7 +138,7 @@ def _time_section(assessment: Assessment) -> Section:
     if comparison is not None:
         table = comparisons.class_changes(comparison).with_total("Method::execute")
     else:
-        table = operators.category_table(run.experiments, is_timed=run.times_are_meaningful)
+        table = operators.category_table(run.experiments, is_timed=run.is_timed)
         table = table.with_total("Method::execute") if len(run.experiments) == 1 else table
     unknown = sorted({name for e in run.experiments for name in e.split.unknown_names})
     lines = (f"Not in the category table: {', '.join(unknown)}",) if unknown else ()
@@ -186,7 +186,7 @@ def _amdahl_sentence(comparison: Comparison) -> str:
 def _outlook(assessment: Assessment) -> Iterator[Section]:
     """What SME2 could do for this model, where no experiment had it."""
     run = assessment.run
-    if not run.times_are_meaningful or any(e.sme not in {None, "off"} for e in run.experiments):
+    if not run.is_timed or any(e.sme not in {None, "off"} for e in run.experiments):
         return
     found = predict_sme2(assessment.primary)
     if found is not None:
@@ -207,7 +207,7 @@ def _operator_section(assessment: Assessment) -> Section:
     """The primary comparison's operators side by side, or those of the one experiment."""
     comparison, primary = assessment.primary_comparison, assessment.primary
     if comparison is None:
-        timed = assessment.run.times_are_meaningful
+        timed = assessment.run.is_timed
         table = operators.operator_table([primary], is_timed=timed)
     else:
         details = {id(d.row): d for e in assessment.insight.experiments for d in e.details}

@@ -137,7 +137,7 @@ def head_of(assessment: Assessment) -> Headline:
     if comparison is not None:
         return _comparison_head(assessment, comparison)
     latency = primary.latency
-    meaningful = assessment.run.times_are_meaningful
+    meaningful = assessment.run.is_timed
     interval = latency.steady.interval if latency else None
     figure = format_duration(latency.steady.median) if latency and meaningful else MISSING
     return Headline(
@@ -179,7 +179,7 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
 
 def tiles_of(assessment: Assessment) -> list[Tile]:
     """A few figures of the primary experiment, beside its baseline's."""
-    if not assessment.run.times_are_meaningful:
+    if not assessment.run.is_timed:
         return _emulated_tiles(assessment)
     comparison = assessment.primary_comparison
     if comparison is not None and comparison.ledger:
@@ -230,7 +230,7 @@ def platform_warning(assessment: Assessment) -> str | None:
     """Returns the banner of platforms that are not representative."""
     manifest = assessment.run.manifest
     kind = find_kind(manifest.platform) if manifest else None
-    if not assessment.run.times_are_meaningful and (kind is None or kind.policy.proves_times):
+    if not assessment.run.is_timed and (kind is None or kind.policy.proves_times):
         kind = next(each for each in TARGETS if not each.policy.proves_times)
     return kind.warning if kind else None
 

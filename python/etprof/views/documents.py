@@ -34,7 +34,7 @@ _NS_PER_MS: Final = 1e6
 def assessment_document(assessment: Assessment) -> Document:
     """Returns everything that is known of a run; times in ns or, where named so, in ms."""
     run = assessment.run
-    timed = run.times_are_meaningful
+    timed = run.is_timed
     return with_raw_names({
         "schema_version": SUMMARY_VERSION,
         "model": run.manifest.model.name if run.manifest else None,

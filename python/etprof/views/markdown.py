@@ -91,7 +91,7 @@ def _findings(assessment: Assessment) -> Iterator[str]:
     answers = assessment.findings_of(assessment.primary.experiment.name).reference_answers
     if answers:
         beside = f"Beside the reference model, {escape(reference_name(assessment.reference))}:"
-        table = reference_table(answers, is_timed=assessment.run.times_are_meaningful)
+        table = reference_table(answers, is_timed=assessment.run.is_timed)
         yield from ("", beside, "", *markdown_table(table))
     silent = "; ".join(silent_rules(assessment)) or "none"
     yield from ("", f"Asked and found nothing: {silent}.", "")

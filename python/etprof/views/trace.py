@@ -87,13 +87,13 @@ class Process:
 def trace_processes(assessment: Assessment) -> tuple[Process, ...]:
     """Returns all experiments, aligned at zero; untimed ones show the order of events alone."""
     run = assessment.run
-    suffix = "" if run.times_are_meaningful else " (emulated: in order, without times)"
+    suffix = "" if run.is_timed else " (emulated: in order, without times)"
     return tuple(
         Process(
             number,
             f"{experiment.name}{suffix}",
-            tuple(_slices(experiment, is_timed=run.times_are_meaningful)),
-            _counters(run, experiment) if run.times_are_meaningful else (),
+            tuple(_slices(experiment, is_timed=run.is_timed)),
+            _counters(run, experiment) if run.is_timed else (),
         )
         for number, experiment in enumerate(run.experiments, start=1)
     )

@@ -98,7 +98,7 @@ def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MA
     """Compares two experiments that may be compared; `margin` is what counts as no difference."""
     before, after = baseline.experiment, candidate.experiment
     aligned = align_operators(before.split.rows, after.split.rows)
-    meaningful = baseline.run.times_are_meaningful and candidate.run.times_are_meaningful
+    meaningful = baseline.run.is_timed and candidate.run.is_timed
     ledger: tuple[LedgerEntry, ...] = ()
     if meaningful and before.metrics is not None and after.metrics is not None:
         ledger = build_ledger(before.metrics, after.metrics, margin=margin)

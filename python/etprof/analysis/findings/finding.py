@@ -87,7 +87,7 @@ class Subject:
         self, details: Sequence[OperatorDetail], count: int = SHOWN_ROWS
     ) -> tuple[EvidenceRow, ...]:
         """Shows the first `count` operators and how many more; no time where those mean nothing."""
-        timed = self.run.run.times_are_meaningful
+        timed = self.run.run.is_timed
         rows = [
             EvidenceRow(detail.row.label, _figures(detail, with_times=timed))
             for detail in details[:count]

@@ -229,7 +229,7 @@ def _what_is_there(subject: Subject) -> set[_Need]:
     """Rules whose input is missing are not asked, so that their silence says nothing."""
     provenance = subject.provenance
     there: dict[_Need, bool] = {
-        "times": subject.run.run.times_are_meaningful,
+        "times": subject.run.run.is_timed,
         "reference": subject.reference is not None,
         "rivals": bool(subject.precision_rivals),
         "comparison": subject.comparison is not None,

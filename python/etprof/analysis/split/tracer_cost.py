@@ -42,7 +42,7 @@ class TracerCost:
 
 def find_tracer_costs(run: RunAnalysis) -> tuple[TracerCost, ...]:
     """Returns what the run shows of the tracer's cost; nothing where times mean nothing."""
-    if not run.times_are_meaningful:
+    if not run.is_timed:
         return ()
     recording = [cost for entry in run.experiments if (cost := _recording_cost(entry))]
     return (*recording, *_compiled_costs(run))

@@ -67,7 +67,7 @@ def _asset(name: str) -> str:
 
 def _run_view(assessment: Assessment, key: str) -> View:
     """Returns everything that the template shows of one run; `key` makes its ids unique."""
-    run, is_timed = assessment.run, assessment.run.times_are_meaningful
+    run, is_timed = assessment.run, assessment.run.is_timed
     sections = [_section_view(section) for section in report_sections(assessment)]
     return {
         "key": key,
@@ -124,7 +124,7 @@ def _table_view(table: Table, heading: str) -> View:
 
 def _findings_view(assessment: Assessment) -> View:
     found = assessment.findings_of(assessment.primary.experiment.name)
-    is_timed = assessment.run.times_are_meaningful
+    is_timed = assessment.run.is_timed
     answers = reference_table(found.reference_answers, is_timed=is_timed)
     return {
         "findings": [

@@ -45,7 +45,7 @@ class HudSubject:
 
 def hud_records(analysis: RunAnalysis) -> list[dict[str, object]]:
     """Returns one record per metric and experiment; none for emulated runs."""
-    if not analysis.times_are_meaningful or not analysis.loaded.is_directory:
+    if not analysis.is_timed or not analysis.loaded.is_directory:
         return []
     return [
         hud_record(_subject(experiment, analysis.manifest), name, values)

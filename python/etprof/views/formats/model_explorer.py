@@ -29,7 +29,7 @@ _GOOD_WHEN_HIGH = [{"stop": 0, "bgColor": "#d73027"}, {"stop": 1, "bgColor": "#1
 def node_data(assessment: Assessment) -> dict[str, Any]:
     """Returns one document per quantity, by its name; values in µs, speed-up without unit."""
     comparison = assessment.primary_comparison
-    if not assessment.run.times_are_meaningful:
+    if not assessment.run.is_timed:
         return {}
     primary = assessment.primary
     after = _node_times(primary)
