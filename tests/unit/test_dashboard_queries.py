@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import event, update
+from rich.console import Console
+from sqlalchemy import event, select, text, update
 
 from etprof.dashboard.chart import choose_points
 from etprof.dashboard.judging import find_references
@@ -21,13 +23,12 @@ from etprof.dashboard.queries import (
     list_metrics,
     list_newest,
     list_series,
-    load_all_values,
-    load_categories,
     load_runs,
     load_trend,
 )
 from etprof.history.schema import FAILED, Run
 from etprof.history.store import Store, open_store
+from etprof.history.tables import run_details
 from tests.known_history import (
     EMULATOR,
     FAILING,
@@ -137,13 +138,33 @@ def test_trend_is_in_order_of_time_and_keeps_failures(session: Session) -> None:
 def test_metrics_values_and_categories_are_what_was_written(session: Session) -> None:
     entry = series_of(session, "toy_transformer", "fp32", "off")
     run = load_runs(session, [entry.run.id])[entry.run.id]
-    values = load_all_values(session, run)
+    values = {value.name: value for value in run.metrics}
     assert set(list_metrics(session, [entry])) == set(values)
     assert values["decode_tokens_per_second"].higher_is_better
     assert values["latency_ns"].count == 10
-    categories = load_categories(session, run.id)
-    assert set(categories) == set(SHARES)
-    assert sum(categories.values()) == pytest.approx(values["latency_ns"].value, rel=0.02)
+    assert set(run.categories) == set(SHARES)
+    assert sum(run.categories.values()) == pytest.approx(values["latency_ns"].value, rel=0.02)
+
+
+def test_an_untimed_run_of_an_older_store_hands_out_no_figure(session: Session) -> None:
+    """B-D10, I2: what older editions kept of an emulator's times was shown and exported."""
+    kept = session.execute(
+        text("SELECT run_id FROM metrics JOIN runs ON id = run_id WHERE device = :d"),
+        {"d": EMULATOR},
+    )
+    numbers = {row[0] for row in kept}
+    assert numbers
+    runs = session.scalars(select(Run).where(Run.id.in_(numbers))).all()
+    console = Console(width=160)
+    for run in runs:
+        assert (run.metrics, run.categories, run.raw) == ([], {}, None)
+        with console.capture() as capture:
+            console.print(run_details(run))
+        assert not re.search(r"\d (ns|µs|ms|s)\b", capture.get())
+    timed = session.scalars(select(Run).where(Run.device != EMULATOR, Run.status != FAILED)).first()
+    assert timed is not None
+    assert timed.metrics
+    assert list_metrics(session, [Series(runs[0], runs[0].id)]) == []
 
 
 def test_failures_are_the_newest_first_and_filtered(session: Session) -> None:
@@ -184,6 +205,8 @@ def test_queries_follow_indexes(store: Store, session: Session) -> None:
         run = load_runs(session, [entry.run.id])[entry.run.id]
         find_runs_before(session, [run])
         find_sme_sides(session, run)
+        assert run.metrics
+        assert run.categories
         load_trend(session, entry.run.series, "latency_ns", branch="main", limit=10)
         list_failures(session, {}, limit=10)
         list_branches(session, 10)

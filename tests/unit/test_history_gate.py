@@ -101,7 +101,6 @@ def test_the_threshold_decides() -> None:
 @pytest.mark.parametrize(
     ("sides", "reason"),
     [
-        ((value(STEADY), value(times(2), representative=False)), "emulated times are never judged"),
         ((value(STEADY), value([0.0] * 8)), "a value is zero"),
         (
             (value([100.0]), value([200.0])),

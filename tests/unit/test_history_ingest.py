@@ -10,11 +10,13 @@ import pytest
 
 from etprof.base.errors import InputFileError
 from etprof.history.ingest import read_run_directory
+from etprof.history.schema import make_run, record_of
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
 from tests.measured_runs import START, MeasuredRun, write_measured
+from tests.unit.test_load import watched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,15 +210,21 @@ LAUNCH = {
     [
         (MeasuredRun(), "27e6f4b9b03fd56fc87d9c3d4543b803bd576ed2d4abd1646e53b8e4ee1867bf"),
         (
+            MeasuredRun(platform="emulator"),
+            "45dda318162cefb623eb1dd565196b6659c9416d0bb3befb2bb4b93e427c6031",
+        ),
+        (
+            MeasuredRun(extra={"schema_version": 2, "run_id": "1"}),
+            "8543b0871ab170e43ab7c3361f6f01fbed4369f71161c8a47a90600e542dadd7",
+        ),
+        (
             MeasuredRun(failing={"off": "lost"}, extra={"launches": [LAUNCH]}, planned=PLANNED),
             "4a478fd3847c39fd57590058023c728834366e22033c8d82d0d38050451ace44",
         ),
     ],
 )
-def test_a_run_of_the_first_schema_keeps_its_key(
-    run: MeasuredRun, key: str, tmp_path: Path
-) -> None:
-    """The keys that stores of earlier editions have: adding the run once more changes nothing."""
+def test_a_run_keeps_its_key(run: MeasuredRun, key: str, tmp_path: Path) -> None:
+    """The keys that stores have: adding a run once more changes nothing, whatever is kept of it."""
     assert read_one(tmp_path / "run", run).key == key
 
 
@@ -230,3 +238,27 @@ def test_a_run_is_known_by_its_own_identity(tmp_path: Path) -> None:
     assert one.key == anew.key != other.key
     assert one.manifest_run_id == "1"
     assert one.manifest_sha256 != anew.manifest_sha256
+
+
+def test_an_untimed_run_leaves_no_figure(tmp_path: Path) -> None:
+    """B-D10, I2: an emulator's blocks became metrics, categories and raw samples."""
+    untimed = read_one(tmp_path / "run", MeasuredRun(platform="emulator"))
+    assert (untimed.status, untimed.failure, untimed.representative) == ("ok", None, False)
+    assert (untimed.metrics, untimed.categories, untimed.raw) == ([], {}, None)
+
+
+def test_the_target_s_policy_has_the_last_word(tmp_path: Path) -> None:
+    """B-D10: a stranger's export may call an emulator's times representative."""
+    timed = record_of(read_one(tmp_path / "run", MeasuredRun())).model_dump()
+    assert timed["metrics"]
+    claimed = make_run({**timed, "device_kind": "emulator", "representative": True})
+    assert not claimed.representative
+    assert (claimed.metrics, claimed.categories, claimed.raw) == ([], {}, None)
+
+
+def test_a_run_directory_is_read_once(tmp_path: Path) -> None:
+    """B-D18: the manifest and the metrics were opened three times each."""
+    run = write_measured(tmp_path / "run", MeasuredRun())
+    with watched(run) as opened:
+        read_run_directory(run)
+    assert opened == {"manifest.json": 1, "metrics.json": 1}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from sqlalchemy import update
 
 from etprof.history.noise import noise_floor
 from etprof.history.schema import FAILED, Run
@@ -14,6 +15,9 @@ from etprof.history.selection import baseline_runs
 from etprof.history.store import Store, open_store
 from etprof.history.trend import find_changes
 from tests.measured_runs import MeasuredRun, scaled, write_measured
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 
 class History:
@@ -71,19 +75,19 @@ def test_a_noise_floor_has_no_emulated_run(history: History) -> None:
     """Mutant 31: what an emulator repeats says nothing of a device, whatever it is called."""
     for minute, factor in enumerate((1.0, 1.1, 0.9)):
         history.add(minute, factor)
+    history.store.write(lambda session: _call_all_representative(session, answer=False))
     with history.store.session() as session:
         device = session.get_one(Run, 1).device
+        assert noise_floor(session, device, "latency_ns") is None
+    history.store.write(lambda session: _call_all_representative(session, answer=True))
+    with history.store.session() as session:
         floor = noise_floor(session, device, "latency_ns")
         assert floor is not None
         assert floor.runs == 3
-    history.store.write(_call_all_emulated)  # as stores of older editions have them
-    with history.store.session() as session:
-        assert noise_floor(session, device, "latency_ns") is None
 
 
-def _call_all_emulated(session: Any) -> None:  # noqa: ANN401 - SQLAlchemy's
-    for run in session.query(Run):
-        run.representative = False
+def _call_all_representative(session: Session, *, answer: bool) -> None:
+    session.execute(update(Run).values(representative=answer))
 
 
 def test_a_change_of_level_lies_between_the_commits_around_it(history: History) -> None:

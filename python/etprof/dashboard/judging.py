@@ -48,7 +48,7 @@ class Judge:
         against: str,
     ) -> View | None:
         """Returns the change for a template; None where there is nothing to judge."""
-        if baseline is None or candidate is None or not candidate.representative:
+        if baseline is None or candidate is None:
             return None
         found = judge(baseline, candidate, noise=self._floor(candidate.run.device))
         return {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import aliased, defer
 
-from etprof.history.schema import FAILED, Baseline, CategoryTime, Metric, Run
+from etprof.history.schema import FAILED, Baseline, Metric, Run
 from etprof.history.selection import choose_runs
 
 if TYPE_CHECKING:
@@ -124,7 +124,12 @@ def list_metrics(session: Session, series: Iterable[Series]) -> list[str]:
     found: set[str] = set()
     for batch in _batches(ids):
         found |= set(
-            session.scalars(select(Metric.name).where(Metric.run_id.in_(batch)).distinct())
+            session.scalars(
+                select(Metric.name)
+                .join(Metric.run)
+                .where(Metric.run_id.in_(batch), Run.representative)
+                .distinct()
+            )
         )
     return list(found)
 
@@ -168,8 +173,9 @@ def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int,
     ids = sorted(run.id for run in runs)
     found: dict[int, Metric] = {}
     for batch in _batches(ids):
-        chosen = select(Metric).where(Metric.run_id.in_(batch), Metric.name == metric)
-        found |= {row.run_id: row for row in session.scalars(chosen)}
+        chosen = select(Metric).join(Metric.run).where(Run.representative, Metric.name == metric)
+        rows = session.scalars(chosen.where(Metric.run_id.in_(batch)))
+        found |= {row.run_id: row for row in rows}
     return found
 
 
@@ -179,18 +185,6 @@ def load_latest(
     """Returns the latest run of each series, and the metric of each that has it, by run."""
     runs = load_runs(session, (entry.latest_id for entry in series if entry.latest_id))
     return runs, load_values(session, runs.values(), metric)
-
-
-def load_all_values(session: Session, run: Run) -> dict[str, Metric]:
-    """Returns every metric of one run, by name."""
-    rows = session.scalars(select(Metric).where(Metric.run_id == run.id))
-    return {row.name: row for row in rows}
-
-
-def load_categories(session: Session, run_id: int) -> dict[str, float]:
-    """Returns the time of each category of operators in ns; empty where no ETDump was read."""
-    rows = session.scalars(select(CategoryTime).where(CategoryTime.run_id == run_id))
-    return {row.category: row.time_ns for row in rows}
 
 
 def find_runs_before(session: Session, runs: Iterable[Run]) -> dict[int, int]:

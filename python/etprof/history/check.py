@@ -123,9 +123,12 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
     for candidate in candidates:
         baselines = baseline_runs(session, request.baseline, candidate)
         if candidate.status == FAILED:
-            entries.append(_failed(candidate, baselines))
+            entries.append(_told(candidate, baselines, "failed", candidate.failure or "it failed"))
         elif not baselines:
             alone.append(subject_of(candidate))
+        elif not candidate.representative:
+            reason = "its target proves no times, so none are judged"
+            entries.append(_told(candidate, baselines, "inconclusive", reason))
         else:
             entries += _judge_metrics(noise, request, candidate, baselines)
     entries.sort(key=lambda entry: OUTCOMES.index(entry.outcome))
@@ -151,9 +154,10 @@ def _method(run: Run) -> str | None:
     return None if run.method in (None, "forward") else run.method
 
 
-def _failed(candidate: Run, baselines: Sequence[Run]) -> Checked:
+def _told(candidate: Run, baselines: Sequence[Run], outcome: Outcome, reason: str) -> Checked:
+    """What is said of a whole run."""
     before = tuple(subject_of(run) for run in baselines)
-    return Checked("failed", subject_of(candidate), before, candidate.failure or "it failed")
+    return Checked(outcome, subject_of(candidate), before, reason)
 
 
 def _judge_metrics(

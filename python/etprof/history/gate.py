@@ -81,8 +81,6 @@ def judge_against(
 ) -> Judgement:
     """Judges one run against one or several of the same series, all of the same metric."""
     everything = [*baselines, candidate]
-    if not all(value.representative for value in everything):
-        return _undecided(None, threshold, "emulated times are never judged")
     if any(value.value <= 0 or min(value.samples, default=1) <= 0 for value in everything):
         return _undecided(None, threshold, "a value is zero")
     middle = float(np.median([value.value for value in baselines]))

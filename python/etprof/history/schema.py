@@ -56,6 +56,10 @@ def _check_device_kind(name: str) -> str:
     return name
 
 
+def _proves_times(device_kind: str) -> bool:
+    return any(e.policy.proves_times for e in TARGETS if e.history_name == device_kind)
+
+
 class Artefact(Record):
     """A file by its content."""
 
@@ -96,6 +100,12 @@ def _fact(
     """
     info = {"title": title, "accepts": accepts, "flag": flag, "tells_apart": tells_apart}
     return mapped_column(info=info, **how)
+
+
+def _measured(table: str, **how: Any) -> Any:  # noqa: ANN401 - whatever relationship takes
+    """Declares the rows of a run that a clock had a part in."""
+    own = f"and_(Run.id == {table}.run_id, Run.representative)"
+    return relationship(table, primaryjoin=own, passive_deletes=True, **how)
 
 
 class Run(Table):
@@ -160,13 +170,14 @@ class Run(Table):
     key: Mapped[str] = _fact("key", accepts=Digest, unique=True)
     """Hash of program, experiment, launches and samples: the same run is added once."""
     representative: Mapped[bool]
-    """False for emulated times, which are never judged."""
+    """Whether its target proves times. One that does not has none: no row of it is written, and
+    those that older stores hold are never handed out."""
 
-    metrics: Mapped[list[Metric]] = relationship(
-        order_by="Metric.name", back_populates="run", passive_deletes=True
+    metrics: Mapped[list[Metric]] = _measured(
+        "Metric", order_by="Metric.name", back_populates="run"
     )
-    category_rows: Mapped[list[CategoryTime]] = relationship(passive_deletes=True)
-    raw_row: Mapped[RawSamples | None] = relationship(passive_deletes=True)
+    category_rows: Mapped[list[CategoryTime]] = _measured("CategoryTime")
+    raw_row: Mapped[RawSamples | None] = _measured("RawSamples")
 
     @property
     def categories(self) -> dict[str, float]:
@@ -204,11 +215,6 @@ class Metric(Table):
     """One value per block."""
 
     run: Mapped[Run] = relationship(back_populates="metrics")
-
-    @property
-    def representative(self) -> bool:
-        """False for emulated times: they are kept, but never judged."""
-        return self.run.representative
 
 
 class CategoryTime(Table):
@@ -285,6 +291,8 @@ def make_run(facts: Mapping[str, Any]) -> Run:
     """Makes a run of facts as an export has them; raises pydantic's ValidationError."""
     checked = RUN_RECORD.model_validate(facts).model_dump()
     metrics, categories, raw = (checked.pop(name) for name in ("metrics", "categories", "raw"))
+    if not (checked["representative"] and _proves_times(checked["device_kind"])):
+        checked["representative"], metrics, categories, raw = False, (), {}, None
     return Run(
         **checked,
         series=short_hash(*(checked[name] for name in _OF_A_SERIES)),

@@ -16,8 +16,10 @@ from pydantic import Field, model_validator
 
 from etprof.base.atomic import write_json
 from etprof.base.errors import InputFileError, OutputError
-from etprof.base.records import Count, Document, Name, Named, Rate, Record, read_record
-from etprof.run.manifest import MANIFEST, load_manifest
+from etprof.base.files import read_input
+from etprof.base.json_input import MOST_JSON_BYTES, decode_json
+from etprof.base.records import Count, Name, Named, Rate, Record, check_record
+from etprof.run.manifest import MANIFEST, WAY_OUT, load_manifest
 from etprof.run.runner_result import Load, Memory
 
 METRICS = "metrics.json"
@@ -331,11 +333,14 @@ def save_metrics(run: Path, metrics: Metrics) -> None:
 
 def load_metrics(run: Path) -> Metrics | None:
     """Reads metrics.json; None when it is not there, for an ETDump alone is enough."""
-    return _load(Metrics, run / METRICS)
-
-
-def _load(kind: type[Document], path: Path) -> Document | None:
-    """Reads and checks one JSON file of the run directory."""
+    path = run / METRICS
     if not path.exists():
         return None
-    return read_record(kind, path, way_out="delete it to analyse the ETDumps alone")
+    return parse_metrics(read_input(path, most_bytes=MOST_JSON_BYTES, way_out=WAY_OUT), path)
+
+
+def parse_metrics(data: bytes | None, path: Path) -> Metrics | None:
+    """Checks what was read from `path`."""
+    if data is None:
+        return None
+    return check_record(Metrics, decode_json(data, path, way_out=WAY_OUT), path, way_out=WAY_OUT)

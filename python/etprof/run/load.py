@@ -6,10 +6,11 @@ import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from etprof.base.errors import EtprofError, InputFileError
-from etprof.base.json_input import read_json
+from etprof.base.files import read_input
+from etprof.base.json_input import MOST_JSON_BYTES, read_json
 from etprof.base.records import read_record
 from etprof.base.text import clean
 from etprof.etdump.reader import load_etdump
@@ -20,11 +21,11 @@ from etprof.run.directory import (
     find_etdumps,
     find_measured_files,
     kind_of,
-    load_metrics,
+    parse_metrics,
     runs_folder,
 )
 from etprof.run.kernel_trace import read_kernel_trace
-from etprof.run.manifest import MANIFEST, load_manifest
+from etprof.run.manifest import MANIFEST, WAY_OUT, parse_manifest
 from etprof.run.program import ExportManifest
 from etprof.run.runner_result import read_result
 from etprof.run.tensors import load_tensor
@@ -89,6 +90,10 @@ class Run:
     """A run of a reference model, measured alike in the same place."""
     is_timed: bool = True
     """Whether its times are performance; an emulator's are not, and nothing of them is in here."""
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    """manifest.json and metrics.json to the byte: what tells this run from any other."""
+    problem: str | None = None
+    """Why nothing is known but the manifest and the metrics."""
 
     @property
     def timed(self) -> Mapping[str, ExperimentMetrics]:
@@ -103,46 +108,38 @@ class Run:
         return self.exported.methods.get(self.manifest.model.method or self.exported.method)
 
     @classmethod
-    def load(cls, source: Path) -> Self:
-        """Reads a run directory or a single ETDump; raises InputFileError for damaged files."""
+    def load(cls, source: Path, *, whole: bool = True) -> Run:
+        """Reads a run directory or a single ETDump; raises InputFileError for damaged files.
+
+        A run that need not be `whole` has at least its manifest and metrics, where its ETDumps, or
+        what was measured beside them, are missing or damaged.
+        """
         if not source.is_dir():
             alone = LoadedExperiment(clean(source.stem), source, load_etdump(source))
             is_timed = not _is_in_untimed_run(source)
             return cls(source, is_directory=False, experiments=(alone,), is_timed=is_timed)
+        run = _load_measured(source)
         etdumps = find_etdumps(source)
-        if not etdumps:
+        if not etdumps and whole:
             msg = f"{source} holds no .etdump file; {_way_to_one(source)}"
             raise InputFileError(msg)
-        manifest, metrics, is_timed = load_measured(source)
-        known = metrics.experiments if metrics else {}
-        traces = _Traces(source, manifest)
-        experiments = tuple(
-            _load_experiment(path, name, known.get(name), traces)
-            for path, name in _experiment_names(etdumps, source, known)
-        )
-        exported = _load_export(source)
-        run = cls(
-            source=source,
-            is_directory=True,
-            experiments=experiments,
-            manifest=manifest,
-            metrics=metrics,
-            report=find_method_report(source, manifest),
-            exported=exported,
-            unsplit=_load_unsplit(source, known, {each.name for each in experiments}),
-            reference=_load_reference(source, manifest, is_timed=is_timed),
-            is_timed=is_timed,
-        )
-        return replace(run, references=_load_references(run))
+        try:
+            return _load_split(run, etdumps) if etdumps else run
+        except EtprofError as error:
+            if whole:
+                raise
+            return replace(run, problem=str(error))
 
 
-def load_measured(run: Path) -> tuple[Manifest | None, Metrics | None, bool]:
+def _load_measured(source: Path) -> Run:
     """Reads what was measured, and whether its times are performance.
 
     Where they are not, there are none from here on: no block has any. The manifest says so from
     the start, metrics.json when it is written: where either does, no time counts.
     """
-    manifest, metrics = load_manifest(run), load_metrics(run)
+    contents = {name: _read(source / name) for name in (MANIFEST, METRICS)}
+    manifest = parse_manifest(contents[MANIFEST], source / MANIFEST)
+    metrics = parse_metrics(contents[METRICS], source / METRICS)
     is_timed = False not in [each.times_are_meaningful for each in (manifest, metrics) if each]
     if metrics is not None and not is_timed:
         known = {
@@ -150,7 +147,40 @@ def load_measured(run: Path) -> tuple[Manifest | None, Metrics | None, bool]:
             for name, each in metrics.experiments.items()
         }
         metrics = metrics.model_copy(update={"experiments": known})
-    return manifest, metrics, is_timed
+    return Run(
+        source=source,
+        is_directory=True,
+        experiments=(),
+        manifest=manifest,
+        metrics=metrics,
+        is_timed=is_timed,
+        contents={name: content for name, content in contents.items() if content is not None},
+    )
+
+
+def _read(path: Path) -> bytes | None:
+    if not path.exists():
+        return None
+    return read_input(path, most_bytes=MOST_JSON_BYTES, way_out=WAY_OUT)
+
+
+def _load_split(run: Run, etdumps: Sequence[Path]) -> Run:
+    """Adds the ETDumps, and what was measured and exported beside them."""
+    source, known = run.source, run.timed
+    traces = _Traces(source, run.manifest)
+    experiments = tuple(
+        _load_experiment(path, name, known.get(name), traces)
+        for path, name in _experiment_names(etdumps, source, known)
+    )
+    run = replace(
+        run,
+        experiments=experiments,
+        report=find_method_report(source, run.manifest),
+        exported=_load_export(source),
+        unsplit=_load_unsplit(source, known, {each.name for each in experiments}),
+        reference=_load_reference(source, run.manifest, is_timed=run.is_timed),
+    )
+    return replace(run, references=_load_references(run))
 
 
 def _is_in_untimed_run(etdump: Path) -> bool:

@@ -33,7 +33,7 @@ from etprof.run.runner_result import Cpu, RunnerBuild
 
 MANIFEST: Final = "manifest.json"
 _SCHEMA_VERSION: Final = 2
-_WAY_OUT: Final = "delete it to analyse the ETDumps alone"
+WAY_OUT: Final = "delete it to analyse the ETDumps alone"
 _OLD_PURPOSES: Final = {
     "etdump": "operators",
     "kernel_trace": "kernels",
@@ -284,9 +284,15 @@ def load_manifest(run: Path) -> Manifest | None:
     path = run / MANIFEST
     if not path.exists():
         return None
-    data = read_input(path, most_bytes=MOST_JSON_BYTES, way_out=_WAY_OUT)
-    document = decode_json(data, path, way_out=_WAY_OUT)
-    manifest = check_record(Manifest, document, path, way_out=_WAY_OUT)
+    return parse_manifest(read_input(path, most_bytes=MOST_JSON_BYTES, way_out=WAY_OUT), path)
+
+
+def parse_manifest(data: bytes | None, path: Path) -> Manifest | None:
+    """Checks what was read from `path`, as `load_manifest` does."""
+    if data is None:
+        return None
+    document = decode_json(data, path, way_out=WAY_OUT)
+    manifest = check_record(Manifest, document, path, way_out=WAY_OUT)
     # Nothing of schema 1 has a run_id: who only changes the number does not get rid of the seal.
     if manifest.schema_version != 1 or manifest.run_id or manifest.checksum:
         _check_seal(data, path)
@@ -296,5 +302,5 @@ def load_manifest(run: Path) -> Manifest | None:
 def _check_seal(data: bytes, path: Path) -> None:
     found = _SEAL.search(data)
     if found is None or hashlib.sha256(data[: found.start()]).hexdigest() != found[1].decode():
-        msg = f"{path} is damaged: checksum: it was changed after it had been written; {_WAY_OUT}"
+        msg = f"{path} is damaged: checksum: it was changed after it had been written; {WAY_OUT}"
         raise InputFileError(msg)

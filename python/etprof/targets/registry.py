@@ -6,7 +6,9 @@ A new kind is a module with its class, a row, and a template in configs/template
 from __future__ import annotations
 
 import importlib
+import re
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -14,13 +16,45 @@ from etprof.base.errors import UsageError
 from etprof.targets.policy import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from etprof.run.runner_result import Cpu
     from etprof.targets import Target
     from etprof.targets.policy import Part
 
 LOCAL: Final = "local"
 """Stands for the kind that this machine is."""
+
+
+_PASSING_SERIAL: Final = re.compile(r".*:\d+|emulator-\d+")
+"""Serials that say how a device is connected now, not which it is."""
+Facts = Mapping[str, object]
+"""What a target says of itself (`Target.describe`), as manifests keep it."""
+
+
+def _identify_computer(target: Facts, cpu: Cpu | None) -> tuple[str, str | None]:
+    """A computer is its CPU, cores and system, which two computers may share."""
+    # The maker of a CPU may pad its name with spaces.
+    model = " ".join((cpu.model_name or cpu.architecture).split()) if cpu else None
+    model = model or _join(target, "machine")
+    cores = cpu.logical_cores if cpu else target.get("logical_cores")
+    facts = (model, f"{cores} cores" if cores else None, _join(target, "system"))
+    return ", ".join(fact for fact in facts if fact), model
+
+
+def _identify_phone(target: Facts, _: Cpu | None) -> tuple[str, str | None]:
+    """A phone is its make, model and serial."""
+    serial = str(target.get("serial") or "")
+    known = _join(target, "manufacturer", "model") or "Android device"
+    is_lasting = serial and not _PASSING_SERIAL.fullmatch(serial)
+    soc = _join(target, "soc_manufacturer", "soc_model")
+    return f"{known} ({serial})" if is_lasting else known, soc
+
+
+def _identify_emulator(target: Facts, _: Cpu | None) -> tuple[str, str | None]:
+    return _join(target, "emulator", "emulated_cpu") or "emulator", None
+
+
+def _join(target: Facts, *keys: str) -> str | None:
+    return " ".join(str(target[key]) for key in keys if target.get(key)) or None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +72,8 @@ class TargetKind:
     """`module:function` that says which parts it needs are there, for `etprof doctor`."""
     history_name: str
     """Its word in the history."""
+    identify: Callable[[Facts, Cpu | None], tuple[str, str | None]] = _identify_computer
+    """Names a device so that its runs come together, and its SoC."""
     is_this_host: bool = True
     """Whether it computes on the CPU of the host that etprof runs on."""
     way_to_count: str
@@ -84,6 +120,7 @@ TARGETS: Final = (
         },
         parts="etprof.targets.android.adb:find_parts",
         history_name="android",
+        identify=_identify_phone,
         way_to_count="name a runner with --trace-runner or target.trace_runner; "
         "`cmake --workflow --preset android-sme2-trace` builds one",
         way_to_a_runner="`cmake --workflow --preset android-sme2` builds one, android-sme2-trace "
@@ -111,6 +148,7 @@ TARGETS: Final = (
         takes=_TRACING,
         parts="etprof.targets.emulator.installation:find_parts",
         history_name="emulator",
+        identify=_identify_emulator,
         way_to_count="run `etprof emulator setup`",
         warning=(
             "Measured under emulation: which microkernels ran, how often, and what they computed "
@@ -141,6 +179,16 @@ def proves_times(platform: str | None) -> bool:
     """Whether times of a run on `platform` mean anything; an unknown one is taken at its word."""
     found = find_kind(platform or "")
     return found is None or found.policy.proves_times
+
+
+def identify_device(platform: str, target: Facts, cpu: Cpu | None) -> tuple[str, str, str | None]:
+    """Returns the kind of a device in the history, a name that brings its runs together, its SoC.
+
+    Runs of unlike computers that are told alike are told apart by their owner's names only.
+    """
+    kind = find_kind(platform) or kind_of("linux")
+    name, soc = kind.identify(target, cpu)
+    return kind.history_name, name or platform, soc
 
 
 def make_target(name: str, fields: Mapping[str, object]) -> Target:

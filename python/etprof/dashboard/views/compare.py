@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from etprof.base.units import format_delta, format_duration
 from etprof.dashboard.addresses import make_address
 from etprof.dashboard.judging import Judge
-from etprof.dashboard.queries import load_all_values, load_categories
 from etprof.dashboard.views.run import find_run
 from etprof.dashboard.visit import metric_key
 from etprof.history.schema import TELLS_APART, TITLES
@@ -31,7 +30,6 @@ def show(visit: Visit) -> View:
     baseline, candidate = (find_run(visit, number) for number in numbers)
     differing = [n for n in TELLS_APART if getattr(baseline, n) != getattr(candidate, n)]
     hindering = [name for name in differing if name in _MUST_AGREE]
-    representative = baseline.representative and candidate.representative
     return {
         "title": f"Run {candidate.id} against run {baseline.id}",
         "numbers": numbers,
@@ -39,16 +37,16 @@ def show(visit: Visit) -> View:
         "differences": ", ".join(TITLES[name] for name in differing),
         "may_judge": not hindering,
         "must_agree": ", ".join(TITLES[name] for name in hindering),
-        "representative": representative,
+        "representative": baseline.representative and candidate.representative,
         "rows": _rows(visit, baseline, candidate, may_judge=not hindering),
-        "waterfall": _waterfall(visit, baseline, candidate) if representative else None,
+        "waterfall": _waterfall(baseline, candidate),
         "swapped": make_address("compare", {"baseline": numbers[1], "candidate": numbers[0]}),
     }
 
 
 def _rows(visit: Visit, baseline: Run, candidate: Run, *, may_judge: bool) -> list[View]:
     """Every metric that one side has."""
-    before, after = (load_all_values(visit.session, run) for run in (baseline, candidate))
+    before, after = ({value.name: value for value in run.metrics} for run in (baseline, candidate))
     return [
         {
             "name": name,
@@ -64,9 +62,9 @@ def _rows(visit: Visit, baseline: Run, candidate: Run, *, may_judge: bool) -> li
     ]
 
 
-def _waterfall(visit: Visit, baseline: Run, candidate: Run) -> View | None:
+def _waterfall(baseline: Run, candidate: Run) -> View | None:
     """From one sum of categories to the other, the largest step first; None without ETDumps."""
-    before, after = (load_categories(visit.session, run.id) for run in (baseline, candidate))
+    before, after = (run.categories for run in (baseline, candidate))
     if not before or not after:
         return None
     steps = {name: after.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **after}}

@@ -11,7 +11,6 @@ from etprof.dashboard.queries import (
     config_key,
     find_runs_before,
     find_sme_sides,
-    load_all_values,
     load_baselines,
     load_runs,
 )  # fmt: skip
@@ -44,7 +43,7 @@ def find_run(visit: Visit, text: str) -> Run:
 def show(visit: Visit) -> View:
     """Returns what the template shows."""
     run = find_run(visit, visit.address["id"])
-    values = load_all_values(visit.session, run)
+    values = {value.name: value for value in run.metrics}
     before = find_runs_before(visit.session, [run]).get(run.id)
     latency = values.get(HEADLINE)
     report, no_report = read_report(run)
@@ -53,7 +52,7 @@ def show(visit: Visit) -> View:
         "run": run,
         "config": config_key(run),
         "rows": _rows(visit, run, values, before),
-        "strip": _strip(latency) if latency and run.representative else None,
+        "strip": _strip(latency) if latency else None,
         "comparisons": _comparisons(visit, run, before),
         "report": report is not None,
         "no_report": no_report,
@@ -69,7 +68,7 @@ def show(visit: Visit) -> View:
 def _rows(visit: Visit, run: Run, values: dict[str, Metric], before: int | None) -> list[View]:
     """Every metric with its change against the run before."""
     other = load_runs(visit.session, [before]).get(before) if before else None
-    earlier = load_all_values(visit.session, other) if other else {}
+    earlier = {value.name: value for value in other.metrics} if other else {}
     return [
         {
             "value": values[name],
