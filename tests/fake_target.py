@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.atomic import write_bytes, write_json
 from etprof.base.errors import TargetError
-from etprof.run.runner_result import GenerationResult, Repetition, RunnerResult
+from etprof.run.runner_result import GenerationResult, Repetition, RunnerResult, SmeState
 from etprof.targets.device_lock import this_host
 from etprof.targets.state import TargetState
 from tests.known_etdumps import runner_etdump
@@ -32,10 +32,15 @@ class FakeTarget:
     platform = "linux"
 
     def __init__(
-        self, failing: Collection[int] = (), *, failing_sme: str = "", **build: bool
+        self,
+        failing: Collection[int] = (),
+        *,
+        failing_sme: str = "",
+        sme: object = None,
+        **build: bool,
     ) -> None:
         self.failing, self.failing_sme = failing, failing_sme
-        self.build = build
+        self.build, self.sme = build, sme
         self.requests: list[RunnerRequest] = []
 
     def describe(self) -> dict[str, object]:
@@ -66,6 +71,7 @@ class FakeTarget:
             msg = f"launch {number} failed; try again"
             raise TargetError(msg)
         document = result_document(1000 + number, **self.build)
+        document["sme"] = self.sme
         write_json(request.result, document)
         if request.etdump is not None:
             write_bytes(request.etdump, runner_etdump())
@@ -89,7 +95,6 @@ class GeneratingTarget(FakeTarget):
             prefill_ns=3 * unit,
             time_to_first_token_ns=4 * unit,
             token_latency_ns=[unit, unit, 2 * unit],
-            sampling_ns=10,
             total_ns=8 * unit,
         )
         generation = GenerationResult(
@@ -100,7 +105,7 @@ class GeneratingTarget(FakeTarget):
             prefilled_tokens=2,
             repetitions=[repetition] * 2,
         )
-        sme = {"in_force": request.sme}
+        sme = SmeState.model_validate({"in_force": request.sme.replace("auto", "off")})
         return result.model_copy(update={"generation": generation, "sme": sme})
 
 

@@ -17,9 +17,6 @@ struct OperatorSeries {
     std::optional<std::size_t> delegate;
     std::vector<std::optional<std::uint64_t>> start_ns;
     std::vector<std::optional<std::uint64_t>> duration_ns;
-    /// What XNNPACK reports, and an ETDump keeps: whole microseconds. Nothing outside delegates.
-    std::vector<std::optional<std::uint64_t>> reported_ns;
-    std::uint32_t parallel_calls = 0;
     std::map<std::uint32_t, std::vector<std::uint64_t>> kernels;
 };
 
@@ -65,7 +62,7 @@ class SeriesBuilder {
             if (pattern.steps[step].is_delegate) {
                 add_delegate(step, delegates++);
             } else {
-                add_series({step, 0, 1, std::nullopt, 0}, pattern.steps[step].label);
+                add_series({step, 0, 1, std::nullopt}, pattern.steps[step].label);
             }
         }
         return std::move(series_);
@@ -83,7 +80,7 @@ class SeriesBuilder {
         all_named_ = all_named_ && (!counts.empty() || samples.front()->works.empty());
         std::size_t begin = 0;
         for (std::size_t o = 0; o < counts.size(); ++o) {
-            add_series({step, begin, counts[o], delegate, o}, samples.front()->operators[o].label);
+            add_series({step, begin, counts[o], delegate}, samples.front()->operators[o].label);
             begin += counts[o];
         }
     }
@@ -104,7 +101,6 @@ class SeriesBuilder {
         std::size_t first_work;
         std::size_t work_count;
         std::optional<std::size_t> delegate;
-        std::size_t operator_index;
     };
 
     void add_series(const Place& place, std::uint32_t label) {
@@ -116,17 +112,12 @@ class SeriesBuilder {
             if (!aligned_[i]) {
                 series.start_ns.emplace_back();
                 series.duration_ns.emplace_back();
-                series.reported_ns.emplace_back();
                 continue;
             }
-            const Step& step = execution.steps[place.step];
-            const Work work = join(step.works, place.first_work, place.work_count);
-            if (place.delegate) {
-                series.reported_ns.emplace_back(step.operators[place.operator_index].reported_ns);
-            }
+            const std::vector<Work>& works = execution.steps[place.step].works;
+            const Work work = join(works, place.first_work, place.work_count);
             series.start_ns.emplace_back(work.start_ns - execution.start_ns);
             series.duration_ns.emplace_back(work.end_ns - work.start_ns);
-            series.parallel_calls = work.parallel_calls;
             for (const KernelCalls& calls : work.kernels) {
                 auto& per_execution = series.kernels[calls.kernel];
                 per_execution.resize(data_.executions.size());
@@ -159,18 +150,13 @@ std::optional<std::string_view> text_or_null(std::string_view text) {
 
 void write_clock(JsonWriter& json, const TraceData& data) {
     std::size_t marks = 0;
-    std::uint64_t total_ns = 0;
     for (const TracedExecution& traced : data.executions) {
         marks += traced.execution.mark_count;
-        total_ns += traced.execution.end_ns - traced.execution.start_ns;
     }
-    const double cost_ns = data.mark_cost_ns * static_cast<double>(marks);
     json.key("clock");
     json.begin_object();
-    json.field("source", "CLOCK_MONOTONIC");
     json.field("mark_cost_ns", data.mark_cost_ns);
     json.field("marks", marks);
-    json.field("cost_share", total_ns == 0 ? 0.0 : cost_ns / static_cast<double>(total_ns));
     json.end_object();
 }
 
@@ -239,10 +225,8 @@ void write_operator(JsonWriter& json, const OperatorSeries& series, const ClockT
     json.begin_object();
     json.field("name", labels.label_text(series.label));
     json.field("delegate", series.delegate);
-    json.field("parallel_calls", series.parallel_calls);
     json.field("start_ns", series.start_ns);
     json.field("duration_ns", series.duration_ns);
-    json.field("reported_ns", series.reported_ns);
     json.key("kernels");
     json.begin_array();
     for (const auto& [kernel, calls] : series.kernels) {

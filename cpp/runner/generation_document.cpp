@@ -13,7 +13,6 @@ void write_repetition(JsonWriter& json, const Repetition& repetition) {
     json.field("prefill_ns", repetition.prefill_ns);
     json.field("time_to_first_token_ns", repetition.first_token_ns);
     json.field("token_latency_ns", repetition.token_latency_ns);
-    json.field("sampling_ns", repetition.sampling_ns);
     json.field("total_ns", repetition.total_ns);
     json.end_object();
 }

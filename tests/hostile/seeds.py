@@ -115,7 +115,7 @@ def kernel_trace(mode: str, ops: Any) -> dict[str, object]:  # noqa: ANN401
         "schema_version": 1,
         "method": "forward",
         "sme": {"requested": mode, "in_force": "sme2" if level == "sme2" else "off"},
-        "clock": {"mark_cost_ns": 50.0, "marks": 10, "cost_share": 0.01},
+        "clock": {"mark_cost_ns": 50.0, "marks": 10},
         "kernels": [entry],
         "executions": [{**execution, "phase": phase} for phase in ("First", "Execute")],
         "all_operators_named": True,
@@ -125,8 +125,8 @@ def kernel_trace(mode: str, ops: Any) -> dict[str, object]:  # noqa: ANN401
 
 def _traced(op: Op, kernel: str) -> dict[str, object]:
     return {
-        "name": op.label, "delegate": 0 if op.is_delegated else None, "parallel_calls": 1,
-        "start_ns": [0, 0], "duration_ns": [op.us * 1000] * 2, "reported_ns": [op.us * 1000] * 2,
+        "name": op.label, "delegate": 0 if op.is_delegated else None,
+        "start_ns": [0, 0], "duration_ns": [op.us * 1000] * 2,
         "kernels": [{"name": kernel, "execution_calls": [1, 1]}],
     }  # fmt: skip
 

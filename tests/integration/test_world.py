@@ -126,7 +126,7 @@ def test_the_world_has_modes_that_differ(tmp_path: Path) -> None:
     for mode in target.sme_modes():
         result = target.run(asked(tmp_path / "x", model, sme=mode))
         assert result.sme is not None
-        assert result.sme["in_force"] == mode
+        assert result.sme.in_force == mode
         medians[mode] = sorted(result.latency_ns)[1]
         assert medians[mode] == pytest.approx(spec.execute_ns(mode), rel=0.05)
     assert medians["sme2"] < medians["sme1"] < medians["off"]

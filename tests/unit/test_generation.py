@@ -126,7 +126,7 @@ def test_a_result_whose_tokens_and_times_disagree_is_refused(field: str, value: 
     """S5: a rate of it was a division by zero, or no rate."""
     repetition = {
         "prefill_ns": 5, "time_to_first_token_ns": 6, "token_latency_ns": [7, 7],
-        "sampling_ns": 1, "total_ns": 20,
+        "total_ns": 20,
     }  # fmt: skip
     document = {
         "prompt_tokens": [1], "tokens": [1, 2, 3], "prefill_method": "forward",

@@ -22,7 +22,7 @@ from etprof.analysis.split.kernels import KernelEvidence
 from etprof.backends.registry import BACKENDS
 from etprof.base.errors import InputFileError
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
-from etprof.tables.kernels import evidence_sections
+from etprof.tables.kernels import MODES, evidence_sections
 from etprof.views.terminal import terminal_sections
 
 SME2 = "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"
@@ -40,7 +40,7 @@ def make_trace(mode: str, operators: list[tuple[str, dict[str, int]]]) -> Kernel
         "schema_version": 1,
         "method": "forward",
         "sme": {"requested": mode, "in_force": mode},
-        "clock": {"mark_cost_ns": 50.0, "marks": 10, "cost_share": 0.01},
+        "clock": {"mark_cost_ns": 50.0, "marks": 10},
         "kernels": [
             {
                 "name": name,
@@ -59,7 +59,6 @@ def make_trace(mode: str, operators: list[tuple[str, dict[str, int]]]) -> Kernel
             {
                 "name": name,
                 "delegate": None if name.startswith("native_call_") else 0,
-                "parallel_calls": 1,
                 "start_ns": [0, 0],
                 "duration_ns": [1, 1],
                 "kernels": [{"name": k, "execution_calls": [n, n]} for k, n in calls.items()],
@@ -112,8 +111,18 @@ def test_the_tables_name_types_kernels_and_reasons() -> None:
     assert f"Convolution IGEMM #1 PF16 F16 {name} A 1,234" in lines
     assert "Convolution DWConv #1 F16 F16 no KleidiAI microkernel A 0" in lines
     assert "1 others no convolution or matrix product" in lines
-    assert "sme2 1,234 0 0 0 0 yes" in lines
+    assert "sme2 1,234 0 0 0 0 0 yes yes" in lines
     assert "depthwise: Convolution (NHWC, F16) DWConv #1" in lines
+
+
+def test_work_without_an_operator_is_told() -> None:
+    """T11: calls outside operators, and work that has no name, were written and never read."""
+    document = make_trace("sme2", [("Softmax (NC, F16) #1", {SME2: 1})]).model_dump(mode="json")
+    document["executions"][-1]["kernels_outside_operators"] = [{"name": SME2, "calls": 3}]
+    document["all_operators_named"] = False
+    found = read_evidence(KernelTrace.model_validate(document))
+    (row,) = MODES.of([("sme2", found)]).records()
+    assert (row["outside"], row["complete"]) == (3, False)
 
 
 def test_counted_calls_are_grade_a() -> None:

@@ -391,6 +391,14 @@ def test_times_from_a_trace_runner_are_refused(tmp_path: Path) -> None:
         run(tmp_path, FakeTarget(trace=True), EXPERIMENTS[:1])
 
 
+@pytest.mark.parametrize("sme", [{"in_force": "off"}, {"requested": "auto", "in_force": "sme2"}])
+def test_an_answer_in_another_sme_mode_is_refused(tmp_path: Path, sme: dict[str, str]) -> None:
+    """T11: what the runner was asked for, and what came of it, was read by nobody."""
+    target = FakeTarget(sme=sme)
+    with pytest.raises(TargetError, match="asked for SME mode sme2, and the runner ran in"):
+        run(tmp_path, target, EXPERIMENTS[:1])
+
+
 def blocks(measured: Measured, experiment: str) -> list[int]:
     return sorted(
         block

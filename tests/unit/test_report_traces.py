@@ -130,7 +130,7 @@ def test_conditions_are_counters_on_the_latencies_clock(tmp_path: Path) -> None:
     ]
     launches = [
         launch("android_off", 0, states[0], states[1]),
-        launch("android_off", 1, states[1], states[2]),
+        launch("android_off", 1, states[1], states[2]) | {"waited_s": 2.5},
         launch("android_off", 2, None, {"load_average": [0.5, 1.0, 1.0]}),
     ]
     trace = Trace.FromString(
@@ -145,6 +145,7 @@ def test_conditions_are_counters_on_the_latencies_clock(tmp_path: Path) -> None:
             found[key].append((packet.timestamp, packet.track_event.double_counter_value))
     block_ns = [sum([891_000, 900_000, 909_000] * 3), sum([891_990, 901_000, 910_010] * 3)]
     ends = [0, block_ns[0], block_ns[0] + block_ns[1]]
+    assert found["1 waited before the launch s"] == [(ends[0], 0), (ends[1], 2.5), (ends[2], 0)]
     assert found["1 fastest core kHz"] == [
         (ends[0], 2e6), (ends[1], 1.8e6), (ends[1], 1.8e6), (ends[2], 1.5e6),
     ]  # fmt: skip

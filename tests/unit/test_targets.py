@@ -31,7 +31,7 @@ ROW = """\
 TARGETS: Final = (
     TargetKind(
         name="toy",
-        policy=Policy(proves_times=False, proves_kernels=False, proves_outputs=True),
+        policy=Policy(proves_times=False, proves_kernels=False),
         factory="etprof.targets.toy:ToyTarget",
         history_name="toy",
         way_to_count="use another target",

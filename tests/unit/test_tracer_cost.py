@@ -18,7 +18,8 @@ from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from tests.fake_target import result_document
-from tests.known_runs import Experiment, Op, Run, write_run
+from tests.known_runs import Experiment, Op, Run, analyze, write_run
+from tests.unit.test_kernel_evidence import make_trace
 
 OPS = [Op("Convolution (NHWC, F32) IGEMM #1", 150)]
 
@@ -57,16 +58,28 @@ def test_recording_and_compiling_in_are_two_costs(run: Path) -> None:
 @pytest.mark.slow
 def test_every_report_shows_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assessment = assess_run(analyze_run(LoadedRun.load(run)))
-    assert "What the event tracer costs" in render_html([assessment])
+    assert "What the instruments cost" in render_html([assessment])
     row = "| traced | recording events | 100 µs | 150 µs | 1.49× |"
     assert row in render_markdown([assessment])
     assert run_command_line(["analyze", str(run)]) == 0
-    assert "What the event tracer costs" in capsys.readouterr().out
+    assert "What the instruments cost" in capsys.readouterr().out
     summary = json.loads((run / "analysis_summary.json").read_text())
     assert summary["tracer_costs"][0]["ratio"] == pytest.approx(150 / 100.5)
     frame = etprof.load_run(run).tracer_costs()
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == COLUMNS["tracer_costs"]
     assert frame["kind"].tolist() == ["recording events", "tracer compiled in"]
+
+
+def test_the_operator_clock_gives_account_of_itself(tmp_path: Path) -> None:
+    """T11: what the clock costs stood in every trace, and in no table."""
+    trace = make_trace("off", []).model_dump(mode="json")
+    trace["clock"] = {"mark_cost_ns": 50, "marks": 100}
+    for execution in trace["executions"]:
+        execution["duration_ns"] = 50_000
+    traced = Experiment("traced", OPS, latency_us=[100] * 8, kernels=trace)
+    recording, clock = find_tracer_costs(analyze(tmp_path / "c", Run([traced])))
+    assert (recording.kind, clock.kind) == ("recording events", "operator clock")
+    assert (clock.without_ns, clock.with_ns) == (47_500, 50_000)
 
 
 def test_other_threads_failed_splits_and_emulators_say_nothing(run: Path, tmp_path: Path) -> None:

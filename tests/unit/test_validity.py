@@ -157,6 +157,13 @@ def test_a_frequency_that_changes_is_seen(
     assert state(run, "steady frequency") == expected
 
 
+def test_the_governor_stands_beside_the_frequencies(run: Path) -> None:
+    """T11: it was recorded around every launch and shown nowhere."""
+    set_states(run, frequency_khz=[[2_000_000]], governor=["performance", "schedutil"])
+    (check,) = [c for c in validity(run).checks if c.name == "steady frequency"]
+    assert check.detail == "2.00 to 2.00 GHz, governor performance and schedutil"
+
+
 @pytest.mark.parametrize(
     ("statuses", "expected"),
     [(["none"], "passed"), (["none", "severe"], "failed"), ([None], "unknown")],

@@ -217,10 +217,8 @@ class SimTarget:
                 {
                     "name": each.label,
                     "delegate": each.instruction if each.is_delegated else None,
-                    "parallel_calls": 1,
                     "start_ns": [now] * count,
                     "duration_ns": [each.us * 1000] * count,
-                    "reported_ns": [each.us * 1000] * count if each.is_delegated else [],
                     "kernels": [
                         {"name": name, "execution_calls": [calls] * count}
                         for name, calls in each.kernels.items()
@@ -235,8 +233,7 @@ class SimTarget:
             **self._head(request, mode, traced=True),
             "model": {"path": str(request.model), "size_bytes": request.model.stat().st_size},
             "clock": {
-                "source": "CLOCK_MONOTONIC", "mark_cost_ns": 50.0,
-                "marks": count * len(operators), "cost_share": 0.01,
+                "mark_cost_ns": 50.0, "marks": count * len(operators),
             },
             "kernels": [
                 {

@@ -226,6 +226,12 @@ def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = 
     notes = [_opaque_note(experiment)] if experiment.delegates.opaque else []
     if experiment.loaded.problem is not None:
         notes.append(f"{name}: its outputs are not compared: {experiment.loaded.problem}")
+    result = experiment.loaded.result
+    if result is not None and result.threads.requested not in {None, result.threads.in_force}:
+        notes.append(
+            f"{name}: {count_of(result.threads.requested, 'thread')} asked for, "
+            f"{result.threads.in_force} in force"
+        )
     if left_out.impossible:
         notes.append(
             f"{name}: {left_out.impossible} of {recorded} are left out everywhere, for they hold "

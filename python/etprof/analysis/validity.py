@@ -121,7 +121,9 @@ def _check_frequency(launches: Sequence[LaunchRecord]) -> Check:
     if not fastest:
         return Check(name, "unknown", "this target shows no core frequencies")
     spread = (max(fastest) - min(fastest)) / max(fastest)
-    detail = f"{min(fastest) / 1e6:.2f} to {max(fastest) / 1e6:.2f} GHz"
+    governors = {str(found) for state in _states(launches) if (found := state.get("governor"))}
+    by = f", governor {' and '.join(sorted(governors))}" if governors else ""
+    detail = f"{min(fastest) / 1e6:.2f} to {max(fastest) / 1e6:.2f} GHz{by}"
     return Check(name, "passed" if spread <= _FREQUENCY_SPREAD else "failed", detail)
 
 

@@ -117,6 +117,7 @@ class Launcher:
             runner = self._identify_runner(request)
             result = self._target.run(request)
             check_build(launch, result)
+            check_mode(launch, result)
         except EtprofError as error:
             result, problem = None, error
         record = LaunchRecord(
@@ -162,6 +163,18 @@ def check_build(launch: Launch, result: RunnerResult) -> None:
             'cost time; use a runner without trace, or set its mode to "kernels"'
         )
         raise TargetError(msg)
+
+
+def check_mode(launch: Launch, result: RunnerResult) -> None:
+    """Refuses an answer in another SME mode than was asked for, as from a launcher's own flags."""
+    asked, sme = launch.experiment.sme, result.sme
+    for mode in (sme.requested, sme.in_force) if sme is not None and asked != "auto" else ():
+        if mode not in {None, asked}:
+            msg = (
+                f"experiment {launch.experiment.name!r} asked for SME mode {asked}, and the runner "
+                f"ran in {mode}: its launcher or runner changes the flags; name another"
+            )
+            raise TargetError(msg)
 
 
 def wait_for_start(target: Target, settings: Settings, *, is_first: bool) -> float:

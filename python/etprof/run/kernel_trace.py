@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from etprof.base.records import Count, Name, Record, read_record
-
-STEADY_PHASE = "Execute"
-
-
-class SmeState(Record):
-    """The SME mode that was asked for, what came of it, and who saw which features."""
-
-    requested: Name
-    in_force: Literal["sme2", "sme1", "off"]
-    cpu_features: tuple[Name, ...] = ()
-    shown_features: tuple[Name, ...] = ()
+from etprof.run.runner_result import SmeState
 
 
 class Clock(Record):
-    """What the operator clock cost: its own time as a fraction of the executions'."""
+    """How often the operator clock was read in all executions, and what each time cost."""
 
-    mark_cost_ns: float
+    mark_cost_ns: Annotated[float, Field(ge=0)]
     marks: Count
-    cost_share: float
 
 
 class Kernel(Record):
@@ -68,11 +57,8 @@ class TracedOperator(Record):
     name: Name
     delegate: Count | None
     """Number of the delegate call it belongs to; None for ExecuTorch's own kernels."""
-    parallel_calls: Count
     start_ns: tuple[Count | None, ...]
     duration_ns: tuple[Count | None, ...]
-    reported_ns: tuple[Count | None, ...] = ()
-    """What the delegate reports and an ETDump keeps: whole µs; empty outside delegates."""
     kernels: tuple[OperatorKernel, ...] = ()
 
 
@@ -86,6 +72,7 @@ class KernelTrace(Record):
     kernels: tuple[Kernel, ...]
     executions: tuple[Execution, ...] = Field(min_length=1)
     all_operators_named: bool
+    """Whether each piece of work was matched with a name; operators without one are not here."""
     operators: tuple[TracedOperator, ...]
 
     @model_validator(mode="after")
@@ -106,6 +93,12 @@ class KernelTrace(Record):
     def kernel_level(self, name: str) -> str | None:
         """Returns the level of a microkernel: sme2, sme, i8mm, dotprod or neon."""
         return next((kernel.level for kernel in self.kernels if kernel.name == name), None)
+
+    @property
+    def clock_share(self) -> float:
+        """How much of the executions went into reading the operator clock."""
+        total_ns = sum(each.duration_ns for each in self.executions)
+        return self.clock.marks * self.clock.mark_cost_ns / total_ns if total_ns else 0.0
 
     def last_execution(self) -> int:
         """Position of the last execution; the operators are those of this one."""

@@ -48,6 +48,34 @@ class Memory(Record):
     """Resident at the end, shared pages counted in part; None where the system does not tell."""
     planned_buffers_bytes: tuple[Count, ...] = ()
 
+    @property
+    def taken_by_load_bytes(self) -> int | None:
+        """What loading the program added; None where either side of it is not known."""
+        before, after = self.rss_before_load_bytes, self.rss_after_load_bytes
+        return None if before is None or after is None else after - before
+
+
+class SmeState(Record):
+    """The SME mode in force, and the features that prove it."""
+
+    requested: Name | None = None
+    in_force: Literal["sme2", "sme1", "off"]
+    cpu_features: tuple[Name, ...] | None = None
+    shown_features: tuple[Name, ...] | None = None
+    """Those of the CPU's that the delegate could see."""
+
+    @model_validator(mode="after")
+    def _is_what_was_shown(self) -> Self:
+        if self.shown_features is None or self.cpu_features is None:
+            return self
+        shown = set(self.shown_features)
+        mode = "sme2" if "sme2" in shown else "sme1" if "sme" in shown else "off"
+        if mode != self.in_force or not shown <= set(self.cpu_features):
+            seen = ", ".join(sorted(shown)) or "none"
+            msg = f"SME mode {self.in_force} cannot be in force where features shown are {seen}"
+            raise ValueError(msg)
+        return self
+
 
 class Threads(Record):
     """Threads asked for and given."""
@@ -74,7 +102,6 @@ class Repetition(Record):
     prefill_ns: Annotated[Count, Field(gt=0)]
     time_to_first_token_ns: Count
     token_latency_ns: list[Count]
-    sampling_ns: Count
     total_ns: Count
 
 
@@ -117,7 +144,7 @@ class RunnerResult(Record):
     memory: Memory
     inputs: list[Tensor]
     outputs: list[Tensor]
-    sme: CleanData | None = None
+    sme: SmeState | None = None
     generation: GenerationResult | None = None
 
 

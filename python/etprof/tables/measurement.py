@@ -94,7 +94,7 @@ TRACER_COSTS: Final = Table(
     (
         Column("experiment", "string", of=lambda c: c.experiment, says="experiment of the run"),
         Column("kind", "string", title="cost of", of=lambda c: c.kind,
-               says="recording events, or having the tracer compiled in"),
+               says="recording events, having the tracer compiled in, or the operator clock"),
         Column("without_ns", "float64", "ns", title="without", is_timed=True,
                of=lambda c: c.without_ns, says="median of an inference"),
         Column("with_ns", "float64", "ns", title="with", is_timed=True, of=lambda c: c.with_ns,
@@ -110,7 +110,7 @@ TRACER_COSTS: Final = Table(
                of=lambda c: c.effect.interval.high if c.effect and c.effect.interval else None,
                says="upper end of that interval"),
     ),
-    title="What the event tracer costs",
+    title="What the instruments cost",
     is_about_times=True,
     says="one row per experiment and cost",
 )  # fmt: skip

@@ -84,7 +84,7 @@ def report_sections(assessment: Assessment) -> list[Section]:
         Section("threads", "Threads", (tables["threads"],)),
         _time_section(assessment),
         Section(
-            "tracer", "What the event tracer costs", (tables["tracer_costs"],),
+            "tracer", "What the instruments cost", (tables["tracer_costs"],),
             says="Shares and bars were recorded with ExecuTorch's event tracer, latencies "
             "without. Take shares from the bars and times from the latency.",
         ),

@@ -14,8 +14,6 @@ class Policy:
     """False for emulators, whose times must never be compared or shown as performance."""
     proves_kernels: bool
     """Whether a runner can count microkernels there."""
-    proves_outputs: bool
-    """Whether what is computed is what other hardware computes in the same mode."""
 
 
 @dataclass(frozen=True)

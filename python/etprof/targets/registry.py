@@ -94,7 +94,7 @@ class TargetKind:
 
 
 _TRACING: Final = {"trace_runner": "trace_runner", "trace_preset": "trace_runner"}
-_HARDWARE: Final = Policy(proves_times=True, proves_kernels=True, proves_outputs=True)
+_HARDWARE: Final = Policy(proves_times=True, proves_kernels=True)
 
 TARGETS: Final = (
     TargetKind(
@@ -130,7 +130,7 @@ TARGETS: Final = (
     ),
     TargetKind(
         name="mac",
-        policy=Policy(proves_times=True, proves_kernels=False, proves_outputs=True),
+        policy=Policy(proves_times=True, proves_kernels=False),
         factory="etprof.targets.local:LocalTarget",
         history_name="macos",
         way_to_count="run the same program with `etprof profile MODEL --target emulator`",
@@ -143,7 +143,7 @@ TARGETS: Final = (
     ),
     TargetKind(
         name="emulator",
-        policy=Policy(proves_times=False, proves_kernels=True, proves_outputs=True),
+        policy=Policy(proves_times=False, proves_kernels=True),
         factory="etprof.targets.emulator.target:EmulatorTarget",
         takes=_TRACING,
         parts="etprof.targets.emulator.installation:find_parts",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     Reading = Callable[[Mapping[str, object]], float | None]
 
+_WAITED: Final = "waited before the launch"
 _STATES: Final[tuple[tuple[str, str, Reading], ...]] = (
     ("fastest core", "kHz", fastest_core_khz),
     ("hottest sensor", "°C", hottest_sensor_c),
@@ -126,6 +127,13 @@ def _counters(run: RunAnalysis, experiment: ExperimentAnalysis) -> tuple[Counter
         for name, unit, reading in _STATES
         if (points := tuple(_state_points(blocks, spans, timed, reading)))
     ]
+    waited = tuple(
+        (start, timed[block.block].waited_s)
+        for block, (start, _) in zip(blocks, spans, strict=True)
+        if block.block in timed
+    )
+    if any(seconds for _, seconds in waited):
+        states.append(Counter(_WAITED, "s", waited))
     return (Counter("latency without tracer", "ns", _latency_points(blocks)), *states)
 
 

@@ -38,6 +38,7 @@ _ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] =
         "First inference beyond steady", "ns",
         lambda block: block.first_inference_ns - float(np.median(block.latency_ns)),
     ),
+    ("Memory that loading takes", "bytes", lambda block: block.memory.taken_by_load_bytes),
     ("Memory after load", "bytes", lambda block: block.memory.rss_after_load_bytes),
     ("Peak memory", "bytes", lambda block: block.memory.peak_rss_bytes),
     ("Proportional memory (PSS)", "bytes", lambda block: block.memory.pss_bytes),

@@ -102,6 +102,10 @@ class ModeEvidence:
     """Calls while the program was loaded: weights that are packed once."""
     steady: bool
     """Whether every execution after the first made the same calls."""
+    calls_outside: int = 0
+    """Calls in one inference that belong to no operator."""
+    is_complete: bool = True
+    """Whether all work has a name; operators whose work could not be told apart are left out."""
 
     def count_level(self, level: str) -> int:
         """Calls of computing microkernels of `level` in one inference."""
@@ -146,6 +150,8 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
         kernel_calls=by_execution[last],
         load_calls={k.name: k.load_calls for k in trace.kernels if k.load_calls},
         steady=all(calls == by_execution[last] for calls in by_execution[1:]),
+        calls_outside=sum(k.calls for k in trace.executions[last].kernels_outside_operators),
+        is_complete=trace.all_operators_named,
     )
 
 

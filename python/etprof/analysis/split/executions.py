@@ -104,8 +104,6 @@ class Executions:
     """Names of events that are neither container nor operator; their time is overhead."""
     first_execute_ns: float | None
     """The first execution, when the file keeps it apart or it was taken off the front."""
-    warmup_execute_ns: tuple[float, ...]
-    """Warm-up executions, when the file keeps them apart."""
     load_ns: dict[str, float]
     """Load-time events by name; no part of any execution."""
     left_out: LeftOut
@@ -288,7 +286,6 @@ def _collect(
             int(i) for i in np.unique(profile.name_id[inside & (roles == Role.OTHER)])
         ),
         first_execute_ns=float(first[0]) if first.size else None,
-        warmup_execute_ns=tuple(execute_ns[(phases == _WARMUP) & possible].tolist()),
         load_ns=_load_times(dump, events),
         left_out=left_out,
         events=events,

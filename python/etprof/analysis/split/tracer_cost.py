@@ -1,4 +1,4 @@
-"""What the event tracer itself costs: recording events, and having it compiled in at all.
+"""What instruments cost: recording events, having the tracer compiled in, the operator clock.
 
 Timing launches record no events, the operator split does. A runner that is built without the event
 tracer (`*-bare`) is timed only; beside a traced build of the same mode and threads it shows what is
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
 
-Kind = Literal["recording events", "tracer compiled in"]
+Kind = Literal["recording events", "tracer compiled in", "operator clock"]
 
 
 @dataclass(frozen=True)
 class TracerCost:
-    """One cost of the event tracer; medians of an inference in ns."""
+    """One cost of an instrument; medians of an inference in ns."""
 
     experiment: str
     kind: Kind
@@ -45,7 +45,8 @@ def find_tracer_costs(run: RunAnalysis) -> tuple[TracerCost, ...]:
     if not run.is_timed:
         return ()
     recording = [cost for entry in run.experiments if (cost := _recording_cost(entry))]
-    return (*recording, *_compiled_costs(run))
+    clock = [cost for entry in run.experiments if (cost := _clock_cost(entry))]
+    return (*recording, *clock, *_compiled_costs(run))
 
 
 def _recording_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
@@ -57,6 +58,18 @@ def _recording_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
     if without <= 0 or recorded <= 0:
         return None
     return TracerCost(experiment.name, "recording events", without, recorded, None)
+
+
+def _clock_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
+    """The operator clock's own account: how often it was read, times what a reading costs."""
+    trace = experiment.loaded.kernels
+    if trace is None or trace.clock_share >= 1:
+        return None
+    with_ns = statistics.median(each.duration_ns for each in trace.executions)
+    without_ns = with_ns * (1 - trace.clock_share)
+    if without_ns <= 0:
+        return None
+    return TracerCost(experiment.name, "operator clock", without_ns, with_ns, None)
 
 
 def _compiled_costs(run: RunAnalysis) -> Iterator[TracerCost]:

@@ -62,7 +62,6 @@ class XnnpackGraph:
     """The graph of one delegate call, in the order in which its nodes are executed."""
 
     nodes: tuple[XnnpackNode, ...]
-    blob_bytes: int
     constant_ids: frozenset[int]
     """Values stored in the program, and single numbers: no layout concerns them at run time."""
 
@@ -77,7 +76,7 @@ def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
     document = _decode(blob[offset : offset + size])
     types = dict(_value_types(document["xvalues"]))
     nodes = tuple(_read_node(index, node, types) for index, node in enumerate(document["xnodes"]))
-    return XnnpackGraph(nodes, len(blob), frozenset(_constant_ids(document["xvalues"])))
+    return XnnpackGraph(nodes, frozenset(_constant_ids(document["xvalues"])))
 
 
 def _decode(flatbuffer: bytes) -> Any:  # noqa: ANN401 - the schema's own structure
