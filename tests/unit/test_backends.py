@@ -17,7 +17,7 @@ from etprof.analysis.insight import describe_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.backends import registry
 from etprof.backends.backend import CONVOLUTION, Backend, OperatorFacts, OperatorName
-from etprof.backends.kernel_names import parse_kernel_name
+from etprof.backends.kernel_names import SME_LEVELS, parse_kernel_name
 from etprof.backends.registry import BACKENDS, OPAQUE, backend_of
 from etprof.backends.xnnpack import sme
 from etprof.run.load import Run as LoadedRun
@@ -53,7 +53,7 @@ def insight_of(folder: Path, ops: Sequence[Op], mode: str) -> ExperimentInsight:
         (FLOAT, "sme2", [], "excluded", "packed, not executed"),
         (PER_CHANNEL, "sme2", None, "named", None),
         (PER_CHANNEL, "sme2", ["sme2"], "proven", None),
-        (PER_CHANNEL, "sme2", ["i8mm"], "excluded", "no kernel"),
+        (PER_CHANNEL, "sme2", ["i8mm"], "excluded", "packed, not executed"),
         (PER_CHANNEL, "off", None, "excluded", "mode"),
         (PER_CHANNEL, None, None, "unknown", None),
         ("Fully Connected (NC, QP8, F32, QC2W) GEMM #1", "sme2", None, "unknown", None),
@@ -61,7 +61,7 @@ def insight_of(folder: Path, ops: Sequence[Op], mode: str) -> ExperimentInsight:
         (BLOCKS, None, None, "excluded", "block-quantised weights"),
         ("Convolution (NHWC, PF16) DWConv #1", "sme2", None, "excluded", "depthwise"),
         ("Convolution (NHWC, F16) IGEMM #1", "sme2", None, "excluded", "shape"),
-        ("Convolution (NHWC, F16) IGEMM #1", None, None, "excluded", "mode"),
+        ("Convolution (NHWC, F16) IGEMM #1", None, None, "unknown", None),
         ("Softmax (NC, F32) #1", "sme2", None, "excluded", "kind"),
     ],
 )
@@ -158,7 +158,7 @@ def test_the_table_of_microkernels_is_the_library_s_own() -> None:
     computing = [
         kernel
         for name in sme.kernel_table()["kernels"]  # type: ignore[attr-defined]
-        if not (kernel := parse_kernel_name(name)).is_packing and kernel.level in sme.SME_LEVELS
+        if not (kernel := parse_kernel_name(name)).is_packing and kernel.level in SME_LEVELS
     ]
     known = {packed.kernel for packed in sme.PACKED_TYPES}
     assert {(kernel.destination, *kernel.inputs) for kernel in computing} <= known

@@ -417,3 +417,11 @@ def test_the_manifest_says_who_what_where(tmp_path: Path) -> None:
     assert manifest["runner"]["build"]["compiler"] == "GNU"
     for name, listed in manifest["files"].items():
         assert hash_file(tmp_path / "run" / name) == listed["sha256"]
+
+
+def test_a_runner_that_does_not_say_its_sme_mode_was_not_off(tmp_path: Path) -> None:
+    """B-D6: no SME block in the result became "SME was off"."""
+    run(tmp_path, FakeTarget(), EXPERIMENTS)
+    found = load_metrics(tmp_path / "run")
+    assert found is not None
+    assert {entry.sme for entry in found.experiments.values()} == {None}

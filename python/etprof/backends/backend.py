@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from etprof.backends.exporter import Exporter
+from etprof.backends.kernel_names import SME_LEVELS
 
 
 class OperatorClass(NamedTuple):
@@ -103,9 +104,14 @@ class OperatorFacts:
 
     name: OperatorName
     mode: str | None
-    """The SME mode in force: sme2, sme1 or off; None when it is not known."""
+    """The SME mode in force; None and any other word than sme2, sme1 and off is not known."""
     counted: frozenset[str | None] | None = None
     """Levels of the computing microkernels that were counted; None when nothing was counted."""
+
+    @property
+    def prove_sme(self) -> bool:
+        """Whether a call of an SME microkernel was counted, whatever the name says."""
+        return self.counted is not None and bool(SME_LEVELS & self.counted)
 
 
 class Backend:
@@ -148,8 +154,7 @@ class Backend:
 
     def sme_route(self, facts: OperatorFacts) -> SmeRoute:
         """Says whether the operator runs on SME: the one place that answers."""
-        del facts
-        return SmeRoute("unknown")
+        return SmeRoute("proven" if facts.prove_sme else "unknown")
 
     def row_kind(self, base: str, microkernel_type: str | None) -> str:
         """Returns the kind of an operator that ran, comparable with `node_kind`."""

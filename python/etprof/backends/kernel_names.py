@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 PREFIX: Final = "kai_run_"
+LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")
+"""One word each for how fast a path it is, the fastest first."""
+SME_LEVELS: Final = frozenset(LEVELS[:2])
 XNNPACK_PREFIX: Final = "xnn_"
 _ENGINES: Final = ("neon", "sve", "sve2", "sve2p1", "sme", "sme2", "sme2p1")
 _SIZE = r"(?:\d+(?:vl|vs)?|mr|nr)"
@@ -46,7 +49,7 @@ class KernelName:
 
     @property
     def level(self) -> str | None:
-        """One word for how fast a path it is: sme2, sme, i8mm, dotprod or neon."""
+        """One of `LEVELS`, or another engine; None where the name says none."""
         if self.engine == "neon" and self.instruction in {"dotprod", "i8mm"}:
             return self.instruction
         return "sme2" if self.engine == "sme2p1" else self.engine

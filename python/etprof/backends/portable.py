@@ -145,6 +145,5 @@ class PortableBackend(Backend):
         return parse_kernel_name(label)
 
     def sme_route(self, facts: OperatorFacts) -> SmeRoute:
-        """Never: these kernels know no SME."""
-        del facts
-        return SmeRoute("excluded", _NOT_DELEGATED)
+        """Not unless it was counted: ExecuTorch's kernels know no SME."""
+        return SmeRoute("proven") if facts.prove_sme else SmeRoute("excluded", _NOT_DELEGATED)

@@ -44,6 +44,11 @@ def summarize(operators: Sequence[GraphOperator], delegates: Sequence[Delegate])
     total = _sum_macs(real)
     nodes = [node for each in delegates for node in each.nodes]
     predicted = _sum_macs(node for node in nodes if node.prediction and node.prediction.sme2)
+    is_predicted = all(each.nodes for each in delegates) and all(
+        node.prediction is not None and node.prediction.sme2 is not None
+        for node in nodes
+        if node.macs
+    )
     return MethodSummary(
         delegate_calls=len(delegates),
         delegated_operators=len(inside),
@@ -53,7 +58,7 @@ def summarize(operators: Sequence[GraphOperator], delegates: Sequence[Delegate])
         delegated_operator_share=len(inside) / len(real) if real else None,
         macs=total,
         delegated_macs_share=_sum_macs(inside) / total if total else None,
-        predicted_sme2_macs_share=predicted / total if total else None,
+        predicted_sme2_macs_share=predicted / total if total and is_predicted else None,
     )
 
 

@@ -72,7 +72,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
                     "experiment": experiment.name,
                     "status": OK if measured else FAILED,
                     "failure": _failure(manifest, experiment, measured) or problem,
-                    "sme_mode": measured.sme if measured else _sme_of_failed(manifest, experiment),
+                    "sme_mode": (measured and measured.sme) or _sme_of_failed(manifest, experiment),
                     "threads": measured.threads if measured else experiment.threads,
                     "variant": _variant(manifest, experiment),
                     "artefacts": _artefacts(run, manifest, experiment),
@@ -135,7 +135,7 @@ def _experiments(
     yield from (each for each in manifest.experiments if each.mode == "timing")
     for name, metrics in timed.items():
         if name not in planned:
-            yield Experiment(name=name, sme=metrics.sme, threads=metrics.threads)
+            yield Experiment(name=name, sme=metrics.sme or "auto", threads=metrics.threads)
 
 
 def _raw(loaded: LoadedRun) -> dict[str, dict[str, Any]]:

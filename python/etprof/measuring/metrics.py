@@ -56,7 +56,7 @@ def _experiment_metrics(
     first = next(iter(results.values()))
     timing = {block: result for (purpose, block), result in results.items() if purpose == "timing"}
     return ExperimentMetrics(
-        sme=first.sme.in_force if first.sme else "off",
+        sme=first.sme.in_force if first.sme else None,
         threads=first.threads.in_force,
         etdump=etdump,
         generated=_generated_tokens(results, generation),

@@ -64,7 +64,8 @@ class GraphOperator(Record):
 class Prediction(Record):
     """Whether the backend has an SME2 kernel for a node, and why or why not."""
 
-    sme2: bool
+    sme2: bool | None
+    """None where the backend's tables lack the node's kind or types."""
     packed_type: Name | None = None
     """The type in the ETDump's operator name once SME2 is used: `PF32`, `PF16`, `PQS8`, `QP8`."""
     reason: Name
@@ -111,6 +112,7 @@ class MethodSummary(Record):
     macs: Count
     delegated_macs_share: float | None
     predicted_sme2_macs_share: float | None
+    """None where a node that works has no prediction, or an unknown one."""
 
 
 class PlannedTensor(Record):

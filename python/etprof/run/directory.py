@@ -120,7 +120,8 @@ class BlockMetrics(Record):
 class ExperimentMetrics(Record):
     """All blocks of one experiment."""
 
-    sme: Name
+    sme: Name | None
+    """In force; None where the runner did not say."""
     threads: Count
     etdump: Name | None = None
     """The operator split's ETDump, relative to the run directory."""

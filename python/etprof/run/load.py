@@ -210,7 +210,7 @@ class _Traces:
         own = self._by_place.get(etdump.with_name(f"{etdump.stem}_kernels.json"))
         if own is not None or metrics is None:
             return own
-        return self._by_identity.get((metrics.sme, metrics.threads))
+        return self._by_identity.get((metrics.sme or "", metrics.threads))
 
 
 def _load_experiment(

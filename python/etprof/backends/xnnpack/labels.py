@@ -95,6 +95,8 @@ _SYNONYMS: Final = {
     "reshape": "copy",
     "bilinear": "resizebilinear",
     "prelu": "leakyrelu",
+    "sin": "sine",
+    "cos": "cosine",
 }
 PRODUCT_KINDS: Final = frozenset({"product", "depthwise", "deconvolution", "batchmatrixmultiply"})
 
@@ -119,8 +121,12 @@ def canonical_kind(text: str) -> str:
     return _SYNONYMS.get(word, word)
 
 
+_KINDS: Final = {canonical_kind(name): entry for name, entry in XNNPACK_CLASSES.items()}
 NEUTRAL_KINDS: Final = frozenset(
-    canonical_kind(name)
-    for name, entry in XNNPACK_CLASSES.items()
-    if entry.category == "Elementwise"
+    kind for kind, entry in _KINDS.items() if entry.category == "Elementwise"
 )
+
+
+def name_node(kind: str) -> OperatorName:
+    """Returns the name of a node that is no product; its types are not in it."""
+    return OperatorName(kind, (), None, _KINDS.get(canonical_kind(kind), UNKNOWN))

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.backends.backend import OperatorFacts, OperatorName, Reason, SmeRoute
-from etprof.backends.kernel_names import parse_kernel_name
-from etprof.backends.xnnpack.labels import DEPTHWISE_MICROKERNELS, parse_label
+from etprof.backends.kernel_names import SME_LEVELS, parse_kernel_name
+from etprof.backends.xnnpack.labels import DEPTHWISE_MICROKERNELS, name_node, parse_label
 from etprof.run.delegation import Prediction
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from etprof.backends.xnnpack.graph import XnnpackNode
 
-SME_LEVELS: Final = frozenset({"sme", "sme2"})
-_MODE_LEVELS: Final = {"sme2": SME_LEVELS, "sme1": frozenset({"sme"}), None: SME_LEVELS}
+_MODES: Final = frozenset({"sme2", "sme1", "off"})
+"""Those that a runner can have in force; any other word says nothing."""
 _PRODUCT_MICROKERNELS: Final = frozenset({"GEMM", "IGEMM"})
 
 
@@ -40,24 +40,40 @@ class PackedType:
     """The type of the weights, where the label names several kinds of them."""
     kernel: tuple[str, str, str]
     """What its microkernels write and read, in KleidiAI's words."""
-    has_plain_kernels: bool
-    """Whether XNNPACK gives the type without SME too, so that it names KleidiAI and no more."""
 
     @property
     def levels(self) -> frozenset[str]:
         """Levels of the microkernels that there are, such as sme2 or i8mm."""
         return _levels_by_types().get(self.kernel, frozenset())
 
+    @property
+    def has_plain_kernels(self) -> bool:
+        """Whether XNNPACK gives the type without SME too, so that it names KleidiAI and no more."""
+        return bool(self.levels - SME_LEVELS)
+
+    def is_of(self, data_types: Sequence[str]) -> bool:
+        """Whether an operator of these types, packed or plain, would run these microkernels."""
+        types = set(plain_types(data_types))
+        if self.weights is not None:
+            return types == {self.plain, "F32", self.weights}
+        # A label names weights with a scale per channel, or leaves them out.
+        return self.plain in types and types <= {self.plain, "QC8W" if self.plain == "QS8" else ""}
+
 
 PACKED_TYPES: Final = (
-    PackedType("PF32", "F32", None, ("f32", "f32", "f32"), has_plain_kernels=False),
-    PackedType("PF16", "F16", None, ("f16", "f16", "f16"), has_plain_kernels=False),
-    PackedType("PQS8", "QS8", None, ("qai8", "qai8", "qsi8cx"), has_plain_kernels=False),
-    PackedType("QP8", "QD8", "QC8W", ("f32", "qai8dx", "qsi8cx"), has_plain_kernels=True),
-    PackedType("QP8", "QD8", "QC4W", ("f32", "qai8dx", "qsi4cx"), has_plain_kernels=True),
-    PackedType("QP8", "QD8", "QB4W", ("f32", "qai8dx", "qsi4c32"), has_plain_kernels=True),
+    PackedType("PF32", "F32", None, ("f32", "f32", "f32")),
+    PackedType("PF16", "F16", None, ("f16", "f16", "f16")),
+    PackedType("PQS8", "QS8", None, ("qai8", "qai8", "qsi8cx")),
+    PackedType("QP8", "QD8", "QC8W", ("f32", "qai8dx", "qsi8cx")),
+    PackedType("QP8", "QD8", "QC4W", ("f32", "qai8dx", "qsi4cx")),
+    PackedType("QP8", "QD8", "QB4W", ("f32", "qai8dx", "qsi4c32")),
 )
 """The one table of packed types."""
+_PACKED: Final = frozenset(packed.name for packed in PACKED_TYPES)
+_UNPACKED: Final = frozenset(
+    {"F32", "F16", "BF16", "F64", "QS8", "QC8W", "QC4W", "QB4W", "QS4", "QD8", "QDU8", "QU8"}
+)
+"""Every other type that is known."""
 
 
 @functools.cache
@@ -93,16 +109,8 @@ def describe_source() -> str:
 
 
 def find_packed_type(data_types: Sequence[str]) -> PackedType | None:
-    """Returns the table's row of an operator's types; None when it has none."""
-    return next(
-        (
-            packed
-            for packed in PACKED_TYPES
-            if packed.name in data_types
-            and (packed.weights is None or packed.weights in data_types)
-        ),
-        None,
-    )
+    """Returns the table's row for an operator of these types; None when it has none."""
+    return next((packed for packed in PACKED_TYPES if packed.is_of(data_types)), None)
 
 
 def plain_types(data_types: Sequence[str]) -> tuple[str, ...]:
@@ -115,162 +123,169 @@ def plain_types(data_types: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for i, name in enumerate(plain) if i == 0 or name != plain[i - 1])
 
 
+_SYMBOLS: Final = "the symbols of {source}"
+_CALLS: Final = "counted calls"
+_MODE: Final = "the SME mode in force"
+_PACKING: Final = "XNNPACK src/subgraph.c, xnn_subgraph_optimize_packed_lhs"
+_FP32_WEIGHTS: Final = (
+    "the FP16 path of this operator needs FP16 weights; XNNPACK rewrites 1x1 convolutions as fully "
+    "connected, and their weights are FP32 in ExecuTorch's programs"
+)
+_OTHER_SHAPE: Final = (
+    "an SME microkernel exists for these types, but XNNPACK chose another for this shape, grouping "
+    "or weight layout"
+)
+_Reasons = tuple[tuple[str, str, str, "Callable[[OperatorFacts], bool]"], ...]
+"""Code, text, source, and which operators it is of; the first that applies is told."""
+_WHATEVER_ITS_TYPES: Final[_Reasons] = (
+    (
+        "kind",
+        "SME2 microkernels are for convolutions and matrix products",
+        "XNNPACK src/configs",
+        lambda o: o.name.is_known and not o.name.is_product,
+    ),
+    ("mode", "SME was off in this run", _MODE, lambda o: o.mode == "off"),
+    (
+        "depthwise",
+        "depthwise convolution has NEON microkernels only",
+        "XNNPACK src/configs/dwconv-config.c and vmulcaddc-config.c name no SME microkernel",
+        lambda o: o.name.is_known and o.name.microkernel_type in DEPTHWISE_MICROKERNELS,
+    ),
+    (
+        "not executed",
+        "no SME microkernel was called in this run",
+        _CALLS,
+        lambda o: o.counted is not None and not _are_types_known(o.name),
+    ),
+)
+_WHATEVER_THE_MODE: Final[_Reasons] = (
+    (
+        "no kernel",
+        "transposed convolution has SME2 microkernels for static INT8 only",
+        "XNNPACK src/operators/deconvolution-nhwc.c",
+        lambda o: o.name.base == "Deconvolution" and not _has(o, "PQS8", "QS8"),
+    ),
+    (
+        "data type",
+        "dynamically quantised convolution has no SME2 microkernel; quantise statically",
+        "XNNPACK src/operators/convolution-nhwc.c, qd8",
+        lambda o: o.name.base == "Convolution" and _has(o, "QD8", "QDU8"),
+    ),
+    (
+        "data type",
+        "unsigned INT8 has no SME2 microkernel; quantise to signed INT8",
+        "XNNPACK src/configs/gemm-config.c, qu8",
+        lambda o: _has(o, "QU8"),
+    ),
+    (
+        "data type",
+        "statically quantised batch matrix products have no SME2 microkernel",
+        "XNNPACK src/operators/batch-matrix-multiply-nc.c",
+        lambda o: o.name.base == "Batch Matrix Multiply" and _has(o, "QS8"),
+    ),
+    (
+        "block-quantised weights",
+        "block-wise INT4 weights have no SME2 microkernel",
+        _SYMBOLS,
+        lambda o: _has(o, "QB4W") and not _sme_levels(o),
+    ),
+    (
+        "no kernel",
+        "this XNNPACK has no SME2 microkernel for these types",
+        _SYMBOLS,
+        lambda o: not _sme_levels(o),
+    ),
+    (
+        "mode",
+        "this run allowed SME but not SME2",
+        _MODE,
+        lambda o: o.mode == "sme1" and "sme" not in _sme_levels(o),
+    ),
+)
+_NEITHER_COUNTED_NOR_NAMED: Final[_Reasons] = (
+    (
+        "packed, not executed",
+        "the type names the packed path, yet no SME microkernel was called in this run",
+        _CALLS,
+        lambda o: _has(o, *_PACKED),
+    ),
+    (
+        "mode",
+        "no SME microkernel was called, and the SME mode of this run is not known",
+        _CALLS,
+        lambda o: o.mode not in _MODES,
+    ),
+    (
+        "weight type",
+        _FP32_WEIGHTS,
+        _PACKING,
+        lambda o: o.name.base == "Fully Connected" and o.name.data_types == ("F16",),
+    ),
+    (
+        "shape",
+        _OTHER_SHAPE,
+        _PACKING,
+        lambda _: True,
+    ),
+)
+
+
 def _has(facts: OperatorFacts, *types: str) -> bool:
     return any(data_type in types for data_type in facts.name.data_types)
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """A reason why an operator cannot take SME, and what it applies to."""
-
-    applies: Callable[[OperatorFacts], bool]
-    reason: Reason
+def _sme_levels(facts: OperatorFacts) -> frozenset[str]:
+    """Levels of SME that the library has microkernels of the operator's types for."""
+    packed = find_packed_type(facts.name.data_types)
+    return packed.levels & SME_LEVELS if packed else frozenset()
 
 
-_BY_NATURE: Final = (
-    _Rule(
-        lambda o: not o.name.is_product,
-        Reason(
-            "kind",
-            "SME2 microkernels are for convolutions and matrix products",
-            "XNNPACK src/configs",
-        ),
-    ),
-    _Rule(
-        lambda o: o.mode == "off",
-        Reason("mode", "SME was off in this run", "the SME mode in force"),
-    ),
-    _Rule(
-        lambda o: o.name.microkernel_type in DEPTHWISE_MICROKERNELS,
-        Reason(
-            "depthwise",
-            "depthwise convolution has NEON microkernels only",
-            "XNNPACK src/configs/dwconv-config.c and vmulcaddc-config.c name no SME microkernel",
-        ),
-    ),
-    _Rule(
-        lambda o: o.name.base == "Deconvolution" and not _has(o, "PQS8"),
-        Reason(
-            "no kernel",
-            "transposed convolution has SME2 microkernels for static INT8 only",
-            "XNNPACK src/operators/deconvolution-nhwc.c",
-        ),
-    ),
-)
-"""Asked first, of every operator."""
-_SME1: Final = Reason("mode", "this run allowed SME but not SME2", "the SME mode in force")
-_BLOCKS: Final = Reason(
-    "block-quantised weights",
-    "block-wise INT4 weights have i8mm and dotprod microkernels only; per-channel INT4 has SME2 "
-    "ones",
-    f"the symbols of {describe_source()}",
-)
-_NO_KERNEL: Final = Reason(
-    "no kernel",
-    "this XNNPACK has no SME2 microkernel for these weights in this operator",
-    f"the symbols of {describe_source()}",
-)
-_PACKED_UNUSED: Final = Reason(
-    "packed, not executed",
-    "the type names the packed path, yet no SME2 microkernel was called in this run",
-    "counted calls",
-)
-_OF_PLAIN_TYPES: Final = (
-    _Rule(
-        lambda o: o.name.base == "Fully Connected" and o.name.data_types == ("F16",),
-        Reason(
-            "weight type",
-            "the FP16 path of this operator needs FP16 weights; XNNPACK rewrites 1x1 convolutions "
-            "as fully connected, and their weights are FP32 in ExecuTorch's programs",
-            "XNNPACK src/subgraph.c, xnn_subgraph_optimize_packed_lhs",
-        ),
-    ),
-    _Rule(
-        lambda o: o.name.base == "Convolution" and _has(o, "QD8", "QDU8"),
-        Reason(
-            "data type",
-            "convolution with dynamically quantised activations has no SME2 microkernel; quantise "
-            "statically",
-            "XNNPACK src/operators/convolution-nhwc.c, qd8",
-        ),
-    ),
-    _Rule(
-        lambda o: _has(o, "QU8"),
-        Reason(
-            "data type",
-            "unsigned INT8 has no SME2 microkernel; quantise to signed INT8",
-            "XNNPACK src/configs/gemm-config.c, qu8",
-        ),
-    ),
-    _Rule(lambda o: _has(o, "QP8", "QD8", "QDU8"), _NO_KERNEL),
-    _Rule(
-        lambda o: _has(o, "BF16", "F64", "QS4"),
-        Reason(
-            "data type",
-            "SME2 microkernels exist for FP32, FP16 and signed INT8",
-            "XNNPACK src/configs/gemm-config.c",
-        ),
-    ),
-    _Rule(
-        lambda o: o.name.base == "Batch Matrix Multiply" and _has(o, "QS8"),
-        Reason(
-            "data type",
-            "statically quantised batch matrix products have no SME2 microkernel",
-            "XNNPACK src/operators/batch-matrix-multiply-nc.c",
-        ),
-    ),
-    _Rule(
-        lambda o: o.mode is None,
-        Reason("mode", "the SME mode of this run is not known", "the run's manifest"),
-    ),
-    _Rule(
-        lambda _: True,
-        Reason(
-            "shape",
-            "an SME2 microkernel exists for these types, but XNNPACK chose another for this shape, "
-            "grouping or weight layout",
-            "XNNPACK src/subgraph.c, xnn_subgraph_optimize_packed_lhs",
-        ),
-    ),
-)
-"""Asked of operators whose type is not packed; the last one always applies."""
+def _are_types_known(name: OperatorName) -> bool:
+    """Whether the table tells of the types; packed ones that it does not list it knows not."""
+    types = set(name.data_types)
+    is_listed = find_packed_type(name.data_types) is not None or not types & _PACKED
+    return name.is_known and bool(types) and types <= _PACKED | _UNPACKED and is_listed
+
+
+def _exclude(reasons: _Reasons, facts: OperatorFacts) -> SmeRoute | None:
+    found = ((code, text, source) for code, text, source, holds in reasons if holds(facts))
+    for code, text, source in found:
+        return SmeRoute("excluded", Reason(code, text, source.format(source=describe_source())))
+    return None
 
 
 def sme_route(facts: OperatorFacts) -> SmeRoute:
     """Says whether an operator runs on SME.
 
     Counted calls decide; without them the type in its name does, in the mode in force, if such
-    microkernels exist. `QP8` names KleidiAI alone, so without the mode it says nothing.
+    microkernels exist. What hangs on a mode or a name that is not known is not known itself.
     """
-    if facts.counted is not None and SME_LEVELS & facts.counted:
+    if facts.prove_sme:
         return SmeRoute("proven")
+    excluded = _exclude(_WHATEVER_ITS_TYPES, facts)
+    if excluded is None and _are_types_known(facts.name):
+        excluded = _exclude(_WHATEVER_THE_MODE, facts)
+        if excluded is None and facts.counted is None:
+            return _named_route(facts)
+        excluded = excluded or _exclude(_NEITHER_COUNTED_NOR_NAMED, facts)
+    return excluded or SmeRoute("unknown")
+
+
+def _named_route(facts: OperatorFacts) -> SmeRoute:
+    """What the name says in this mode, of types that have SME microkernels."""
     packed = find_packed_type(facts.name.data_types)
-    reason = next((rule.reason for rule in _BY_NATURE if rule.applies(facts)), None)
-    if reason is None and packed is not None and not SME_LEVELS & packed.levels:
-        reason = _BLOCKS if packed.weights == "QB4W" else _NO_KERNEL
-    if reason is None and facts.mode == "sme1" and (packed is None or facts.counted is not None):
-        reason = _SME1
-    if reason is None and packed is not None:
-        return _packed_route(facts, packed)
-    if reason is None and facts.counted is None and _has(facts, "QP8"):
-        return SmeRoute("unknown")  # weights that the table does not have
-    reason = reason or next(rule.reason for rule in _OF_PLAIN_TYPES if rule.applies(facts))
-    return SmeRoute("excluded", reason)
+    is_told = facts.mode in _MODES
+    if packed is None or packed.name not in facts.name.data_types:
+        found = _exclude(_NEITHER_COUNTED_NOR_NAMED, facts) if is_told else None
+        return found or SmeRoute("unknown")
+    says_sme = is_told or not packed.has_plain_kernels
+    is_product = facts.name.microkernel_type in _PRODUCT_MICROKERNELS
+    return SmeRoute("named" if says_sme and is_product else "unknown")
 
 
-def _packed_route(facts: OperatorFacts, packed: PackedType) -> SmeRoute:
-    """Of an operator whose packed type has SME microkernels, none of which was counted."""
-    if facts.counted is not None:
-        return SmeRoute("excluded", _NO_KERNEL if packed.has_plain_kernels else _PACKED_UNUSED)
-    if not _MODE_LEVELS[facts.mode] & packed.levels:
-        return SmeRoute("excluded", _SME1)
-    if facts.name.microkernel_type not in _PRODUCT_MICROKERNELS:
-        return SmeRoute("unknown")
-    needs_mode = packed.has_plain_kernels and facts.mode is None
-    return SmeRoute("unknown" if needs_mode else "named")
-
-
-_PLAIN_LABELS: Final = {"fp16": "F16", "fp32": "F32", "qint8": "QS8", "qdint8": "QD8"}
+_PLAIN_LABELS: Final = {
+    "fp16": "F16", "fp32": "F32", "qint8": "QS8", "qdint8": "QD8", "quint8": "QU8"
+}  # fmt: skip
 _WEIGHT_LABELS: Final = {"qcint8": "QC8W", "qcint4": "QC4W", "qbint4": "QB4W"}
 _OPERATORS: Final = {
     "FullyConnected": "Fully Connected",
@@ -288,19 +303,20 @@ def predict(node: XnnpackNode) -> Prediction:
     name = _name_with_sme2(node)
     packed = find_packed_type(name.data_types)
     route = sme_route(OperatorFacts(name, "sme2"))
-    if route.takes_sme and packed is not None:
-        reason = f"{name.microkernel_type} on {packed.name}"
-        return Prediction(sme2=True, packed_type=packed.name, reason=reason)
-    reason = route.reason.text if route.reason else "its types are not in the table"
-    is_named = packed is not None and packed.has_plain_kernels
-    known = packed.name if packed and is_named else None
-    return Prediction(sme2=False, packed_type=known, reason=reason)
+    is_named = packed is not None and packed.name in name.data_types
+    keeps_name = packed is not None and (route.answer != "excluded" or packed.has_plain_kernels)
+    packed_type = packed.name if packed and is_named and keeps_name else None
+    if route.answer == "unknown":
+        reason = "the table lacks its kind or its types"
+        return Prediction(sme2=None, packed_type=packed_type, reason=reason)
+    reason = route.reason.text if route.reason else f"{name.microkernel_type} on {packed_type}"
+    return Prediction(sme2=route.takes_sme, packed_type=packed_type, reason=reason)
 
 
 def _name_with_sme2(node: XnnpackNode) -> OperatorName:
     """Returns the name that an ETDump will have for the node."""
     if node.kind not in PRODUCTS:
-        return parse_label(node.kind)
+        return name_node(node.kind)
     base = "Fully Connected" if _becomes_matrix_product(node) else _OPERATORS[node.kind]
     is_matrix = base in {"Fully Connected", "Batch Matrix Multiply"}
     types = ", ".join(_types_with_sme2(node, is_matrix=is_matrix))
@@ -314,23 +330,19 @@ def _types_with_sme2(node: XnnpackNode, *, is_matrix: bool) -> list[str]:
     Convolutions convert floating-point weights and make one scale per channel of one per tensor.
     """
     inputs, weights = node.input_types[:2]
-    same = inputs == node.output_type
+    is_same, is_float = inputs == node.output_type, inputs in {"fp16", "fp32"}
     plain, of_weights = _PLAIN_LABELS.get(inputs, inputs.upper()), _WEIGHT_LABELS.get(weights)
     if inputs == "qdint8":
         packed = is_matrix and node.output_type == "fp32" and of_weights is not None
         return ["QP8" if packed else plain, "F32", of_weights or weights.upper()]
-    if (
-        same
-        and inputs == "qint8"
-        and (of_weights == "QC8W" or (weights == inputs and not is_matrix))
-    ):
+    per_channel = of_weights == "QC8W" or (weights == inputs and not is_matrix)
+    if is_same and inputs == "qint8" and per_channel:
         return ["PQS8", "QS8", "QC8W"]
-    floats = ("fp16", "fp32") if inputs == "fp32" or not is_matrix else (inputs,)
-    if same and inputs in ("fp16", "fp32") and weights in floats and node.kind != "ConvTranspose2d":
+    floats = {"fp16", "fp32"} if inputs == "fp32" or not is_matrix else {inputs}
+    if is_same and is_float and weights in floats and node.kind != "ConvTranspose2d":
         return [f"P{plain}"]
-    return (
-        [plain] if same and inputs in ("fp16", "fp32") else [plain, of_weights or weights.upper()]
-    )
+    is_told = weights == inputs or (is_float and weights in {"fp16", "fp32"})
+    return [plain] if is_told else [plain, of_weights or weights.upper()]
 
 
 def _is_depthwise(node: XnnpackNode) -> bool:
