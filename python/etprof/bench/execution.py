@@ -191,7 +191,6 @@ def write_failure(
         run_id=new_run_id(),
         status="failed",
         created_at=now,
-        updated_at=now,
         etprof_version=etprof.__version__,
         command=tuple(sys.argv),
         git=read_git_state(Path()),

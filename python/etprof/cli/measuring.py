@@ -77,7 +77,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     with hold_device(target.device(), arguments):
         if resume:
             earlier = load_earlier(run, program, target, experiments, settings)
-            say(f"{len(earlier.records)} launches were finished and are kept")
+            say(f"{earlier.kept} launches were finished and are kept")
         elif (kept := set_aside(run)) is not None:
             say(f"The earlier run is kept in {kept}")
         with show_progress() as progress:

@@ -6,25 +6,26 @@ that is cut off at any moment can be explained and resumed.
 
 from __future__ import annotations
 
-import re
+import hashlib
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import etprof
-from etprof.base.atomic import write_bytes, write_json, write_text
-from etprof.base.files import hash_file, read_bounded, read_input
+from etprof.base.atomic import json_bytes, write_bytes
+from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
-from etprof.run.directory import DELEGATION_REPORT, experiment_files, find_measured_files, kind_of
+from etprof.run.directory import DELEGATION_REPORT, METRICS, experiment_files, kind_of
 from etprof.run.manifest import (
     LaunchRecord,
     Manifest,
     MeasuredFile,
     MeasuredModel,
+    Session,
     identify,
     new_run_id,
     save_manifest,
@@ -38,15 +39,13 @@ if TYPE_CHECKING:
     from etprof.measuring.launching import Outcome
     from etprof.measuring.plan import Identity
     from etprof.run.delegation import DelegationReport
+    from etprof.run.directory import Metrics
     from etprof.run.manifest import Experiment, Settings
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
 
 _PINS: Final = ("executorch", "torch")
-_REVISION: Final = re.compile(r"git_version.*?= *['\"]([0-9a-f]{7,40})['\"]")
-_MOST_BYTES: Final = 2**16
-"""Of ExecuTorch's version.py: it has four lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +54,15 @@ class Earlier:
 
     results: Mapping[Identity, RunnerResult] = field(default_factory=dict)
     records: Sequence[LaunchRecord] = ()
+    """Launches that are not repeated: finished ones, and all of experiments left alone now."""
     manifest: Manifest | None = None
     files: Mapping[str, MeasuredFile] = field(default_factory=dict)
     """What those launches left, as it was then."""
+
+    @property
+    def kept(self) -> int:
+        """How many launches had finished, as their files still show."""
+        return len(self.results)
 
 
 class Journal:
@@ -76,33 +81,36 @@ class Journal:
         delegation: DelegationReport | None = None,
     ) -> None:
         self._run, self._program, self._delegation = run, program, delegation
-        self.records: list[LaunchRecord] = []
-        before = earlier.manifest if earlier else None
+        earlier = earlier or Earlier()
+        self.records = list(earlier.records)
+        before, now = earlier.manifest, describe_session()
         self._runners = {known.sha256: known for known in (before.runners if before else ())}
-        self._manifest = Manifest(
-            run_id=(before.run_id if before else None) or new_run_id(),
-            status="running",
-            created_at=_now(),
-            etprof_version=etprof.__version__,
-            command=tuple(sys.argv),
-            git=read_git_state(Path.cwd()),
+        first = before or Manifest(
+            **dict(now),
             platform=target.platform,
             times_are_meaningful=proves_times(target.platform),
             model=describe_model(program),
             inputs=tuple(map(identify, program.inputs)),
-            pins={name: _installed_version(name) for name in _PINS},
-            executorch_revision=_executorch_revision(),
             target=target.describe(),
-            config=config,
-            settings=settings,
-            experiments=tuple(experiments),
-            files=dict(earlier.files) if earlier else {},
+        )
+        own = {each.name: each for each in (*first.experiments, *experiments)}
+        self._manifest = first.model_copy(
+            update={
+                "run_id": first.run_id or new_run_id(),
+                "status": "running",
+                "resumptions": (*first.resumptions, now) if before else (),
+                "config": config,
+                "settings": settings,
+                "experiments": tuple(own.values()),
+                "files": dict(earlier.files),
+                "notes": (),
+            }
         )
 
     @property
-    def run_id(self) -> str | None:
-        """The identity of the run, for its other files."""
-        return self._manifest.run_id
+    def experiments(self) -> tuple[Experiment, ...]:
+        """All of the run's, those that are left alone now too."""
+        return self._manifest.experiments
 
     def start(self) -> None:
         """Writes the manifest before the first launch."""
@@ -115,8 +123,7 @@ class Journal:
             self._runners.setdefault(outcome.runner.sha256, outcome.runner)
         if outcome.result is not None:
             self.describe(outcome.result)
-        names = [path.relative_to(self._run).as_posix() for path in outcome.files]
-        self._update(files={**self._manifest.files, **identify_files(self._run, names)})
+        self._list(identify_files(self._run, outcome.files))
         self._write()
 
     def describe(self, result: RunnerResult) -> None:
@@ -125,31 +132,40 @@ class Journal:
             self._update(runner=result.runner, cpu=result.cpu)
             self._keep_descriptions()
 
-    def finish(self, status: str, notes: Sequence[str] = ()) -> None:
-        """Writes logs, hashes what no launch has left and closes the manifest; call it last."""
+    def finish(self, status: str, metrics: Metrics, notes: Sequence[str] = ()) -> None:
+        """Writes logs and metrics and closes the manifest; call it last.
+
+        It lists what this journal has written and what launches left that went well: nothing else
+        that lies in the folder is evidence.
+        """
         for experiment in self._manifest.experiments:
             self._write_log(experiment)
-        known = self._manifest.files
-        others = [name for name in find_measured_files(self._run) if name not in known]
-        files = {**known, **identify_files(self._run, others)}
-        self._update(status=status, notes=tuple(notes), files=dict(sorted(files.items())))
+        whole = metrics.model_copy(update={"run_id": self._manifest.run_id})
+        self._keep(METRICS, json_bytes(whole.model_dump(mode="json")))
+        files = dict(sorted(self._manifest.files.items()))
+        self._update(status=status, notes=tuple(notes), files=files)
         self._write()
 
     def _keep_descriptions(self) -> None:
         """Copies what the export says of the program, so that the run can be read elsewhere."""
         for name, path in find_descriptions(self._program.model).items():
             content = read_input(path, most_bytes=MOST_JSON_BYTES, way_out="export the model again")
-            write_bytes(self._run / name, content)
+            self._keep(name, content)
         if self._delegation is not None:
-            document = self._delegation.model_dump(mode="json")
-            write_json(self._run / DELEGATION_REPORT, document)
+            self._keep(DELEGATION_REPORT, json_bytes(self._delegation.model_dump(mode="json")))
+
+    def _keep(self, name: str, content: bytes) -> None:
+        """Writes a file of the run's own and lists it, as it was written."""
+        write_bytes(self._run / name, content)
+        digest = hashlib.sha256(content).hexdigest()
+        entry = MeasuredFile(kind=kind_of(name), sha256=digest, size_bytes=len(content))
+        self._list({name: entry})
+
+    def _list(self, files: Mapping[str, MeasuredFile]) -> None:
+        self._update(files={**self._manifest.files, **files})
 
     def _write(self) -> None:
-        self._update(
-            updated_at=_now(),
-            launches=tuple(self.records),
-            runners=tuple(self._runners.values()),
-        )
+        self._update(launches=tuple(self.records), runners=tuple(self._runners.values()))
         save_manifest(self._run, self._manifest)
 
     def _update(self, **fields: object) -> None:
@@ -168,11 +184,19 @@ class Journal:
             if record.experiment == experiment.name
         ]
         if lines:
-            write_text(files.file(".log"), "".join(lines))
+            name = files.file(".log").relative_to(self._run).as_posix()
+            self._keep(name, "".join(lines).encode("utf-8", "surrogateescape"))
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def describe_session() -> Session:
+    """Says who measures now."""
+    return Session(
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        etprof_version=etprof.__version__,
+        command=tuple(sys.argv),
+        git=read_git_state(Path.cwd()),
+        pins={name: _installed_version(name) for name in _PINS},
+    )
 
 
 def describe_model(program: Program) -> MeasuredModel:
@@ -184,6 +208,7 @@ def describe_model(program: Program) -> MeasuredModel:
         method=program.method,
         backend=exported.backend if exported else None,
         precision=exported.precision if exported else None,
+        data=identify(program.data) if program.data else None,
         **dict(identify(program.model)),
     )
 
@@ -195,22 +220,11 @@ def _installed_version(name: str) -> str | None:
         return None
 
 
-def _executorch_revision() -> str | None:
-    """Returns the commit that the installed ExecuTorch was built from, without importing it."""
-    try:
-        path = Path(str(distribution("executorch").locate_file("executorch/version.py")))
-        found = _REVISION.search(read_bounded(path, _MOST_BYTES).decode("utf-8", "replace"))
-    except (PackageNotFoundError, OSError):
-        return None
-    return found[1] if found else None
-
-
-def identify_files(run: Path, names: Iterable[str]) -> dict[str, MeasuredFile]:
-    """Says which measured files these are; other names are left out."""
+def identify_files(run: Path, paths: Iterable[Path]) -> dict[str, MeasuredFile]:
+    """Says which measured files these are; all others are left out."""
+    names = {path.relative_to(run).as_posix(): path for path in paths}
     return {
-        name: MeasuredFile(
-            kind=kind, sha256=hash_file(run / name), size_bytes=(run / name).stat().st_size
-        )
-        for name in names
+        name: MeasuredFile(kind=kind, **identify(path).model_dump(exclude={"path"}))
+        for name, path in names.items()
         if (kind := kind_of(name)) is not None
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.errors import EtprofError, TargetError
+from etprof.base.errors import EtprofError, OutputError, TargetError
 from etprof.measuring.plan import repetitions
 from etprof.run.directory import ExperimentFiles, experiment_files
 from etprof.run.manifest import LaunchRecord, identify
@@ -16,7 +17,7 @@ from etprof.targets.registry import proves_times
 from etprof.targets.request import RunnerRequest, runner_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from etprof.measuring.plan import Experiment, Launch, Settings
@@ -45,7 +46,7 @@ class Outcome:
     runner: FileIdentity | None = None
     """The runner that was started."""
     files: tuple[Path, ...] = ()
-    """What a launch that succeeded has left."""
+    """What the launch has left; of one that failed, the target's log at most."""
 
 
 class Launcher:
@@ -54,7 +55,7 @@ class Launcher:
     def __init__(self, program: Program, target: Target, run: Path, settings: Settings) -> None:
         self._program, self._target, self._run, self._settings = program, target, run, settings
         self._launched = 0
-        self._runners: dict[Path, FileIdentity] = {}
+        self._runners: dict[tuple[Path, int, int], FileIdentity] = {}
 
     @property
     def generation(self) -> Generation | None:
@@ -107,13 +108,14 @@ class Launcher:
         """Runs one launch; never raises for what the target or the runner did."""
         request = self.request(launch)
         request.result.parent.mkdir(parents=True, exist_ok=True)
-        waited_s = wait_for_start(self._target, self._settings, is_first=self._launched == 0)
+        wait_for_start(self._target, self._settings, is_first=self._launched == 0)
         self._launched += 1
         before = self._target.read_state()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         clock = time.monotonic()
         result, problem, runner = None, None, None
         try:
+            clear(request.written)
             runner = self._identify_runner(request)
             result = self._target.run(request)
             check_build(launch, result)
@@ -131,19 +133,36 @@ class Launcher:
             runner_sha256=runner.sha256 if runner else None,
             state_before=dataclasses.asdict(before),
             state_after=dataclasses.asdict(self._target.read_state()),
-            waited_s=waited_s,
         )
-        files = () if problem else tuple(files_of(request))
-        return Outcome(record, result, problem, runner, files)
+        if problem is not None:
+            # Half of what was asked for is no evidence; what the target says of it is kept.
+            clear(path for path in request.written if path != request.log)
+        return Outcome(record, result, problem, runner, tuple(files_of(request)))
 
     def _identify_runner(self, request: RunnerRequest) -> FileIdentity | None:
         """Says which file is started; None where it is not on this machine, or there is none."""
         path = self._target.runner_file(request)
         if path is None or not path.is_file():
             return None
-        if path not in self._runners:
-            self._runners[path] = identify(path)
-        return self._runners[path]
+        found = path.stat()
+        # Whoever builds it anew meanwhile gives it another time.
+        key = (path, found.st_ino, found.st_mtime_ns)
+        if key not in self._runners:
+            self._runners[key] = identify(path)
+        return self._runners[key]
+
+
+def clear(places: Iterable[Path]) -> None:
+    """Removes the files and folders, so that what is there after a launch is of that launch."""
+    for path in places:
+        try:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            msg = f"cannot remove {path}: {error.strerror}; remove it, or choose another folder"
+            raise OutputError(msg) from error
 
 
 def files_of(request: RunnerRequest) -> Iterator[Path]:
@@ -177,8 +196,8 @@ def check_mode(launch: Launch, result: RunnerResult) -> None:
             raise TargetError(msg)
 
 
-def wait_for_start(target: Target, settings: Settings, *, is_first: bool) -> float:
-    """Waits out cool-down and start temperature; returns the seconds waited.
+def wait_for_start(target: Target, settings: Settings, *, is_first: bool) -> None:
+    """Waits out cool-down and start temperature.
 
     A target without temperature sensors never waits for one. Gives up waiting for a temperature
     after `max_wait_s`; the recorded state then shows how warm it was.
@@ -192,7 +211,6 @@ def wait_for_start(target: Target, settings: Settings, *, is_first: bool) -> flo
         if hottest is None or hottest <= limit:
             break
         time.sleep(_POLL_S)
-    return time.monotonic() - start
 
 
 def hottest_sensor(state: TargetState) -> float | None:

@@ -16,7 +16,8 @@ from etprof.measuring.journal import Earlier, Journal
 from etprof.measuring.launching import Launcher
 from etprof.measuring.metrics import gather_metrics
 from etprof.measuring.plan import Launch, plan
-from etprof.run.directory import remove_empty_folders, reserved, save_metrics
+from etprof.measuring.resume import tidy
+from etprof.run.directory import remove_empty_folders, reserved
 from etprof.run.manifest import MANIFEST
 from etprof.statistics.order_statistics import median_interval
 from etprof.targets.registry import proves_times
@@ -105,6 +106,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     )
     launcher = Launcher(program, target, run, settings)
     with reserved(run):
+        tidy(run, earlier or Earlier())
         state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
         state.time(planned, settings, progress)
         state.execute(state.possible_passes(planned), progress)
@@ -141,7 +143,6 @@ class _Progress:
         self._failures: dict[str, int] = {}
         self._first_failure: EtprofError | None = None
         self._started = time.monotonic()
-        journal.records += [record for record in earlier.records if record.error is None]
         for result in earlier.results.values():
             journal.describe(result)
         journal.start()
@@ -239,11 +240,13 @@ class _Progress:
             remove_empty_folders(run)
             raise self._first_failure or TargetError("nothing was planned: no experiment is timed")
         metrics = gather_metrics(
-            self._measured.results, experiments, self._launcher, proves_times(target.platform)
+            self._measured.results,
+            self._journal.experiments,
+            self._launcher,
+            proves_times(target.platform),
         )
-        save_metrics(run, metrics.model_copy(update={"run_id": self._journal.run_id}))
         status = "finished with failures" if self._measured.errors else "finished"
-        self._journal.finish(status, self._measured.notes)
+        self._journal.finish(status, metrics, self._measured.notes)
         return self._measured
 
     def _gather_evidence(self, experiment: Experiment) -> None:

@@ -6,13 +6,13 @@ from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from etprof.base.errors import EtprofError, UsageError
+from etprof.base.errors import EtprofError, OutputError, UsageError
 from etprof.base.files import hash_file
-from etprof.measuring.journal import Earlier
-from etprof.measuring.launching import Launcher, files_of
-from etprof.measuring.plan import Launch, plan
-from etprof.run.directory import find_temporary_files
-from etprof.run.manifest import load_manifest
+from etprof.measuring.journal import Earlier, identify_files
+from etprof.measuring.launching import Launcher, clear, files_of
+from etprof.measuring.plan import Launch
+from etprof.run.directory import OF_A_LAUNCH, kind_of, list_files, safe_name
+from etprof.run.manifest import FileIdentity, load_manifest
 from etprof.run.runner_result import read_result
 
 if TYPE_CHECKING:
@@ -59,31 +59,43 @@ def load_earlier(
         lines = "\n".join(f"  {line}" for line in differences)
         msg = f"{run} cannot be resumed, it measured something else:\n{lines}\nStart a new run"
         raise UsageError(msg)
-    remove_temporary_files(run)
+    now = {each.name: each for each in experiments}
+    known = {each.name: each for each in (*manifest.experiments, *experiments)}
+    launcher = Launcher(program, target, run, settings)
     results: dict[Identity, RunnerResult] = {}
     records: list[LaunchRecord] = []
-    done: dict[Identity, LaunchRecord]
-    done = {(r.experiment, r.purpose, r.block): r for r in manifest.launches if r.error is None}
-    planned = plan(experiments, settings, target).launches
-    # In the place of an operator split that a runner without event tracer cannot give.
-    planned += [Launch(each, "outputs") for each in experiments if each.mode == "timing"]
-    launcher = Launcher(program, target, run, settings)
-    files: dict[str, MeasuredFile] = {}
-    for launch in planned:
-        record, request = done.get(launch.identity), launcher.request(launch)
+    # Logs and metrics are written anew when the run ends.
+    files = {
+        name: entry.model_copy(update={"kind": kind})
+        for name, entry in manifest.files.items()
+        if (kind := kind_of(name)) not in {None, "metrics"} and not name.endswith(".log")
+    }
+    for record in manifest.launches:
+        experiment = known.get(record.experiment)
+        if experiment is None or (record.purpose == "timing") != (record.block is not None):
+            continue
+        launch = Launch(experiment, record.purpose, record.block)
+        request = launcher.request(launch)
         listed = _listed_files(run, request, manifest)
-        result = _finished_result(run, request, listed) if record else None
-        if record is not None and result is not None:
+        result = None if record.error else _finished_result(run, request, listed)
+        if result is not None:
             results[launch.identity] = result
-            records.append(record)
             files |= listed
+        elif experiment.name in now:
+            # It is measured again.
+            files = {name: entry for name, entry in files.items() if name not in listed}
+            continue
+        records.append(record)
     return Earlier(results=results, records=records, manifest=manifest, files=files)
 
 
 def _listed_files(run: Path, request: RunnerRequest, manifest: Manifest) -> dict[str, MeasuredFile]:
-    """Returns what the manifest knows of the files that a launch left; of schema 1, nothing."""
-    if manifest.schema_version == 1:
-        return {}
+    """Returns what the manifest knows of the files that a launch left.
+
+    Of schema 1 it may be nothing, for all was hashed at the end: then they are taken as they are.
+    """
+    if manifest.schema_version == 1 and not manifest.files:
+        return identify_files(run, files_of(request))
     places = {path.relative_to(run) for path in request.written}
     return {
         name: entry
@@ -96,11 +108,11 @@ def _finished_result(
     run: Path, request: RunnerRequest, listed: Mapping[str, MeasuredFile]
 ) -> RunnerResult | None:
     """Reads a finished launch's result; None when a file of it is missing, damaged or changed."""
-    wanted = (request.etdump, request.kernel_trace)
-    if any(path is not None and not path.is_file() for path in wanted):
-        return None
     found = {path.relative_to(run).as_posix(): path for path in files_of(request)}
-    if listed and {name: hash_file(path) for name, path in found.items()} != {
+    wanted = (request.etdump, request.kernel_trace)
+    if any(path is not None and path not in found.values() for path in wanted):
+        return None
+    if {name: hash_file(path) for name, path in found.items()} != {
         name: entry.sha256 for name, entry in listed.items()
     }:
         return None
@@ -115,6 +127,12 @@ def _program_differences(manifest: Manifest, program: Program) -> Iterator[str]:
     """Names what else would be executed, or be executed on."""
     if manifest.model.sha256 != hash_file(program.model):
         yield f"model: {program.model} has changed since"
+    if manifest.model.label not in {None, program.label}:
+        yield f"model: its files are named {manifest.model.label}, not {program.label}"
+    weights = program.data and hash_file(program.data)
+    # Runs of 0.1 do not say which.
+    if manifest.schema_version != 1 and (manifest.model.data or FileIdentity()).sha256 != weights:
+        yield f"model: its weights in {program.data or manifest.model.data} are others"
     before = manifest.model.method
     if before is not None and before != program.method:
         yield f"method: was {before}, is {program.method}"
@@ -155,10 +173,26 @@ def _experiment_differences(manifest: Manifest, experiments: Sequence[Experiment
                 yield f"experiment {experiment.name}: {name} was {before}, is {now}"
 
 
-def remove_temporary_files(run: Path) -> None:
-    """Removes them; their content was never complete."""
-    for path in find_temporary_files(run):
-        path.unlink(missing_ok=True)
-        if path.parent.name.startswith("."):
-            with suppress(OSError):
-                path.parent.rmdir()
+def tidy(run: Path, earlier: Earlier) -> None:
+    """Removes what a launch has left that was cut off; `run` is reserved.
+
+    That is unfinished files, and those at the places of this run's launches that its manifest does
+    not list: nobody knows whether they are whole, or who put them there. Raises OutputError when
+    another process has measured into `run` since its manifest was read.
+    """
+    before = earlier.manifest
+    if before is None:
+        return
+    if load_manifest(run) != before:
+        msg = f"another etprof has measured into {run} meanwhile; continue with --resume"
+        raise OutputError(msg)
+    folders = {safe_name(each.folder) for each in before.experiments}
+    for name, kind in list_files(run).items():
+        path = run / name
+        folder, _, file = name.partition("/")
+        is_left = before.schema_version != 1 and kind.is_measured and name not in before.files
+        if kind.is_temporary or (is_left and folder in folders and OF_A_LAUNCH.search(file)):
+            clear([path])
+            if path.parent.name.startswith("."):
+                with suppress(OSError):
+                    path.parent.rmdir()

@@ -14,7 +14,6 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from etprof.base.atomic import write_json
 from etprof.base.errors import InputFileError, OutputError
 from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES, decode_json
@@ -65,7 +64,8 @@ _KINDS: Final = (
     _kind("table", _PLACE + r"_(timeline|ops_stats)\.csv"),
 )
 """Every file that etprof writes into a run directory, and so every file that it reads there."""
-_OF_A_LAUNCH = re.compile(r"_t\d+(_|\.)")
+OF_A_LAUNCH = re.compile(r"_t\d+(_|\.)")
+"""In the names of what launches leave, by `experiment_files`."""
 _OF_OUTPUTS = re.compile(r".+_outputs(\.[0-9a-f]{12})?")
 """Folders in an experiment's folder that hold files of ours; the last until it is whole."""
 
@@ -242,7 +242,7 @@ def _why_not_a_run(run: Path) -> str | None:
         if path.name in listed or (find_kind(path.name) and not path.is_dir()):
             continue
         # Of an experiment that the manifest names no longer: a resumed run may leave some out.
-        if path.is_dir() and any(_OF_A_LAUNCH.search(inside.name) for inside in path.iterdir()):
+        if path.is_dir() and any(OF_A_LAUNCH.search(inside.name) for inside in path.iterdir()):
             continue
         return f"holds {path.name}, which is of no measurement"
     return None
@@ -320,16 +320,6 @@ def find_measured_files(run: Path) -> dict[str, str]:
 def find_etdumps(run: Path) -> list[Path]:
     """Lists the ETDumps of a run directory: in experiment folders, or directly inside."""
     return [run / name for name, kind in list_files(run).items() if kind.name == "etdump"]
-
-
-def find_temporary_files(run: Path) -> list[Path]:
-    """Lists files that a killed writer left unfinished."""
-    return [run / name for name, kind in list_files(run).items() if kind.is_temporary]
-
-
-def save_metrics(run: Path, metrics: Metrics) -> None:
-    """Writes metrics.json."""
-    write_json(run / METRICS, metrics.model_dump(mode="json"))
 
 
 def load_metrics(run: Path) -> Metrics | None:

@@ -65,6 +65,8 @@ class MeasuredModel(FileIdentity):
     method: Name | None = None
     precision: Name | None = None
     backend: Name | None = None
+    data: FileIdentity | None = None
+    """The weights in a file of their own, where the program has them so."""
 
 
 class MeasuredFile(Record):
@@ -202,28 +204,36 @@ class LaunchRecord(Record):
     """Which of the manifest's `runners` ran."""
     state_before: CleanData | None = None
     state_after: CleanData | None = None
-    waited_s: float = 0.0
 
 
-class Manifest(Record):
-    """All that manifest.json says; those of schema 1 have neither run_id nor checksum."""
+class Session(Record):
+    """A process of etprof that measured."""
+
+    created_at: Name | None = None
+    etprof_version: Name | None = None
+    command: tuple[str, ...] = ()
+    git: GitState | None = None
+    """The working tree that was measured in."""
+    pins: Named[Name | None] = Field(default_factory=dict)
+    """Versions of what programs are made with."""
+
+
+class Manifest(Session):
+    """All that manifest.json says, first of the session that began the run.
+
+    Those of schema 1 have neither run_id nor checksum.
+    """
 
     schema_version: Literal[1, 2] = _SCHEMA_VERSION
     run_id: Name | None = None
     """Drawn when the run began; a resumed run keeps it."""
     status: Name = "finished"
-    created_at: Name | None = None
-    updated_at: Name | None = None
-    etprof_version: Name | None = None
-    command: tuple[str, ...] = ()
-    git: GitState | None = None
-    """The working tree that was measured in."""
+    resumptions: tuple[Session, ...] = ()
+    """The sessions that continued the run, one after the other."""
     platform: Name
     times_are_meaningful: bool | None = None
     model: MeasuredModel
     inputs: tuple[FileIdentity, ...] | None = None
-    pins: Named[Name | None] = Field(default_factory=dict)
-    executorch_revision: Name | None = None
     runner: RunnerBuild | None = None
     """What the runner of the first launch says of itself."""
     runners: tuple[FileIdentity, ...] = ()
@@ -265,7 +275,8 @@ def new_run_id() -> str:
 def save_manifest(run: Path, manifest: Manifest) -> None:
     """Writes manifest.json with its checksum."""
     document = manifest.model_dump(mode="json", exclude={"checksum"})
-    write_bytes(run / MANIFEST, seal({**document, "schema_version": _SCHEMA_VERSION}))
+    del document["schema_version"]
+    write_bytes(run / MANIFEST, seal({"schema_version": _SCHEMA_VERSION, **document}))
 
 
 def seal(document: Mapping[str, object]) -> bytes:

@@ -21,8 +21,8 @@ from etprof.run.directory import (
     METRICS,
     find_etdumps,
     find_measured_files,
-    find_temporary_files,
     kind_of,
+    list_files,
     load_metrics,
 )
 from etprof.run.manifest import MANIFEST, load_manifest
@@ -91,13 +91,31 @@ def _check_manifest(run: Path, manifest: Manifest | None) -> Iterator[Finding]:
             "`etprof run CONFIG --resume` completes it",
         )
     else:
-        yield Finding("ok", f"{done} launches finished on {manifest.platform}")
+        by = f", measured by etprof {manifest.etprof_version}" if manifest.etprof_version else ""
+        yield Finding("ok", f"{done} launches finished on {manifest.platform}{by}")
     for launch in failed:
         where = f"{launch.experiment}, {launch.purpose}"
         yield Finding("incomplete", f"a launch of {where} failed: {launch.error}")
+    tried = {launch.experiment for launch in manifest.launches}
+    for experiment in manifest.experiments:
+        if experiment.name not in tried and manifest.status != "running":
+            yield Finding("incomplete", f"{experiment.name} was not measured")
+    yield from _check_sessions(manifest)
     yield from (Finding("note", text) for text in manifest.notes)
     yield from _check_runners(manifest)
     yield from _check_hashes(run, manifest)
+
+
+def _check_sessions(manifest: Manifest) -> Iterator[Finding]:
+    """Names the sessions of another working tree: the run counts as the first one's."""
+    for session in manifest.resumptions:
+        if (session.git, session.pins) != (manifest.git, manifest.pins):
+            commit = session.git.commit if session.git else "none"
+            text = (
+                f"continued at {session.created_at} with other packages or from another working "
+                f"tree (commit {commit}); the run counts as of the first"
+            )
+            yield Finding("note", text)
 
 
 def _check_runners(manifest: Manifest) -> Iterator[Finding]:
@@ -124,8 +142,13 @@ def _check_hashes(run: Path, manifest: Manifest) -> Iterator[Finding]:
             damaged += 1
             yield Finding("damaged", problem)
     if manifest.status != "running":
-        is_complete = listed or manifest.schema_version != 1
-        for name in find_measured_files(run).keys() - listed.keys() if is_complete else ():
+        others = sorted(find_measured_files(run).keys() - listed.keys())
+        if manifest.schema_version == 1 and others:
+            # It closed its manifest before it measured kernels.
+            text = f"{len(others)} files are not in {MANIFEST}: changes to them are not seen"
+            yield Finding("note", text)
+            others = []
+        for name in others:
             damaged += 1
             yield Finding("damaged", f"{name} is not of this run: {MANIFEST} does not list it")
     if listed and not damaged:
@@ -211,6 +234,6 @@ def _check_events(name: str, dump: ETDump) -> Finding:
 
 
 def _check_leftovers(run: Path) -> Iterator[Finding]:
-    for path in find_temporary_files(run):
-        name = path.relative_to(run).as_posix()
-        yield Finding("note", f"{name} was left by a writer that was killed; it can be deleted")
+    for name, kind in list_files(run).items():
+        if kind.is_temporary:
+            yield Finding("note", f"{name} was left by a writer that was killed; it can be deleted")

@@ -44,9 +44,14 @@ class RunnerRequest:
     """Further flags for the runner, as they are."""
 
     @property
+    def log(self) -> Path:
+        """Where a target that has a log of its own leaves what it says of the launch."""
+        return self.result.with_name(f"{self.result.stem}_logcat.txt")
+
+    @property
     def written(self) -> tuple[Path, ...]:
         """The files and folders that the launch is asked to leave."""
-        places = (self.result, self.etdump, self.kernel_trace, self.outputs)
+        places = (self.result, self.etdump, self.kernel_trace, self.outputs, self.log)
         return tuple(path for path in places if path is not None)
 
 

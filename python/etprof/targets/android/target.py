@@ -174,8 +174,7 @@ class AndroidTarget:
             finished = self._session.launch(words, request.timeout_s)
             log = read_log(self.adb, finished.process_id, finished.started_at)
             if log:
-                path = request.result.with_name(f"{request.result.stem}_logcat.txt")
-                write_text(path, "".join(f"{line}\n" for line in log))
+                write_text(request.log, "".join(f"{line}\n" for line in log))
             command = ("adb", "-s", self.adb.serial, "shell", shlex.join(words))
             stderr = translation.localize(finished.stderr.strip() or "\n".join(log[-1:]))
             self._check(Completed(command, finished.exit_code, finished.stdout, stderr))
