@@ -108,7 +108,7 @@ class Launcher:
         """Runs one launch; never raises for what the target or the runner did."""
         request = self.request(launch)
         request.result.parent.mkdir(parents=True, exist_ok=True)
-        wait_for_start(self._target, self._settings, is_first=self._launched == 0)
+        waited_s = wait_for_start(self._target, self._settings, is_first=self._launched == 0)
         self._launched += 1
         before = self._target.read_state()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -133,6 +133,7 @@ class Launcher:
             runner_sha256=runner.sha256 if runner else None,
             state_before=dataclasses.asdict(before),
             state_after=dataclasses.asdict(self._target.read_state()),
+            waited_s=waited_s,
         )
         if problem is not None:
             # Half of what was asked for is no evidence; what the target says of it is kept.
@@ -196,8 +197,8 @@ def check_mode(launch: Launch, result: RunnerResult) -> None:
             raise TargetError(msg)
 
 
-def wait_for_start(target: Target, settings: Settings, *, is_first: bool) -> None:
-    """Waits out cool-down and start temperature.
+def wait_for_start(target: Target, settings: Settings, *, is_first: bool) -> float:
+    """Waits out cool-down and start temperature; returns the seconds waited.
 
     A target without temperature sensors never waits for one. Gives up waiting for a temperature
     after `max_wait_s`; the recorded state then shows how warm it was.
@@ -211,6 +212,7 @@ def wait_for_start(target: Target, settings: Settings, *, is_first: bool) -> Non
         if hottest is None or hottest <= limit:
             break
         time.sleep(_POLL_S)
+    return time.monotonic() - start
 
 
 def hottest_sensor(state: TargetState) -> float | None:

@@ -204,6 +204,7 @@ class LaunchRecord(Record):
     """Which of the manifest's `runners` ran."""
     state_before: CleanData | None = None
     state_after: CleanData | None = None
+    waited_s: float = 0.0
 
 
 class Session(Record):
