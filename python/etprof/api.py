@@ -26,8 +26,9 @@ from etprof.base.atomic import write_text
 from etprof.base.errors import InputFileError, UsageError
 from etprof.run.load import Run as LoadedRun
 from etprof.statistics.effect import DEFAULT_MARGIN
-from etprof.tables import comparisons, operators
-from etprof.tables.report import DECLARED, report_tables
+from etprof.tables import comparisons
+from etprof.tables.operators import ROLLUPS
+from etprof.tables.report import DECLARED, report_table
 from etprof.views.documents import comparison_document
 from etprof.views.events import event_blocks
 from etprof.views.files import build_frame
@@ -140,12 +141,11 @@ class Run:
         return Experiment(self, name)
 
     def table(self, name: str) -> pd.DataFrame:
-        """One of the report's tables, such as `costs`, under the name of its file."""
-        tables = report_tables(self.assessment)
-        if name not in tables:
-            msg = f"there is no table {name!r}; there are {', '.join(tables)}"
-            raise UsageError(msg)
-        return build_frame(tables[name])
+        """One of the report's tables, such as `costs`; `COLUMNS` has the names of all.
+
+        Raises UsageError, with these names, for any other.
+        """
+        return build_frame(report_table(self.assessment, name))
 
     def operators(self) -> pd.DataFrame:
         """One row per experiment and operator: times, microkernel, work, origin."""
@@ -157,9 +157,7 @@ class Run:
 
     def rollup(self, by: Literal["module", "source", "microkernel"]) -> pd.DataFrame:
         """One row per experiment and module, source line or microkernel, the most time first."""
-        insights = self.assessment.insight.experiments
-        table = operators.rollup_table(insights, by, is_timed=self.times_are_meaningful)
-        return build_frame(table)
+        return self.table(ROLLUPS[by].name)
 
     def samples(self) -> pd.DataFrame:
         """Every raw latency without tracer: experiment, block, phase, index, latency_ns."""
@@ -260,6 +258,10 @@ class ComparisonResult:
         return self.comparison.candidate
 
     @property
+    def _is_timed(self) -> bool:
+        return self.comparison.times_are_meaningful
+
+    @property
     def verdict(self) -> str | None:
         """faster, slower, no difference or inconclusive; None when it was not timed."""
         return self.comparison.latency.verdict if self.comparison.latency else None
@@ -286,16 +288,16 @@ class ComparisonResult:
 
     def operators(self) -> pd.DataFrame:
         """One row per aligned operator; every operator of both sides exactly once."""
-        timed = self.comparison.times_are_meaningful
-        return build_frame(comparisons.operator_changes([self.comparison], is_timed=timed))
+        table = comparisons.operator_changes([self.comparison], is_timed=self._is_timed)
+        return build_frame(table)
 
     def categories(self) -> pd.DataFrame:
         """One row per headline category."""
-        return build_frame(comparisons.category_changes(self.comparison))
+        return build_frame(comparisons.category_changes([self.comparison], is_timed=self._is_timed))
 
     def waterfall(self) -> pd.DataFrame:
         """One row per step; `delta_ns` adds up to the difference of the totals."""
-        return build_frame(comparisons.waterfall_table(self.comparison))
+        return build_frame(comparisons.waterfall_table([self.comparison], is_timed=self._is_timed))
 
 
 __all__ = ["COLUMNS", "ComparisonResult", "Experiment", "Run", "compare", "load_run"]

@@ -91,7 +91,9 @@ def test_rollups_are_complete(
     run: etprof.Run, by: Literal["module", "source", "microkernel"]
 ) -> None:
     frame = run.rollup(by)
-    assert {column: str(dtype) for column, dtype in frame.dtypes.items()} == COLUMNS[by]
+    assert {column: str(dtype) for column, dtype in frame.dtypes.items()} == COLUMNS[
+        {"module": "modules", "source": "source_lines", "microkernel": "microkernels"}[by]
+    ]
     mine = frame[frame["experiment"] == "android_off"]
     assert mine["mean_ns"].sum() == sum(op.us for op in OFF_OPS) * US
     assert mine["operators"].sum() == len(OFF_OPS)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.generation import TokenComparison, compare_tokens, find_observer_stats
+from etprof.analysis.generation import TokenComparison, compare_tokens
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.analysis.split.cold_start import LedgerEntry, build_ledger
 from etprof.base.errors import InputFileError, UsageError
@@ -253,40 +253,6 @@ def test_the_run_continues_only_with_the_same_prompt(tmp_path: Path) -> None:
     other = settings.model_copy(update={"generation": changed})
     with pytest.raises(UsageError, match="generation: was"):
         load_earlier(tmp_path / "run", program, FakeTarget(), SIDES, other)
-
-
-def test_the_observer_line_gives_executorchs_figures() -> None:
-    # GIVEN the line of ExecuTorch's runner for 14 prompt and 54 new tokens
-    line = (
-        'PyTorchObserver {"prompt_tokens":14,"generated_tokens":54,"model_load_start_ms":1000,'
-        '"model_load_end_ms":1250,"inference_start_ms":2000,"inference_end_ms":3189,'
-        '"prompt_eval_end_ms":2164,"first_token_ms":2164,"aggregate_sampling_time_ms":8,'
-        '"SCALING_FACTOR_UNITS_PER_SECOND":1000}'
-    )
-    (stats,) = find_observer_stats(["other output", line + "\n"])
-    # THEN its own figures come out
-    assert stats.load_s == pytest.approx(0.25)
-    assert stats.total_rate == pytest.approx(45.4, abs=0.05)
-    assert stats.prefill_rate == pytest.approx(85.4, abs=0.05)
-    assert stats.decode_rate == pytest.approx(52.7, abs=0.05)
-    assert stats.time_to_first_token_s == pytest.approx(0.164)
-    assert stats.sampling_s == pytest.approx(0.008)
-
-
-def test_an_observer_line_of_no_time_has_no_rate() -> None:
-    zero = dict.fromkeys(
-        ("model_load_start_ms", "model_load_end_ms", "inference_start_ms", "inference_end_ms",
-         "prompt_eval_end_ms", "first_token_ms", "aggregate_sampling_time_ms"), 5
-    )  # fmt: skip
-    line = json.dumps({"prompt_tokens": 1, "generated_tokens": 1, **zero})
-    (stats,) = find_observer_stats([f"PyTorchObserver {line}"])
-    assert (stats.total_rate, stats.prefill_rate, stats.decode_rate) == (None, None, None)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"prompt_tokens": -1}'])
-def test_a_damaged_observer_line_is_refused(text: str) -> None:
-    with pytest.raises(InputFileError, match="a PyTorchObserver line is damaged"):
-        find_observer_stats([f"PyTorchObserver {text}"])
 
 
 def test_ids_are_read_from_words_and_files(tmp_path: Path) -> None:

@@ -51,8 +51,9 @@ NO_TABLE_FOR_PEOPLE: Final = {
     "reference": "beside a reference alone",
     "outputs": "where outputs were kept",
     "threads": "with several thread counts",
-    "source": "with an export's description",
-    "module": "with an export's description",
+    "split": "on terminals: pages have the operators' table, which can be searched",
+    "source_lines": "with an export's description",
+    "modules": "with an export's description",
 }
 """Tables of the on/off run that people have in another form, or that are empty there."""
 

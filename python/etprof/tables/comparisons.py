@@ -54,6 +54,16 @@ def _effect(read: Callable[[Any], Value]) -> Callable[[Any], Value]:
     return lambda comparison: read(comparison.latency) if comparison.latency else None
 
 
+def _median_of(side: str) -> Callable[[Comparison], float | None]:
+    """Reads a side's latency without tracer."""
+
+    def read(comparison: Comparison) -> float | None:
+        latency = getattr(comparison, side).experiment.latency
+        return latency.steady.median if latency else None
+
+    return read
+
+
 def _bound(effect: Any, end: str) -> float | None:  # noqa: ANN401 - an Effect or None
     return getattr(effect.interval, end) if effect and effect.interval else None
 
@@ -109,6 +119,10 @@ COMPARISONS: Final = Table(
         Column("comparison", "string", of=lambda c: c.name, says="`baseline → candidate`"),
         Column("verdict", "string", of=badge_of, styles=VERDICT_STYLES,
                says="faster, slower, no difference, inconclusive; or why there is none"),
+        Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True,
+               of=_median_of("baseline"), says="median latency without tracer"),
+        Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True,
+               of=_median_of("candidate"), says="median latency without tracer"),
         Column("speed_up", "float64", "ratio", title="speed-up", is_timed=True,
                bounds=("speed_up_low", "speed_up_high"), of=_effect(lambda e: e.speed_up),
                says="baseline ÷ candidate"),
@@ -177,20 +191,21 @@ COMPARED_OPERATORS: Final = Table(
 """What people see of a comparison: the candidate's operators with their times on both sides."""
 _CATEGORY: Final = Column("category", "string", of=lambda s: s.names[0], says="headline category")
 CATEGORY_CHANGES: Final = Table(
-    "category_changes", (_CATEGORY, *_CHANGE, *_SHARES), is_about_times=True,
-    title="Where the time went", says="one row per headline category",
+    "category_changes", (_COMPARISON, _CATEGORY, *_CHANGE, *_SHARES), is_about_times=True,
+    title="Where the time went", says="one row per comparison and headline category",
 )  # fmt: skip
 CLASS_CHANGES: Final = Table(
     "classes",
-    (_CATEGORY, Column("class", "string", of=lambda s: s.names[1], says="finer class"), *_CHANGE,
+    (_COMPARISON, _CATEGORY, Column("class", "string", of=lambda s: s.names[1], says="finer class"), *_CHANGE,
      *_SHARES),
     title="Where an inference's time goes",
     is_about_times=True,
-    says="one row per finer class",
+    says="one row per comparison and finer class",
 )  # fmt: skip
 WATERFALL: Final = Table(
     "waterfall",
     (
+        replace(_COMPARISON, of=None),
         Column("label", "string", title="step", says="the operator or overhead"),
         Column("kind", "string", place="data", says="operator, overhead or unattributed"),
         Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True,
@@ -202,7 +217,7 @@ WATERFALL: Final = Table(
     ),
     title="From one total to the other",
     is_about_times=True,
-    says="one row per step",
+    says="one row per comparison and step",
 )  # fmt: skip
 LEDGER: Final = Table(
     "costs",
@@ -322,37 +337,43 @@ def operator_changes(comparisons: Iterable[Comparison], *, is_timed: bool) -> Ta
 
 def compared_operators(comparison: Comparison, details: Mapping[int, OperatorDetail]) -> Table:
     """Returns one comparison's operators with what is known of each."""
-    names = {
-        "baseline_ns": comparison.baseline.experiment.name,
-        "candidate_ns": comparison.candidate.experiment.name,
-    }
     subjects = changed_operators(comparison, details)
-    return COMPARED_OPERATORS.of(subjects, is_timed=comparison.times_are_meaningful).titled(**names)
+    table = COMPARED_OPERATORS.of(subjects, is_timed=comparison.times_are_meaningful)
+    return sides_named(table, comparison)
 
 
-def category_changes(comparison: Comparison) -> Table:
-    """Returns the headline categories of one comparison."""
-    subjects = [_Change(comparison, (n,), c) for n, c in comparison.categories.items()]
-    return CATEGORY_CHANGES.of(subjects, is_timed=comparison.times_are_meaningful)
+def category_changes(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
+    """Returns the headline categories of all comparisons."""
+    subjects = [_Change(each, (n,), c) for each in comparisons for n, c in each.categories.items()]
+    return CATEGORY_CHANGES.of(subjects, is_timed=is_timed)
 
 
-def class_changes(comparison: Comparison) -> Table:
-    """Returns the finer classes of one comparison."""
+def class_changes(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
+    """Returns the finer classes of all comparisons."""
     subjects = [
-        _Change(comparison, tuple(entry), change) for entry, change in comparison.classes.items()
+        _Change(each, tuple(entry), change)
+        for each in comparisons
+        for entry, change in each.classes.items()
     ]
-    names = {
-        "baseline_ns": comparison.baseline.experiment.name,
-        "candidate_ns": comparison.candidate.experiment.name,
-    }
-    return CLASS_CHANGES.of(subjects, is_timed=comparison.times_are_meaningful).titled(**names)
+    return CLASS_CHANGES.of(subjects, is_timed=is_timed)
 
 
-def waterfall_table(comparison: Comparison) -> Table:
-    """Returns every step from the baseline's total to the candidate's."""
-    steps = [_step(s.label, s.kind, s.baseline_ns, s.candidate_ns) for s in
-             comparison.waterfall.steps]  # fmt: skip
-    return WATERFALL.of(steps, is_timed=comparison.times_are_meaningful)
+def sides_named(table: Table, comparison: Comparison) -> Table:
+    """Heads the columns of both sides with the names of their experiments."""
+    return table.titled(
+        baseline_ns=comparison.baseline.experiment.name,
+        candidate_ns=comparison.candidate.experiment.name,
+    )
+
+
+def waterfall_table(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
+    """Returns every step from a baseline's total to the candidate's."""
+    steps = [
+        _step(each, s.label, s.kind, s.baseline_ns, s.candidate_ns)
+        for each in comparisons
+        for s in each.waterfall.steps
+    ]
+    return WATERFALL.of(steps, is_timed=is_timed)
 
 
 def waterfall_between_totals(comparison: Comparison, count: int) -> Table:
@@ -360,21 +381,26 @@ def waterfall_between_totals(comparison: Comparison, count: int) -> Table:
     found: Waterfall = comparison.waterfall
     first, last = comparison.baseline.experiment.name, comparison.candidate.experiment.name
     steps = [
-        _step(first, "total", found.baseline_ns, None),
-        *(_step(s.label, s.kind, s.baseline_ns, s.candidate_ns) for s in found.largest(count)),
-        {**_step(last, "total", None, found.candidate_ns),
+        _step(comparison, first, "total", found.baseline_ns, None),
+        *(_step(comparison, s.label, s.kind, s.baseline_ns, s.candidate_ns)
+          for s in found.largest(count)),
+        {**_step(comparison, last, "total", None, found.candidate_ns),
          "delta_ns": found.candidate_ns - found.baseline_ns},
     ]  # fmt: skip
     table = WATERFALL.of(steps, is_timed=comparison.times_are_meaningful)
-    return table.titled(baseline_ns=first, candidate_ns=last)
+    return sides_named(table, comparison)
 
 
 def _step(
-    label: str, kind: str, baseline_ns: float | None, candidate_ns: float | None
+    comparison: Comparison,
+    label: str,
+    kind: str,
+    baseline_ns: float | None,
+    candidate_ns: float | None,
 ) -> dict[str, Value]:
     delta = None if baseline_ns is None or candidate_ns is None else candidate_ns - baseline_ns
     return {
-        "label": label, "kind": kind, "baseline_ns": baseline_ns, "candidate_ns": candidate_ns,
+        "comparison": comparison.name, "label": label, "kind": kind, "baseline_ns": baseline_ns, "candidate_ns": candidate_ns,
         "delta_ns": delta,
     }  # fmt: skip
 

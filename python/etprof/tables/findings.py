@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.findings.finding import Finding
-    from etprof.analysis.findings.rules import ExperimentFindings, ReferenceAnswer
+    from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.analysis.findings.why_not import WhyNotGroup
 
 _SHOWN_NAMES: Final = 4
@@ -60,16 +60,18 @@ WHY_NOT: Final = Table(
 REFERENCE: Final = Table(
     "reference",
     (
-        Column("question", "string", of=lambda a: a.question, says="one of the guide's"),
-        Column("share", "float64", "share", title="here", is_timed=True, of=lambda a: a.share,
+        Column("experiment", "string", of=lambda s: s[0], place="several",
+               says="experiment of the run"),
+        Column("question", "string", of=lambda s: s[1].question, says="one of the guide's"),
+        Column("share", "float64", "share", title="here", is_timed=True, of=lambda s: s[1].share,
                says="of `Method::execute`"),
         Column("reference_share", "float64", "share", title="reference", is_timed=True,
-               of=lambda a: a.reference_share, says="the same of the reference model"),
-        Column("answer", "string", of=lambda a: a.answer, says="in words"),
+               of=lambda s: s[1].reference_share, says="the same of the reference model"),
+        Column("answer", "string", of=lambda s: s[1].answer, says="in words"),
     ),
     title="Beside the reference model",
     is_about_times=True,
-    says="one row per question of the findings guide",
+    says="one row per experiment and question of the findings guide",
 )  # fmt: skip
 
 
@@ -86,9 +88,10 @@ def why_not_table(found: Iterable[ExperimentFindings], *, is_timed: bool) -> Tab
     return WHY_NOT.of(subjects, is_timed=is_timed)
 
 
-def reference_table(answers: Iterable[ReferenceAnswer], *, is_timed: bool) -> Table:
+def reference_table(found: Iterable[ExperimentFindings], *, is_timed: bool) -> Table:
     """Returns the answers beside a reference model."""
-    return REFERENCE.of(answers, is_timed=is_timed)
+    subjects = [(each.experiment, answer) for each in found for answer in each.reference_answers]
+    return REFERENCE.of(subjects, is_timed=is_timed)
 
 
 def shown_findings(assessment: Assessment) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.split.thread_map import build_thread_map
@@ -213,6 +214,13 @@ def thread_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -
     return THREADS.of(points, is_timed=is_timed, note=note)
 
 
+def thread_matrix(threads: Table) -> Table:
+    """Lays the thread map out: a row per mode, a column per thread count."""
+    found = replace(threads, is_shaded=True, title="", note="").pivot("sme", "threads", "median_ns")
+    counts = {name: int(name.rpartition("_")[2]) for name in found.names[1:]}
+    return found.titled(**{name: count_of(count, "thread") for name, count in counts.items()})
+
+
 def describe_crossover(thread_map: ThreadMap) -> str:
     """Says in one sentence which point is best and where SME2 stops winning."""
     best = thread_map.best
@@ -242,7 +250,7 @@ def generation_sections(
         yield Section(
             f"generation-{number}",
             f"Generation: {experiment.name}",
-            says=f"{_prompt_text(generated)}.",
+            lead=f"{_prompt_text(generated)}.",
             lines=tuple(lines),
         )
 

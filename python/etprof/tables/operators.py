@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from etprof.analysis.split.operators import OperatorRow, class_totals_ns
+from etprof.analysis.split.operators import OperatorRow, OverheadRow, class_totals_ns, group_of
 from etprof.analysis.split.rollup import Key, roll_up
 from etprof.tables.table import Column, Table, Value
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from etprof.analysis.split.attribution import Attribution
     from etprof.run.delegation import Origin
 
+_ROOT: Final = "(the model itself)"
 _EXPERIMENT: Final = Column(
     "experiment", "string", says="experiment of the run", of=lambda s: s[0], place="several"
 )
@@ -133,7 +134,7 @@ DETAIL_COLUMNS: Final = (
            says="`≤` where the clock is too coarse: rates are at most as given"),
     Column("shape", "string", place="page", says="output shape, such as `1x32x16x16`",
            of=_of_work(lambda f: "x".join(map(str, f.shape)) if f.shape else None)),
-    Column("module_path", "string", title="module", place="page",
+    Column("module_path", "string", title="module", place="page", empty=_ROOT,
            of=_of_origin(lambda o: o.module_path), says="module of the model it was traced from"),
     Column("module_type", "string", of=_of_origin(lambda o: o.module_type), place="data",
            says="that module's type"),
@@ -176,6 +177,8 @@ CATEGORIES: Final = Table(
         _EXPERIMENT,
         Column("category", "string", says="headline category", of=lambda s: s[1].category),
         Column("class", "string", says="finer class", of=lambda s: s[1].finer),
+        Column("group", "string", place="data", title="category", of=lambda s: group_of(s[1]),
+               says="headline category, with overheads apart"),
         Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
                of=lambda s: s[2], says="mean per inference"),
         Column("share", "float64", "share", is_timed=True, adds_up=True, has_bar=True,
@@ -188,18 +191,61 @@ CATEGORIES: Final = Table(
 )  # fmt: skip
 
 
+class SplitEntry(NamedTuple):
+    """One row: what an experiment's inference is made of."""
+
+    experiment: ExperimentAnalysis
+    entry: OperatorRow | OverheadRow
+
+
+def _of_operator(read: Callable[[SplitEntry, OperatorRow], Value]) -> Callable[[SplitEntry], Value]:
+    return lambda s: read(s, s.entry) if isinstance(s.entry, OperatorRow) else None
+
+
+def _where(subject: SplitEntry) -> str:
+    if isinstance(subject.entry, OverheadRow):
+        return "overhead"
+    return "delegate" if subject.entry.is_delegated else "portable"
+
+
+SPLIT: Final = Table(
+    "split",
+    (
+        Column("experiment", "string", place="several", of=lambda s: s.experiment.name,
+               says="experiment of the run"),
+        Column("label", "string", title="operator", of=lambda s: s.entry.label,
+               says="name in the ETDump, or the overhead"),
+        Column("where", "string", of=_where, says="delegate, portable or overhead"),
+        Column("class", "string", of=lambda s: s.entry.operator_class.finer, place="page",
+               says="finer class"),
+        Column("calls_per_inference", "float64", "count", title="calls",
+               of=_of_operator(lambda s, row: row.calls / s.experiment.split.executions),
+               says="calls ÷ executions of the split"),
+        Column("median_ns", "float64", "ns", title="median", is_timed=True,
+               of=_of_operator(lambda _, row: row.median_ns), says="median over calls"),
+        Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
+               of=lambda s: s.entry.mean_ns, says="mean per inference"),
+        Column("share", "float64", "share", is_timed=True, adds_up=True,
+               of=lambda s: s.entry.share, says="of all `Method::execute` time"),
+    ),
+    title="Operators",
+    by="share",
+    says="one row per experiment and operator or overhead, which together are the whole inference",
+)  # fmt: skip
+
 _CODE: Final = Column(
     "code", "string", of=lambda s: s[2].get(s[1].key), place="page", says="the line itself"
 )
 
 
-def _rollup(name: Key, title: str) -> Table:
+def _rollup(name: str, by: Key, title: str) -> Table:
     return Table(
         name,
         (
             _EXPERIMENT,
-            Column(name, "string", of=lambda s: s[1].key, says="missing for operators without one"),
-            *((_CODE,) if name == "source" else ()),
+            Column(by, "string", of=lambda s: s[1].key, empty=_ROOT,
+                   says="missing for operators without one"),
+            *((_CODE,) if by == "source" else ()),
             Column("operators", "Int64", "count", of=lambda s: s[1].operators, says="how many"),
             Column("mean_ns", "float64", "ns", title="time", is_timed=True, adds_up=True,
                    of=lambda s: s[1].mean_ns, says="mean per inference"),
@@ -210,15 +256,16 @@ def _rollup(name: Key, title: str) -> Table:
         ),
         title=title,
         by="share",
-        says=f"one row per experiment and {name}, the most time first",
+        says=f"one row per experiment and {by}, the most time first",
     )  # fmt: skip
 
 
+MODULES: Final = _rollup("modules", "module", "Modules")
+SOURCE_LINES: Final = _rollup("source_lines", "source", "Hot lines of the model")
+MICROKERNELS: Final = _rollup("microkernels", "microkernel", "Microkernels")
 ROLLUPS: Final[dict[Key, Table]] = {
-    "module": _rollup("module", "Modules"),
-    "source": _rollup("source", "Hot lines of the model"),
-    "microkernel": _rollup("microkernel", "Microkernels"),
-}
+    "module": MODULES, "source": SOURCE_LINES, "microkernel": MICROKERNELS,
+}  # fmt: skip
 
 
 def operator_table(insights: Sequence[ExperimentInsight], *, is_timed: bool) -> Table:
@@ -236,6 +283,16 @@ def operator_row_table(experiment: ExperimentAnalysis, *, is_timed: bool) -> Tab
     table = Table("operators", (*ROW_COLUMNS, *TIME_COLUMNS), says="one row per operator")
     rows = [SimpleNamespace(detail=SimpleNamespace(row=row)) for row in experiment.split.rows]
     return table.of(rows, is_timed=is_timed)
+
+
+def split_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:
+    """Returns operators and overheads of every experiment; without times no overhead is known."""
+    subjects = [
+        SplitEntry(each, entry)
+        for each in experiments
+        for entry in (each.split.entries if is_timed else each.split.rows)
+    ]
+    return SPLIT.of(subjects, is_timed=is_timed)
 
 
 def category_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.outlook import predict_sme2
+from etprof.base.errors import UsageError
 from etprof.base.units import count_of, format_ratio, format_share
 from etprof.tables import comparisons, findings, measurement, operators
 from etprof.tables.table import Section, Table
 from etprof.tables.verdicts import badge_of, describe_comparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.split.rollup import Key
 
+Place = Literal["page", "terminal"]
 DECLARED: Final[dict[str, Table]] = {
     table.name: table
     for table in (
-        operators.OPERATORS, operators.CATEGORIES, *operators.ROLLUPS.values(),
+        operators.OPERATORS, operators.SPLIT, operators.CATEGORIES, *operators.ROLLUPS.values(),
         comparisons.COMPARISONS, comparisons.OPERATOR_CHANGES, comparisons.CATEGORY_CHANGES,
         comparisons.CLASS_CHANGES, comparisons.WATERFALL, comparisons.LEDGER,
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS,
@@ -29,6 +31,7 @@ DECLARED: Final[dict[str, Table]] = {
     )
 }  # fmt: skip
 """Every table of a report by its name."""
+_WHOLE: Final = "Method::execute"
 _WATERFALL_STEPS: Final = 14
 _ROLLUP_ROWS: Final = 8
 _TITLES: Final[tuple[Key, ...]] = ("source", "module", "microkernel")
@@ -43,83 +46,102 @@ _GRADES: Final = (
 )
 
 
+_Builder = Callable[["Assessment", bool], Table]
+_BUILDERS: Final[dict[str, _Builder]] = {
+    "operators": lambda a, t: operators.operator_table(a.insight.experiments, is_timed=t),
+    "split": lambda a, t: operators.split_table(a.run.experiments, is_timed=t),
+    "categories": lambda a, t: operators.category_table(a.run.experiments, is_timed=t),
+    "modules": lambda a, t: operators.rollup_table(a.insight.experiments, "module", is_timed=t),
+    "source_lines": lambda a, t: operators.rollup_table(
+        a.insight.experiments, "source", is_timed=t
+    ),
+    "microkernels": lambda a, t: operators.rollup_table(
+        a.insight.experiments, "microkernel", is_timed=t
+    ),
+    "comparisons": lambda a, t: comparisons.COMPARISONS.of(a.comparisons, is_timed=t),
+    "operator_changes": lambda a, t: comparisons.operator_changes(a.comparisons, is_timed=t),
+    "category_changes": lambda a, t: comparisons.category_changes(a.comparisons, is_timed=t),
+    "classes": lambda a, t: comparisons.class_changes(a.comparisons, is_timed=t),
+    "waterfall": lambda a, t: comparisons.waterfall_table(a.comparisons, is_timed=t),
+    "costs": lambda a, t: comparisons.cost_table(a.comparisons, is_timed=t),
+    "bottlenecks": lambda a, t: comparisons.bottleneck_table(a.comparisons, is_timed=t),
+    "conditions": lambda a, t: comparisons.condition_table(a.comparisons, is_timed=t),
+    "outputs": lambda a, _: comparisons.output_table(a.comparisons),
+    "latencies": lambda a, t: measurement.latency_table(a.run.experiments, is_timed=t),
+    "samples": lambda a, _: measurement.sample_table(a.run),
+    "tracer_costs": lambda a, t: measurement.tracer_table(a.tracer_costs, is_timed=t),
+    "threads": lambda a, t: measurement.thread_table(a.run.experiments, is_timed=t),
+    "findings": lambda a, t: findings.finding_table(
+        (each for entry in a.findings for each in entry.findings), is_timed=t
+    ),
+    "why_not_sme2": lambda a, t: findings.why_not_table(a.findings, is_timed=t),
+    "reference": lambda a, t: findings.reference_table(a.findings, is_timed=t),
+}
+"""How each declared table is made of a run and of whether its times mean anything."""
+
+
+def report_table(assessment: Assessment, name: str) -> Table:
+    """Returns one table of a run; raises UsageError for a name that no table has."""
+    if name not in _BUILDERS:
+        msg = f"there is no table {name!r}; there are {', '.join(DECLARED)}"
+        raise UsageError(msg)
+    return _BUILDERS[name](assessment, assessment.run.is_timed)
+
+
 def report_tables(assessment: Assessment) -> dict[str, Table]:
-    """Returns every table of a run by the name of its file; times that mean nothing are missing."""
-    run, insights, found = assessment.run, assessment.insight.experiments, assessment.comparisons
-    timed = run.is_timed
-    return {
-        "operators": operators.operator_table(insights, is_timed=timed),
-        "categories": operators.category_table(run.experiments, is_timed=timed),
-        "modules": operators.rollup_table(insights, "module", is_timed=timed),
-        "source_lines": operators.rollup_table(insights, "source", is_timed=timed),
-        "microkernels": operators.rollup_table(insights, "microkernel", is_timed=timed),
-        "comparisons": comparisons.COMPARISONS.of(found, is_timed=timed),
-        "operator_changes": comparisons.operator_changes(found, is_timed=timed),
-        "costs": comparisons.cost_table(found, is_timed=timed),
-        "bottlenecks": comparisons.bottleneck_table(found, is_timed=timed),
-        "conditions": comparisons.condition_table(found, is_timed=timed),
-        "outputs": comparisons.output_table(found),
-        "latencies": measurement.latency_table(run.experiments, is_timed=timed),
-        "tracer_costs": measurement.tracer_table(assessment.tracer_costs, is_timed=timed),
-        "threads": measurement.thread_table(run.experiments, is_timed=timed),
-        "samples": measurement.sample_table(run),
-        "findings": findings.finding_table(
-            (each for entry in assessment.findings for each in entry.findings), is_timed=timed
-        ),
-        "why_not_sme2": findings.why_not_table(assessment.findings, is_timed=timed),
-    }
+    """Returns every table of a run by its name; times that mean nothing are missing."""
+    return {name: report_table(assessment, name) for name in DECLARED}
 
 
-def report_sections(assessment: Assessment) -> list[Section]:
-    """Returns what people read of a run, in the order of the page; empty parts are left out."""
-    run, comparison = assessment.run, assessment.primary_comparison
-    timed, primary = run.is_timed, assessment.primary
-    tables = report_tables(assessment)
-    name = primary.experiment.name
+def report_sections(assessment: Assessment, place: Place = "page") -> list[Section]:
+    """Returns what people read of a run there, in order; empty parts are left out."""
+    comparison = assessment.primary_comparison
+
+    def table(name: str) -> Table:
+        return report_table(assessment, name)
+
     sections: list[Section] = []
     if len(assessment.comparisons) > 1:
-        sections.append(Section("comparisons", "All comparisons", (tables["comparisons"],)))
+        sections.append(Section("comparisons", "All comparisons", (table("comparisons"),)))
+    threads = table("threads")
     sections += [
-        Section("latencies", "Latency without event tracer", (tables["latencies"],)),
-        Section("threads", "Threads", (tables["threads"],)),
-        _time_section(assessment),
+        Section("latencies", "Latency without event tracer", (table("latencies"),)),
+        Section("threads", "Threads", (measurement.thread_matrix(threads), threads)),
+        *_time_sections(assessment),
         Section(
-            "tracer", "What the instruments cost", (tables["tracer_costs"],),
+            "tracer", "What the instruments cost", (table("tracer_costs"),),
             says="Shares and bars were recorded with ExecuTorch's event tracer, latencies "
             "without. Take shares from the bars and times from the latency.",
         ),
     ]  # fmt: skip
     if comparison is not None:
         sections += _comparison_parts(comparison)
-    sections += _outlook(assessment)
-    sections.append(_operator_section(assessment))
-    rollups = [
-        operators.rollup_table([primary], by, is_timed=timed).without_missing(by)
-        for by in (_TITLES if timed else ())
+    sections += [
+        *_outlook(assessment),
+        _operator_section(assessment, place),
+        *_split_sections(assessment),
+        _rollup_section(assessment),
+        _why_not_section(assessment),
+        *measurement.generation_sections(
+            assessment.run.experiments, is_timed=assessment.run.is_timed
+        ),
     ]
-    sections.append(Section(
-        "rollups", "What the operators come from",
-        tuple(table.first(_ROLLUP_ROWS) for table in rollups if table.rows),
-    ))  # fmt: skip
-    why_not = findings.why_not_table([assessment.findings_of(name)], is_timed=timed)
-    worth = _WORTH if timed else ""
-    sections.append(Section("whynot", "Why not SME2?", (why_not,), says=worth))
-    sections += measurement.generation_sections(run.experiments, is_timed=timed)
-    return [section for section in sections if _says_something(section)]
+    return [section for section in sections if _is_read(section, place)]
 
 
 def comparison_sections(comparison: Comparison) -> list[Section]:
     """Returns what people read of one comparison."""
     tokens = f"Generated: {comparison.tokens}." if comparison.tokens is not None else ""
     timed = comparison.times_are_meaningful
-    sections = [Section("time", "", (comparisons.class_changes(comparison),))]
+    classes = comparisons.class_changes([comparison], is_timed=timed)
+    sections = [Section("time", "", (comparisons.sides_named(classes, comparison),))]
     sections += _comparison_parts(comparison)
     if not timed:
         sections.append(Section(
             "structure", "", (comparisons.operator_changes([comparison], is_timed=False),)
         ))  # fmt: skip
     sections.append(Section("tokens", "", lines=(tokens,) if tokens else ()))
-    return [section for section in sections if _says_something(section)]
+    return [section for section in sections if _is_read(section, "terminal")]
 
 
 def comparison_words(comparison: Comparison) -> tuple[str, str]:
@@ -128,25 +150,67 @@ def comparison_words(comparison: Comparison) -> tuple[str, str]:
     return describe_comparison(comparison), style if comparison.validity.is_valid else ""
 
 
-def _says_something(section: Section) -> bool:
-    return any(table.rows for table in section.tables) or bool(section.lines and not section.tables)
+def _is_read(section: Section, place: Place) -> bool:
+    """Whether a part says something, and does so there."""
+    has_rows = any(table.rows for table in section.tables)
+    return section.place in {"everywhere", place} and (has_rows or bool(section.lines))
 
 
-def _time_section(assessment: Assessment) -> Section:
-    """Where the time goes: of both sides of the primary comparison, else of every experiment."""
+def _time_sections(assessment: Assessment) -> Iterator[Section]:
+    """Where the time goes: of both sides of the primary comparison, and of every experiment."""
     comparison, run = assessment.primary_comparison, assessment.run
+    table = categories = report_table(assessment, "categories")
     if comparison is not None:
-        table = comparisons.class_changes(comparison).with_total("Method::execute")
-    else:
-        table = operators.category_table(run.experiments, is_timed=run.is_timed)
-        table = table.with_total("Method::execute") if len(run.experiments) == 1 else table
-    unknown = sorted({name for e in run.experiments for name in e.split.unknown_names})
-    lines = (f"Not in the category table: {', '.join(unknown)}",) if unknown else ()
-    return Section(
-        "time", "Where an inference's time goes", (table,), lines=lines,
+        table = comparisons.sides_named(
+            comparisons.class_changes([comparison], is_timed=run.is_timed), comparison
+        )
+    if comparison is not None or len(run.experiments) == 1:
+        table = table.with_total(_WHOLE)
+    yield Section(
+        "time", "Where an inference's time goes", (table,),
         says="Means with event tracer, all bars on one scale. A share can grow while its time "
         "shrinks.",
     )  # fmt: skip
+    if len(run.experiments) > 1:
+        matrix = categories.pivot("group", "experiment", "mean_ns", "share").with_total(_WHOLE)
+        title = "Categories of all experiments"
+        yield Section("categories", title, (replace(matrix, title=title),), place="page")
+
+
+def _split_sections(assessment: Assessment) -> Iterator[Section]:
+    """What each experiment's inference is made of; pages have tables that can be searched."""
+    timed = assessment.run.is_timed
+    for each in assessment.run.experiments:
+        table = operators.split_table([each], is_timed=timed)
+        tables = [replace(table, title=f"Operators of {each.name}")]
+        if assessment.primary_comparison is not None:
+            classes = operators.category_table([each], is_timed=timed).with_total(_WHOLE)
+            tables.insert(0, replace(classes, title=f"Where an inference's time goes, {each.name}"))
+        lines = _unknown_line(each.split.unknown_names)
+        yield Section("split", tables[-1].title, tuple(tables), lines=lines, place="terminal")
+
+
+def _unknown_line(names: Iterable[str]) -> tuple[str, ...]:
+    known = ", ".join(sorted(set(names)))
+    return (f"Not in the category table: {known}",) if known else ()
+
+
+def _rollup_section(assessment: Assessment) -> Section:
+    """What the primary experiment's operators come from, the most time first."""
+    timed, primary = assessment.run.is_timed, assessment.primary
+    rollups = [
+        operators.rollup_table([primary], by, is_timed=timed).without_missing(by)
+        for by in (_TITLES if timed else ())
+    ]
+    tables = tuple(table.first(_ROLLUP_ROWS) for table in rollups if table.rows)
+    return Section("rollups", "What the operators come from", tables, place="page")
+
+
+def _why_not_section(assessment: Assessment) -> Section:
+    timed = assessment.run.is_timed
+    found = assessment.findings_of(assessment.primary.experiment.name)
+    table = findings.why_not_table([found], is_timed=timed)
+    return Section("whynot", "Why not SME2?", (table,), says=_WORTH if timed else "")
 
 
 def _comparison_parts(comparison: Comparison) -> Iterator[Section]:
@@ -160,12 +224,12 @@ def _comparison_parts(comparison: Comparison) -> Iterator[Section]:
         f"difference{sums}.",
     )  # fmt: skip
     bottlenecks = comparisons.bottleneck_table([comparison], is_timed=timed)
-    says = _amdahl_sentence(comparison) if timed else ""
-    yield Section("amdahl", "How far it can go", (bottlenecks,), says=says)
+    lead = _amdahl_sentence(comparison) if timed else ""
+    yield Section("amdahl", "How far it can go", (bottlenecks,), lead=lead)
     ledger = comparisons.cost_table([comparison], is_timed=timed)
     yield Section("ledger", "From start to steady state", (ledger,))
     conditions = comparisons.condition_table([comparison], is_timed=timed)
-    yield Section("validity", "May this be believed?", (conditions,))
+    yield Section("validity", "May this be believed?", (conditions,), place="page")
     yield Section("outputs", "What was computed", (comparisons.output_table([comparison]),))
 
 
@@ -203,8 +267,11 @@ def _outlook(assessment: Assessment) -> Iterator[Section]:
         yield Section("outlook", "What SME2 could do", lines=(text,))
 
 
-def _operator_section(assessment: Assessment) -> Section:
-    """The primary comparison's operators side by side, or those of the one experiment."""
+def _operator_section(assessment: Assessment, place: Place) -> Section:
+    """The primary comparison's operators side by side, or those of the one experiment.
+
+    Terminals have the operators of each experiment beside.
+    """
     comparison, primary = assessment.primary_comparison, assessment.primary
     if comparison is None:
         timed = assessment.run.is_timed
@@ -213,5 +280,10 @@ def _operator_section(assessment: Assessment) -> Section:
         details = {id(d.row): d for e in assessment.insight.experiments for d in e.details}
         table = comparisons.compared_operators(comparison, details)
     counted = any(detail.kernel_hint for detail in primary.details)
-    says = f"{_GRADES} {primary.experiment.name}." if counted else ""
-    return Section("operators", "Operators", (table,), says=says)
+    unknown = [name for each in assessment.run.experiments for name in each.split.unknown_names]
+    return Section(
+        "operators", "Operators", (table,),
+        says=f"{_GRADES} {primary.experiment.name}." if counted else "",
+        lines=_unknown_line(unknown) if place == "page" else (),
+        place="page" if comparison is None else "everywhere",
+    )  # fmt: skip

@@ -42,6 +42,8 @@ class Column:
     """Pages draw its values as bars."""
     styles: Mapping[str, str] = field(default_factory=dict)
     """rich's style of a cell, by its text."""
+    empty: str = ""
+    """What people read for a text that is empty, which is not the same as missing."""
 
     @property
     def heading(self) -> str:
@@ -72,6 +74,8 @@ class Table:
     """What a row is."""
     by: str = ""
     """Column that says which rows matter most, where there are too many; empty: all rows count."""
+    is_shaded: bool = False
+    """Pages shade its figures, the least the most."""
     is_about_times: bool = False
     """Without times nothing is left of it: no row, only its header."""
     is_timed: bool = True
@@ -89,10 +93,14 @@ class Table:
         )
         return replace(self, rows=rows, is_timed=is_timed, **changes)  # type: ignore[arg-type]
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
     def records(self) -> list[dict[str, Value]]:
         """Returns each row by the names of its columns."""
-        names = [column.name for column in self.columns]
-        return [dict(zip(names, row, strict=True)) for row in self.rows]
+        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
 
     def titled(self, **titles: str) -> Table:
         """Gives columns other titles, such as the names of two experiments."""
@@ -100,6 +108,29 @@ class Table:
             replace(column, title=titles.get(column.name, column.title)) for column in self.columns
         )
         return replace(self, columns=columns)
+
+    def pivot(self, down: str, across: str, *names: str) -> Table:
+        """Lays rows out as a matrix: columns for each value of `across`, with sums of `names`."""
+        row, top = self._index(down), self._index(across)
+        figures = {name: self._index(name) for name in names}
+        sums: dict[tuple[Value, Value, str], float] = {}
+        for each in self.rows:
+            for name, index in figures.items():
+                if (value := each[index]) is not None:
+                    place = (each[row], each[top], name)
+                    sums[place] = sums.get(place, 0.0) + float(value)
+        tops = list(dict.fromkeys(each[top] for each in self.rows))
+        columns = (
+            replace(self.columns[index], name=f"{name}_{head}", place="everywhere", bounds=None,
+                    has_bar=False, title=str(head) if name == names[0] else None)
+            for head in tops for name, index in figures.items()
+        )  # fmt: skip
+        rows = tuple(
+            (head, *(sums.get((head, column, name)) for column in tops for name in names))
+            for head in dict.fromkeys(each[row] for each in self.rows)
+        )
+        first = replace(self.columns[row], place="everywhere")
+        return replace(self, name=f"{self.name}_by_{across}", columns=(first, *columns), rows=rows)
 
     def sorted(self) -> Table:
         """Puts the rows that matter most first."""
@@ -172,7 +203,11 @@ class Section:
     anchor: str
     title: str
     tables: tuple[Table, ...] = ()
+    lead: str = ""
+    """A fact, above the tables."""
     says: str = ""
-    """Above the tables."""
+    """How the tables are read; only pages have room for it."""
+    place: Literal["everywhere", "page", "terminal"] = "everywhere"
+    """Where people read it."""
     lines: tuple[str, ...] = ()
     """Below the tables."""

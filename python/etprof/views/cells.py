@@ -73,6 +73,8 @@ def _cell(column: Column, unit: str, value: Value) -> Cell:
     text = format_value(unit, value)
     if value is None and not column.is_number:
         text = ""
+    elif value == "":
+        text = column.empty
     return Cell(text, value, column.styles.get(text, ""))
 
 

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from etprof.analysis.split.operators import OperatorRow, class_totals_ns
-from etprof.backends.backend import (
-    CATEGORIES,
-    DELEGATE_OVERHEAD,
-    FRAMEWORK_OVERHEAD,
-    OperatorClass,
-)
+from etprof.analysis.split.operators import GROUPS, OperatorRow, class_totals_ns, group_of
+from etprof.backends.backend import OperatorClass
 from etprof.base.units import format_duration, format_share
 
 if TYPE_CHECKING:
@@ -38,17 +33,10 @@ class Bar(NamedTuple):
     colour: str
 
 
-OVERHEAD: Final = "Overhead"
-GROUPS: Final = (*CATEGORIES, OVERHEAD)
 _COLOURS: Final = {name: f"c{number}" for number, name in enumerate(GROUPS)}
 _LEAST_TEXT_PERCENT: Final = 9.0
 _POINTS_A_BLOCK: Final = 150
 _CHART_WIDTH, _CHART_HEIGHT = 1000.0, 200.0
-
-
-def group_of(entry: OperatorClass) -> str:
-    """Returns the headline category, with overheads as a group of their own."""
-    return OVERHEAD if entry in {DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD} else entry.category
 
 
 def colour_of(group: str) -> str:
@@ -58,7 +46,9 @@ def colour_of(group: str) -> str:
 
 def row_colours(table: Table) -> list[str]:
     """The colour of each row that has a category; empty for the others."""
-    names = [column.name for column in table.columns]
+    names = table.names
+    if names[0] == "group":
+        return [_COLOURS.get(str(row[0]), "") for row in table.rows]
     if not {"category", "class"} <= set(names):
         return [""] * len(table.rows)
     found = [(row[names.index("category")], row[names.index("class")]) for row in table.rows]
@@ -69,7 +59,7 @@ def row_colours(table: Table) -> list[str]:
 
 
 def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View:
-    """Stacked bars of all experiments on one scale, and the same figures as a table."""
+    """Stacked bars of all experiments on one scale; a table has the same figures."""
     totals = {e.name: _group_means(e.split) for e in experiments}
     longest = max(sum(means.values()) for means in totals.values()) or 1.0
     used = [group for group in GROUPS if any(means[group] > 0 for means in totals.values())]
@@ -135,6 +125,24 @@ def bars_of(table: Table) -> list[Bar] | None:
     values = [float(value or 0) for record in table.records() for value in [record[column.name]]]
     whole = 1.0 if column.unit == "share" else max(values, default=0.0) or 1.0
     return [Bar("0", _percent(min(max(value, 0.0), whole), whole), "total") for value in values]
+
+
+def shades_of(table: Table) -> list[list[float | None]]:
+    """How strongly each cell of a shaded table is shaded, in per cent; the least is 100."""
+    if not table.is_shaded:
+        return [[None] * len(row) for row in table.rows]
+    numbers = [v for row in table.rows for v in row if isinstance(v, int | float)]
+    least, most = min(numbers, default=0.0), max(numbers, default=0.0)
+    reach = (most - least) or 1.0
+    return [
+        [
+            (100.0 if v == least else round(80 * (most - v) / reach))
+            if isinstance(v, int | float)
+            else None
+            for v in row
+        ]
+        for row in table.rows
+    ]
 
 
 def _percent(value: float, whole: float) -> str:

@@ -86,8 +86,8 @@ def comparison_document(comparison: Comparison) -> Document:
 
 def _comparison_times(comparison: Comparison) -> Document:
     waterfall, panel = comparison.waterfall, comparison.amdahl
-    categories = json_records(comparisons.category_changes(comparison))
-    steps = json_records(comparisons.waterfall_table(comparison))
+    categories = _records(comparisons.category_changes([comparison]))
+    steps = _records(comparisons.waterfall_table([comparison]))
     return {
         "latency": effect_document(comparison.latency),
         "cold_start": [
@@ -101,7 +101,7 @@ def _comparison_times(comparison: Comparison) -> Document:
             for entry in comparison.ledger
         ],
         "categories": {str(record.pop("category")): record for record in categories},
-        "classes": json_records(comparisons.class_changes(comparison)),
+        "classes": _records(comparisons.class_changes([comparison])),
         "waterfall": {
             "baseline_ns": waterfall.baseline_ns,
             "candidate_ns": waterfall.candidate_ns,

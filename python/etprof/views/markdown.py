@@ -66,8 +66,8 @@ def _run_lines(assessment: Assessment) -> Iterator[str]:
 
 def _section(section: Section) -> Iterator[str]:
     yield from (f"## {escape(section.title)}", "")
-    if section.says:
-        yield from (escape(section.says), "")
+    for text in filter(None, (section.lead, section.says)):
+        yield from (escape(text), "")
     for table in section.tables:
         if table.title != section.title and table.rows:
             yield from (f"### {escape(table.title)}", "")
@@ -88,10 +88,10 @@ def _findings(assessment: Assessment) -> Iterator[str]:
         yield from (f"- {title}: {escape(finding.summary)}", f"  Do: {escape(finding.action)}.")
     if not found:
         yield "No rule fired."
-    answers = assessment.findings_of(assessment.primary.experiment.name).reference_answers
-    if answers:
+    primary = assessment.findings_of(assessment.primary.experiment.name)
+    table = reference_table([primary], is_timed=assessment.run.is_timed)
+    if table.rows:
         beside = f"Beside the reference model, {escape(reference_name(assessment.reference))}:"
-        table = reference_table(answers, is_timed=assessment.run.is_timed)
         yield from ("", beside, "", *markdown_table(table))
     silent = "; ".join(silent_rules(assessment)) or "none"
     yield from ("", f"Asked and found nothing: {silent}.", "")

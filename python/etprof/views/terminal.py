@@ -32,10 +32,6 @@ _BORDER: Final = 3
 _LONGEST_BAR: Final = 10
 _LEAST_TEXT: Final = 16
 """Columns of text are folded to this, not further: shorter pieces are no words."""
-_SAID: Final = frozenset({"amdahl", "outlook"})
-"""Sections of which a terminal says what pages say above their tables."""
-_LEFT_OUT: Final = frozenset({"rollups", "validity"})
-"""Sections that pages have and a terminal has no room for."""
 
 
 def render_report(assessment: Assessment, *, top: int) -> RenderableType:
@@ -47,7 +43,7 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     parts.append(Text(f"{head.text}. {head.plain}".rstrip()))
     if head.caution:
         parts.append(Text(f"Measurement {head.caution}", style="yellow"))
-    parts += terminal_sections(report_sections(assessment), top=top)
+    parts += terminal_sections(report_sections(assessment, "terminal"), top=top)
     parts += [Text(f"Note: {note}", style="yellow") for note in notes_of(assessment)]
     return Group(*parts, *_findings(assessment))
 
@@ -62,19 +58,12 @@ def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
 
 
 def terminal_sections(sections: Iterable[Section], *, top: int) -> Iterator[RenderableType]:
-    """Yields the tables of all sections that a terminal has room for, and what is said of them."""
+    """Yields the tables of all sections, and the facts beside them."""
     for section in sections:
-        if section.anchor in _LEFT_OUT:
-            continue
         for table in section.tables:
             if table.rows:
                 yield terminal_table(table.sorted().largest(top))
-        says = (
-            section.says
-            if section.anchor in _SAID or section.anchor.startswith("generation")
-            else ""
-        )
-        yield from (Text(line) for line in (says, *section.lines) if line)
+        yield from (Text(line) for line in (section.lead, *section.lines) if line)
 
 
 def _describe(experiment: ExperimentAnalysis) -> str:

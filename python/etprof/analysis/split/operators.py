@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from etprof.analysis.split.executions import Executions, LeftOut
 
 _EXACT_CALLS: Final = 100
+OVERHEAD: Final = "Overhead"
+GROUPS: Final = (*CATEGORIES, OVERHEAD)
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,11 @@ def category_totals_ns(split: OperatorSplit) -> dict[str, float]:
     for row in split.entries:
         totals[row.operator_class.category] += row.total_ns
     return totals
+
+
+def group_of(entry: OperatorClass) -> str:
+    """Returns the headline category, with overheads as a group of their own."""
+    return OVERHEAD if entry in {DELEGATE_OVERHEAD, FRAMEWORK_OVERHEAD} else entry.category
 
 
 def class_totals_ns(split: OperatorSplit) -> dict[OperatorClass, float]:

@@ -37,23 +37,9 @@ class ThreadMap:
     """Off over SME2 by thread count, where both were measured in pairs."""
 
     @property
-    def modes(self) -> tuple[str, ...]:
-        """SME modes, in order of appearance."""
-        return tuple(dict.fromkeys(cell.sme for cell in self.cells))
-
-    @property
-    def threads(self) -> tuple[int, ...]:
-        """Thread counts, ascending."""
-        return tuple(sorted({cell.threads for cell in self.cells}))
-
-    @property
     def best(self) -> Cell:
         """The fastest cell."""
         return min(self.cells, key=lambda cell: cell.median_ns)
-
-    def cell(self, sme: str, threads: int) -> Cell | None:
-        """Returns one cell, or None where nothing was measured."""
-        return next((c for c in self.cells if (c.sme, c.threads) == (sme, threads)), None)
 
 
 def build_thread_map(experiments: Sequence[ExperimentAnalysis]) -> ThreadMap | None:

@@ -21,7 +21,14 @@ from etprof.tables.verdicts import (
     tiles_of,
 )
 from etprof.views.cells import shown_columns, shown_rows
-from etprof.views.charts import bars_of, category_stacks, latency_chart, row_colours, timelines
+from etprof.views.charts import (
+    bars_of,
+    category_stacks,
+    latency_chart,
+    row_colours,
+    shades_of,
+    timelines,
+)
 from etprof.views.formats import Format
 
 if TYPE_CHECKING:
@@ -92,6 +99,7 @@ def _section_view(section: Section) -> View:
     return {
         "anchor": section.anchor,
         "title": section.title,
+        "lead": section.lead,
         "says": section.says,
         "tables": tables,
         "lines": section.lines,
@@ -113,10 +121,17 @@ def _table_view(table: Table, heading: str) -> View:
         "columns": columns,
         "row_header": first_text,
         "has_bars": bars is not None,
+        "is_shaded": table.is_shaded,
         "rows": [
-            {"cells": cells, "bar": bar, "colour": colour, "is_total": _TOTAL in row}
-            for row, cells, bar, colour in zip(
-                table.rows, rows, shown_bars, row_colours(table), strict=True
+            {
+                "cells": cells,
+                "bar": bar,
+                "colour": colour,
+                "shades": shades,
+                "is_total": _TOTAL in row,
+            }
+            for row, cells, bar, colour, shades in zip(
+                table.rows, rows, shown_bars, row_colours(table), shades_of(table), strict=True
             )
         ],
     }
@@ -125,7 +140,7 @@ def _table_view(table: Table, heading: str) -> View:
 def _findings_view(assessment: Assessment) -> View:
     found = assessment.findings_of(assessment.primary.experiment.name)
     is_timed = assessment.run.is_timed
-    answers = reference_table(found.reference_answers, is_timed=is_timed)
+    answers = reference_table([found], is_timed=is_timed)
     return {
         "findings": [
             {
