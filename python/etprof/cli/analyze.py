@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.argument_types import whole_number
+from etprof.cli.flags import add_flags, whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -29,21 +29,14 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "source", nargs="?", type=Path, metavar="RUN_DIR|FILE.etdump", help="what to analyse"
-    )
-    parser.add_argument(
-        "--run-dir", type=Path, metavar="RUN_DIR", help="the same as a flag, for scripts"
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the JSON and CSV files")
-    parser.add_argument("--json", action="store_true", help="print analysis_summary.json instead")
-    parser.add_argument("--quiet", action="store_true", help="write the files, print nothing")
-    parser.add_argument(
-        "--top",
-        type=whole_number(1),
-        default=12,
-        metavar="N",
-        help="operators to list (default 12)",
+    add_flags(
+        parser,
+        ("source", Path, "RUN_DIR|FILE.etdump", "what to analyse", {"nargs": "?"}),
+        ("--run-dir", Path, "RUN_DIR", "the same as a flag, for scripts"),
+        ("--out", Path, "DIR", "folder for the JSON and CSV files"),
+        ("--json", bool, "", "print analysis_summary.json instead"),
+        ("--quiet", bool, "", "write the files, print nothing"),
+        ("--top", whole_number(1), "N", "operators to list (default %(default)s)", {"default": 12}),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS
-from etprof.cli.argument_types import seconds, whole_number
+from etprof.cli.flags import seconds, whole_number
 from etprof.cli.measuring import add_no_wait_argument, measure_config
 
 if TYPE_CHECKING:

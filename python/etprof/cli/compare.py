@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.argument_types import fraction, whole_number
+from etprof.cli.flags import JSON, MANY, add_flags, fraction, whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -32,27 +32,17 @@ COMPARED_FIELDS = ("threads", "inputs", "device", "profile", "cores", "runner", 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.epilog = EXAMPLES
-    parser.add_argument("baseline", metavar="BASELINE", help="what to compare with")
-    parser.add_argument("candidate", metavar="CANDIDATE", help="what is compared")
-    parser.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="FIELD",
-        choices=COMPARED_FIELDS,
-        help=f"compare although this differs: {', '.join(COMPARED_FIELDS)}",
-    )
-    parser.add_argument(
-        "--margin",
-        type=fraction,
-        default=0.02,
-        metavar="FRACTION",
-        help="what counts as no difference (default 0.02, which is 2 %%)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the same data as JSON")
-    parser.add_argument(
-        "--top", type=whole_number(1), default=12, metavar="N", help="steps to list (default 12)"
-    )
+    add_flags(
+        parser,
+        ("baseline", str, "BASELINE", "what to compare with"),
+        ("candidate", str, "CANDIDATE", "what is compared"),
+        ("--allow", COMPARED_FIELDS, "FIELD",
+         f"compare although this differs: {', '.join(COMPARED_FIELDS)}", MANY),
+        ("--margin", fraction, "FRACTION",
+         "what counts as no difference (default %(default)s, a fraction of one)", {"default": 0.02}),
+        JSON,
+        ("--top", whole_number(1), "N", "steps to list (default %(default)s)", {"default": 12}),
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

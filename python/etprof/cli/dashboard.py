@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.argument_types import whole_number
+from etprof.cli.flags import STORE, add_flags, whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -28,25 +28,17 @@ _HIGHEST_PORT = 65_535
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "--store", metavar="FILE_OR_URL",
-        help="the history (default: $ETPROF_HISTORY or ./etprof_history.sqlite)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--port",
-        type=whole_number(0, _HIGHEST_PORT),
-        default=8050,
-        help="0 takes a free one (8050)",
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
-    parser.add_argument(
-        "--listen-beyond-loopback", action="store_true",
-        help="let other machines see the dashboard; it has no password",
-    )  # fmt: skip
-    parser.add_argument("--export", type=Path, metavar="DIR", help="write files, serve nothing")
-    parser.add_argument(
-        "--runs", type=whole_number(0), metavar="N",
-        help="with --export: how many of the newest runs have a page (500)",
+    add_flags(
+        parser,
+        STORE,
+        ("--port", whole_number(0, _HIGHEST_PORT), "PORT", "0 takes a free one (%(default)s)",
+         {"default": 8050}),
+        ("--host", str, "", "address to listen at (%(default)s)", {"default": "127.0.0.1"}),
+        ("--listen-beyond-loopback", bool, "",
+         "let other machines see the dashboard; it has no password"),
+        ("--export", Path, "DIR", "write files, serve nothing"),
+        ("--runs", whole_number(0), "N",
+         "with --export: how many of the newest runs have a page (500)"),
     )  # fmt: skip
 
 

@@ -19,7 +19,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import TargetError, UsageError
-from etprof.cli.measuring import add_no_wait_argument, hold_device
+from etprof.cli.flags import JSON, NO_WAIT, add_flags
+from etprof.cli.measuring import hold_device
 
 if TYPE_CHECKING:
     import argparse
@@ -34,17 +35,16 @@ _CHANGING = ("prepare", "restore", "clean")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    parser.add_argument("action", choices=("list", *_ACTIONS), help="what to do")
-    parser.add_argument("--serial", metavar="SERIAL", help="which device, if several are attached")
-    parser.add_argument("--connect", metavar="HOST:PORT", help="a device on the network")
-    parser.add_argument(
-        "--profile", choices=PROFILE_NAMES, help="with verify: default is what was prepared last"
+    add_flags(
+        parser,
+        ("action", ("list", *_ACTIONS), "", "what to do"),
+        ("--serial", str, "SERIAL", "which device, if several are attached"),
+        ("--connect", str, "HOST:PORT", "a device on the network"),
+        ("--profile", PROFILE_NAMES, "", "with verify: default is what was prepared last"),
+        ("--remote-folder", str, "DIR", "with clean: the config's `remote_folder`"),
+        NO_WAIT,
+        JSON,
     )
-    parser.add_argument(
-        "--remote-folder", metavar="DIR", help="with clean: the config's `remote_folder`"
-    )
-    add_no_wait_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the same data as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

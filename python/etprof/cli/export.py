@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.text import clean_lines
+from etprof.cli.flags import add_flags
 
 if TYPE_CHECKING:
     import argparse
@@ -35,80 +36,40 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.epilog = EXAMPLES
-    parser.add_argument("name", nargs="?", metavar="MODEL", help="see `etprof models`")
-    parser.add_argument(
-        "--model",
-        "--model-name",
-        metavar="MODEL",
-        help="the same as a flag; also path/to/file.py:ClassName",
-    )
-    parser.add_argument(
-        "--dtype",
-        "--precision",
-        metavar="PRECISION",
-        help="fp16 (default), fp32, int8, int8_per_tensor, int8_dynamic, 8da4w, 8da4w_b<BLOCK>",
-    )
-    parser.add_argument(
-        "--quantize",
-        nargs="?",
-        const="int8",
-        metavar="SCHEME",
-        help="quantise the float32 model: int8 (default) or any of the quantised precisions",
-    )
-    parser.add_argument(
-        "--backend", help="the delegate that takes what it can (default), or portable for none"
-    )
-    parser.add_argument(
-        "--outdir",
-        type=Path,
-        metavar="DIR",
-        help="folder of the files (default out_<model>/artifacts)",
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the program's own path")
-    parser.add_argument("--weights", type=Path, metavar="FILE", help="a checkpoint of the model")
-    parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
-    _add_insight_arguments(parser.add_argument_group("insight"))
-    _add_lowering_arguments(parser.add_argument_group("lowering"))
-
-
-def _add_insight_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--explain", action="store_true", help="say of every node why it stays out")
-    group.add_argument(
-        "--graph",
-        action="store_true",
-        help="also write the lowered graphs, delegates' too, as text",
-    )
-    group.add_argument(
-        "--trace",
-        action="store_true",
-        help="also draw where the time goes (flame graph) and the memory plan (Chrome traces)",
-    )
-
-
-def _add_lowering_arguments(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--channels-last",
-        action="store_true",
-        help="store image inputs as NHWC, as the delegate does",
-    )
-    group.add_argument(
-        "--external-constants", action="store_true", help="weights into a .ptd beside the program"
-    )
-    group.add_argument(
-        "--bundle", action="store_true", help="also write a .bpte with inputs and outputs inside"
-    )
-    group.add_argument(
-        "--memory-planning", default="greedy", metavar="PLANNER", help="greedy (default) or naive"
-    )
-    group.add_argument(
-        "--operators", metavar="LIST", help="delegate only these, such as linear,convolution"
-    )
-    group.add_argument(
-        "--config-precisions", metavar="LIST", help="of fp32,static_quant,dynamic_quant; all"
-    )
-    group.add_argument(
-        "--per-op", action="store_true", help="one delegate call per operator: less memory"
-    )
+    add_flags(
+        parser,
+        ("name", str, "MODEL", "see `etprof models`", {"nargs": "?"}),
+        ("--model --model-name", str, "MODEL",
+         "the same as a flag; also path/to/file.py:ClassName"),
+        ("--dtype --precision", str, "PRECISION",
+         "fp16 (default), fp32, int8, int8_per_tensor, int8_dynamic, 8da4w, 8da4w_b<BLOCK>"),
+        ("--quantize", str, "SCHEME",
+         "quantise the float32 model: int8 (default) or any of the quantised precisions",
+         {"nargs": "?", "const": "int8"}),
+        ("--backend", str, "", "the delegate that takes what it can (default), or portable for none"),
+        ("--outdir", Path, "DIR", "folder of the files (default out_<model>/artifacts)"),
+        ("--out", Path, "FILE", "the program's own path"),
+        ("--weights", Path, "FILE", "a checkpoint of the model"),
+        ("--quiet", bool, "", "show nothing but errors"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("insight"),
+        ("--explain", bool, "", "say of every node why it stays out"),
+        ("--graph", bool, "", "also write the lowered graphs, delegates' too, as text"),
+        ("--trace", bool, "",
+         "also draw where the time goes (flame graph) and the memory plan (Chrome traces)"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("lowering"),
+        ("--channels-last", bool, "", "store image inputs as NHWC, as the delegate does"),
+        ("--external-constants", bool, "", "weights into a .ptd beside the program"),
+        ("--bundle", bool, "", "also write a .bpte with inputs and outputs inside"),
+        ("--memory-planning", str, "PLANNER", "%(default)s (default) or naive",
+         {"default": "greedy"}),
+        ("--operators", str, "LIST", "delegate only these, such as linear,convolution"),
+        ("--config-precisions", str, "LIST", "of fp32,static_quant,dynamic_quant; all"),
+        ("--per-op", bool, "", "one delegate call per operator: less memory"),
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

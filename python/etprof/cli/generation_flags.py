@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.limits import MOST_INFERENCES
-from etprof.cli.argument_types import whole_number
+from etprof.cli.flags import add_flags, whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -18,25 +18,14 @@ if TYPE_CHECKING:
 
 def add_generation_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what to generate, for language models."""
-    group = parser.add_argument_group("language models: an iteration generates tokens, greedily")
-    group.add_argument(
-        "--generate",
-        type=whole_number(2, MOST_INFERENCES),
-        metavar="N",
-        help="new tokens, at least 2",
-    )
-    group.add_argument(
-        "--prompt-tokens", metavar="1,2,3|FILE", help="token ids of the prompt, or a file of them"
-    )
-    group.add_argument("--prompt", metavar="TEXT", help="the prompt as text; needs --tokenizer")
-    group.add_argument(
-        "--tokenizer", type=Path, metavar="FILE", help="the model's own, to show what it says"
-    )
-    group.add_argument(
-        "--prefill-method", metavar="NAME", help="reads the prompt (default prefill)"
-    )
-    group.add_argument(
-        "--decode-method", metavar="NAME", help="adds one token (default decode, else forward)"
+    add_flags(
+        parser.add_argument_group("language models: an iteration generates tokens, greedily"),
+        ("--generate", whole_number(2, MOST_INFERENCES), "N", "new tokens, at least 2"),
+        ("--prompt-tokens", str, "1,2,3|FILE", "token ids of the prompt, or a file of them"),
+        ("--prompt", str, "TEXT", "the prompt as text; needs --tokenizer"),
+        ("--tokenizer", Path, "FILE", "the model's own, to show what it says"),
+        ("--prefill-method", str, "NAME", "reads the prompt (default prefill)"),
+        ("--decode-method", str, "NAME", "adds one token (default decode, else forward)"),
     )
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from etprof.base.errors import EtprofError, OutputError, UsageError
 from etprof.base.text import clean_lines
 from etprof.base.units import count_of
-from etprof.cli.argument_types import whole_number
+from etprof.cli.flags import JSON, MANY, STORE, add_flags, whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -66,37 +66,39 @@ _MOST_LISTED = 1_000_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the actions and their flags."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add = _action(actions, "add", _add, "add run directories")
-    add.add_argument("run_dirs", nargs="+", type=Path, metavar="RUN_DIR")
-    add.add_argument(
-        "--device",
-        metavar="NAME",
-        help="call the device this; tells computers apart that have the same CPU and system",
-    )
-    listing = _action(actions, "list", _list, "the newest runs", filters=True)
+    add_flags(
+        _action(actions, "add", _add, "add run directories"),
+        ("run_dirs", Path, "RUN_DIR", "", {"nargs": "+"}),
+        ("--device", str, "NAME",
+         "call the device this; tells computers apart that have the same CPU and system"),
+    )  # fmt: skip
     limit = whole_number(1, _MOST_LISTED)
-    listing.add_argument("--limit", type=limit, default=20, metavar="N", help="runs (default 20)")
-    listing.add_argument("--failed", action="store_true", help="failed runs only")
-    show = _action(actions, "show", _show, "everything about one run")
-    show.add_argument("run_text", metavar="RUN")
-    _add_check(actions)
-    pin = _action(actions, "pin", _pin, "call a run a baseline, list baselines, or remove one")
-    pin.add_argument("name", nargs="?", metavar="NAME")
-    pin.add_argument("run_text", nargs="?", metavar="RUN")
-    pin.add_argument("--remove", action="store_true", help="forget the baseline NAME")
-    changes = _action(actions, "changes", _changes, "where levels changed", filters=True)
-    changes.add_argument("--metric", default="latency_ns", metavar="NAME")
-    noise = _action(actions, "noise", _noise, "noise floor of each device, from repeated runs")
-    noise.add_argument("--json", action="store_true", help="print the same data as JSON")
-    export = _action(actions, "export", _export, "write runs to a file", filters=True)
-    export.add_argument("file", type=Path, metavar="FILE")
-    export.add_argument(
-        "--format",
-        choices=("json", "parquet", "hud"),
-        help="default: what the name of FILE ends in; hud: records of PyTorch's dashboard, v3",
+    add_flags(
+        _action(actions, "list", _list, "the newest runs", filters=True),
+        ("--limit", limit, "N", "runs (default %(default)s)", {"default": 20}),
+        ("--failed", bool, "", "failed runs only"),
     )
+    show = _action(actions, "show", _show, "everything about one run")
+    add_flags(show, ("run_text", str, "RUN", ""))
+    _add_check(actions)
+    add_flags(
+        _action(actions, "pin", _pin, "call a run a baseline, list baselines, or remove one"),
+        ("name", str, "NAME", "", {"nargs": "?"}),
+        ("run_text", str, "RUN", "", {"nargs": "?"}),
+        ("--remove", bool, "", "forget the baseline NAME"),
+    )
+    changes = _action(actions, "changes", _changes, "where levels changed", filters=True)
+    add_flags(changes, ("--metric", str, "NAME", "", {"default": "latency_ns"}))
+    noise = _action(actions, "noise", _noise, "noise floor of each device, from repeated runs")
+    add_flags(noise, JSON)
+    add_flags(
+        _action(actions, "export", _export, "write runs to a file", filters=True),
+        ("file", Path, "FILE", ""),
+        ("--format", ("json", "parquet", "hud"), "",
+         "default: what the name of FILE ends in; hud: records of PyTorch's dashboard, v3"),
+    )  # fmt: skip
     imports = _action(actions, "import", _import, "add the runs of an export")
-    imports.add_argument("file", type=Path, metavar="FILE")
+    add_flags(imports, ("file", Path, "FILE", ""))
 
 
 def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -104,33 +106,18 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         actions, "check", _check, "is the newest run worse than a baseline?", filters=True
     )
     check.description, check.epilog = CHECK_TEXT, CHECK_EPILOG
-    check.add_argument(
-        "--baseline", required=True, metavar="B", help="NAME, branch:NAME or window:N"
-    )
-    check.add_argument(
-        "--run",
-        action="append",
-        default=[],
-        dest="runs",
-        metavar="RUN",
-        help="check this run instead of the newest ones; may be given again",
-    )
-    check.add_argument(
-        "--threshold",
-        action="append",
-        default=[],
-        metavar="[METRIC=]PERCENT",
-        help="change that matters (default 5), of all metrics or of one; may be given again",
-    )
-    check.add_argument(
-        "--metric",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="check this metric only; may be given again; `all` for every metric",
-    )
-    check.add_argument("--format", choices=FORMATS, default="text")
-    check.add_argument("--out", type=Path, metavar="FILE", help="write there instead of printing")
+    add_flags(
+        check,
+        ("--baseline", str, "B", "NAME, branch:NAME or window:N", {"required": True}),
+        ("--run", str, "RUN", "check this run instead of the newest ones; may be given again",
+         {**MANY, "dest": "runs"}),
+        ("--threshold", str, "[METRIC=]PERCENT",
+         "change that matters (default 5), of all metrics or of one; may be given again", MANY),
+        ("--metric", str, "NAME",
+         "check this metric only; may be given again; `all` for every metric", MANY),
+        ("--format", FORMATS, "", "", {"default": "text"}),
+        ("--out", Path, "FILE", "write there instead of printing"),
+    )  # fmt: skip
 
 
 def _action(
@@ -152,10 +139,11 @@ def _action(
         allow_abbrev=False,
     )
     parser.set_defaults(work=work)
-    parser.add_argument("--store", metavar="FILE|URL", help="the history")
+    add_flags(parser, STORE)
     if filters:
-        for flag in _FILTERS:
-            parser.add_argument(f"--{flag}", metavar=flag.upper(), help=f"only this {flag}")
+        add_flags(
+            parser, *((f"--{name}", str, name.upper(), f"only this {name}") for name in _FILTERS)
+        )
     return parser
 
 

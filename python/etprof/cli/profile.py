@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import etprof
 from etprof.base.errors import UsageError
+from etprof.cli.flags import JSON, NO_WAIT, add_flags, path_list
 from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
 from etprof.cli.measurement_flags import add_measurement_arguments
-from etprof.cli.measuring import add_no_wait_argument, conclude, measure_config, report_run
+from etprof.cli.measuring import conclude, measure_config, report_run
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, proves_times
 
 if TYPE_CHECKING:
@@ -50,61 +51,31 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.epilog = EXAMPLES
-    parser.add_argument("model", metavar="MODEL|FILE.pte", help="what to measure")
-    parser.add_argument(
-        "--target",
-        choices=KINDS,
-        default=LOCAL,
-        help="where to run: this machine (default), emulator, android, …",
-    )
-    parser.add_argument("--serial", help="Android: the device, if several are attached")
-    parser.add_argument("--runner", type=Path, help="Android: the runner built for it")
-    parser.add_argument(
-        "--trace-runner",
-        type=Path,
-        metavar="FILE",
-        help="a runner built to count microkernels (default: the installed one; Android: none)",
-    )
-    _add_export_arguments(parser)
-    parser.add_argument(
-        "--inputs",
-        type=_paths,
-        default=(),
-        metavar="A.bin,B.bin",
-        help="input tensors, .npy or raw little-endian (default: the export's example inputs)",
-    )
-    parser.add_argument("--data", type=Path, metavar="FILE.ptd", help="external constants")
-    parser.add_argument(
-        "--etrecord",
-        type=Path,
-        metavar="FILE",
-        help="names the modules of another exporter's program (default: that of etprof's own export)",
-    )
-    parser.add_argument("--method", help="method to run (default: forward, or the program's first)")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="run directory instead of out_<model>/runs/…"
-    )
+    add_flags(
+        parser,
+        ("model", str, "MODEL|FILE.pte", "what to measure"),
+        ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
+         {"default": LOCAL}),
+        ("--serial", str, "", "Android: the device, if several are attached"),
+        ("--runner", Path, "", "Android: the runner built for it"),
+        ("--trace-runner", Path, "FILE",
+         "a runner built to count microkernels (default: the installed one; Android: none)"),
+        ("--dtype", str, "PRECISION",
+         "of the export: fp16 (default), fp32, int8, … as `etprof export --help` lists them"),
+        ("--backend", str, "", "of the export: a delegate, or portable for none"),
+        ("--export", bool, "", "export again even if the program is up to date"),
+        ("--inputs", path_list, "A.bin,B.bin",
+         "input tensors, .npy or raw little-endian (default: the export's example inputs)",
+         {"default": ()}),
+        ("--data", Path, "FILE.ptd", "external constants"),
+        ("--etrecord", Path, "FILE",
+         "names the modules of another exporter's program (default: that of etprof's own export)"),
+        ("--method", str, "", "method to run (default: forward, or the program's first)"),
+        ("--out", Path, "DIR", "run directory instead of out_<model>/runs/…"),
+    )  # fmt: skip
     add_measurement_arguments(parser)
     add_generation_arguments(parser)
-    add_no_wait_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the same data as JSON")
-
-
-def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares how a model that is named is exported."""
-    parser.add_argument(
-        "--dtype",
-        metavar="PRECISION",
-        help="of the export: fp16 (default), fp32, int8, … as `etprof export --help` lists them",
-    )
-    parser.add_argument("--backend", help="of the export: a delegate, or portable for none")
-    parser.add_argument(
-        "--export", action="store_true", help="export again even if the program is up to date"
-    )
-
-
-def _paths(text: str) -> tuple[Path, ...]:
-    return tuple(Path(part) for part in text.split(",") if part)
+    add_flags(parser, NO_WAIT, JSON)
 
 
 def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:

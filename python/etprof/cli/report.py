@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.text import clean_lines
+from etprof.cli.flags import add_flags
 from etprof.views.formats import format_names
 
 if TYPE_CHECKING:
@@ -30,26 +31,17 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "sources", nargs="+", type=Path, metavar="RUN_DIR", help="run directories or ETDumps"
-    )
-    parser.add_argument(
-        "--format",
-        default="html,md",
-        metavar="LIST",
-        help=f"what to write, of {', '.join(format_names())} (default html,md)",
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the files")
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        metavar="RUN_DIR",
-        help="run of a reference model to set this one beside (default: MobileNet's of the same "
-        "device and precision, where there is one beside this model's)",
-    )
-    parser.add_argument(
-        "--thresholds", type=Path, metavar="FILE.json", help="when rules fire, where not by default"
-    )
+    add_flags(
+        parser,
+        ("sources", Path, "RUN_DIR", "run directories or ETDumps", {"nargs": "+"}),
+        ("--format", str, "LIST",
+         f"what to write, of {', '.join(format_names())} (default %(default)s)",
+         {"default": "html,md"}),
+        ("--out", Path, "DIR", "folder for the files"),
+        ("--reference", Path, "RUN_DIR",
+         "run to set beside this one (default: MobileNet's of the same device and precision)"),
+        ("--thresholds", Path, "FILE.json", "when rules fire, where not by default"),
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,15 +1,52 @@
-"""Argument types: numbers within bounds, refused with the bound when they are outside."""
+"""Flags: a row each, and their types: numbers are refused with the bound that they are outside."""
 
 from __future__ import annotations
 
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
 
 from etprof.base.limits import LARGEST_SEED, MOST_SECONDS
 
 _MOST_DIGITS = 20
 """Of a number that is read at all: those of the largest seed."""
+
+
+Row = tuple[str, Any, str, str] | tuple[str, Any, str, str, dict[str, Any]]
+"""Name, type, metavar, help, and what else argparse takes. The type `bool` is a switch, a tuple of
+words are choices; other names of the flag follow the first after a blank."""
+MANY: Final[dict[str, Any]] = {"action": "append", "default": []}
+"""A flag that may be given again."""
+JSON: Final[Row] = ("--json", bool, "", "print the same data as JSON")
+NO_WAIT: Final[Row] = (
+    "--no-wait", bool, "",
+    "fail at once (exit code 5) if another etprof has the device, instead of waiting",
+)  # fmt: skip
+STORE: Final[Row] = (
+    "--store", str, "FILE|URL", "the history (default: $ETPROF_HISTORY, then a file here)",
+)  # fmt: skip
+
+
+def path_list(text: str) -> tuple[Path, ...]:
+    """Paths with commas between them."""
+    return tuple(Path(part) for part in text.split(",") if part)
+
+
+def add_flags(parser: argparse._ActionsContainer, *rows: Row) -> None:
+    """Declares flags and positional arguments, in order."""
+    for names, kind, metavar, text, *more in rows:
+        settings: dict[str, Any] = {"help": text, **(more[0] if more else {})}
+        if kind is bool:
+            settings["action"] = "store_true"
+        elif isinstance(kind, tuple):
+            settings["choices"] = kind
+        else:
+            settings["type"] = kind
+        if metavar:
+            settings["metavar"] = metavar
+        parser.add_argument(*names.split(), **settings)
 
 
 def whole_number(least: int, most: int = LARGEST_SEED) -> Callable[[str], int]:
