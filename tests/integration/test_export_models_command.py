@@ -6,9 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from etprof.cli import main
+from etprof.export.operators import MacCounter, call_nodes, count_macs
 
 if TYPE_CHECKING:
     import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def list_models(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
@@ -38,3 +41,33 @@ def test_a_model_whose_package_is_missing_says_how_to_get_it(
         "git+https://github.com/yformer/EfficientSAM"
     )
     assert entry["needs"] == ["git+https://github.com/yformer/EfficientSAM"]
+
+
+class Mixed(torch.nn.Module):
+    """Attention of one tensor with itself, a transposed and a grouped convolution, a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.ConvTranspose1d(8, 4, 3)
+        self.grouped = torch.nn.Conv1d(4, 6, 3, groups=2)
+        self.attention = torch.nn.functional.scaled_dot_product_attention
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        attended = self.attention(x, x, x)
+        return self.grouped(self.up(x)), torch.baddbmm(attended, attended, x.mT @ x)
+
+
+def test_macs_are_counted_alike_before_and_after_the_export() -> None:
+    """A-D19: PyTorch counted the eager model, etprof the lowered one, by other rules."""
+    module, x = Mixed().eval(), torch.zeros(2, 8, 16)
+    with torch.no_grad(), MacCounter() as eager, sdpa_kernel(SDPBackend.MATH):
+        module(x)
+    exported = torch.export.export(module, (x,))
+    decomposed = exported.run_decompositions()
+    up, grouped = 2 * 8 * 16 * 4 * 3, 2 * 6 * 16 * 2 * 3
+    attention, products = 2 * 8 * 8 * (16 + 16), 2 * 16 * 16 * 8 + 2 * 8 * 16 * 16
+    expected = up + grouped + attention + products
+    assert eager.macs == expected
+    assert sum(count_macs(node) or 0 for node in call_nodes(decomposed.graph)) == expected
+    (whole,) = [node for node in call_nodes(exported.graph) if "attention" in node.name]
+    assert count_macs(whole) == attention

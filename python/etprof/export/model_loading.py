@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from etprof import registry
 from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import open_regular
 from etprof.export import tensors
 from etprof.export.eager_model import checked_inputs, collect_constants, collect_methods
+from etprof.export.operators import MacCounter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -152,21 +152,13 @@ def _measure(name: str) -> dict[str, Any]:
 
 def _describe_method(name: str, method: ExportMethod) -> dict[str, Any]:
     inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
+    with MacCounter() as counter, sdpa_kernel(SDPBackend.MATH):
+        method.module.eval()(*method.inputs, **method.kwarg_inputs)
     return {
         "name": name,
         "inputs": [_describe_input(value) for value in inputs],
-        "macs": _count_macs(method),
+        "macs": counter.macs,
     }
-
-
-def _count_macs(method: ExportMethod) -> int:
-    """Returns multiply-accumulates; PyTorch's counter has two operations for each.
-
-    It knows no fused attention of the CPU, so attention is taken apart into matrix products.
-    """
-    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
-        method.module.eval()(*method.inputs, **method.kwarg_inputs)
-    return int(counter.get_total_flops()) // 2
 
 
 def _describe_input(value: object) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from etprof.run.delegation import GraphOperator, Origin, SourceLine
 
 NO_RULE = "the partitioner has no rule for this operator"
 NO_REASON = "the partitioner gives no reason"
+_Shapes = Sequence[Sequence[int]]
 NOT_ASKED = "no partitioner: the backend is portable"
 
 
@@ -271,43 +273,71 @@ def _bits(source: torch.fx.Node) -> int | None:
 
 def count_macs(node: torch.fx.Node) -> int | None:
     """Returns the multiply-accumulates of one execution; None for operators without any."""
-    counter = _COUNTERS.get(target_name(node).partition(".")[0])
-    return None if counter is None else counter(node)
+    inputs = [shape_of(each) or [] for each in node.args if isinstance(each, torch.fx.Node)]
+    return macs_of(target_name(node), inputs, shape_of(node) or (), node.args)
 
 
-def _inputs(node: torch.fx.Node) -> list[list[int]]:
-    return [shape_of(source) or [] for source in node.all_input_nodes]
+def macs_of(
+    name: str, inputs: Sequence[Sequence[int]], output: Sequence[int], arguments: Sequence[object]
+) -> int | None:
+    """Returns what operator `name` multiplies and adds: its shapes and arguments say it."""
+    counter = _COUNTERS.get(name.partition(".")[0])
+    return None if counter is None else counter(inputs, output, arguments)
 
 
-def _convolution(node: torch.fx.Node) -> int:
+class MacCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
+    """Counts the multiply-accumulates of all that runs under it.
+
+    Attention has to be taken apart into matrix products, as by SDPBackend.MATH.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch
+        self.macs = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the operator returns
+        """Runs one operator and counts it."""
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            inputs = [list(each.shape) for each in args if isinstance(each, torch.Tensor)]
+            self.macs += macs_of(func.__name__, inputs, list(result.shape), args) or 0
+        return result
+
+
+def _convolution(inputs: _Shapes, output: Sequence[int], arguments: Sequence[object]) -> int:
     """Output elements x (input channels / groups) x kernel; mirrored when transposed."""
-    weight = _inputs(node)[1]
-    transposed = len(node.args) > 6 and bool(node.args[6])
-    elements = element_count(node.all_input_nodes[0]) if transposed else element_count(node)
-    return elements * math.prod(weight[1:])
+    transposed = len(arguments) > 6 and bool(arguments[6])
+    return math.prod(inputs[0] if transposed else output) * math.prod(inputs[1][1:])
 
 
-def _linear(node: torch.fx.Node) -> int:
-    """Output elements x input features; the bias is not counted."""
-    return element_count(node) * _inputs(node)[0][-1]
+def _product(inputs: _Shapes, output: Sequence[int], _: Sequence[object]) -> int:
+    """Output elements x what is summed; a bias is not counted."""
+    return math.prod(output) * inputs[0][-1]
 
 
-def _addmm(node: torch.fx.Node) -> int:
-    return element_count(node) * _inputs(node)[1][-1]
+def _added_product(inputs: _Shapes, output: Sequence[int], _: Sequence[object]) -> int:
+    return math.prod(output) * inputs[1][-1]
 
 
-def _attention(node: torch.fx.Node) -> int:
+def _attention(inputs: _Shapes, _: Sequence[int], __: Sequence[object]) -> int:
     """Two products, query x key and weights x value: B·H·L·S·(E + Ev)."""
-    query, key, value = _inputs(node)[:3]
+    query, key, value = inputs[:3]
     return math.prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
-_COUNTERS: dict[str, Callable[[torch.fx.Node], int]] = {
+_COUNTERS: dict[str, Callable[[_Shapes, Sequence[int], Sequence[object]], int]] = {
     "convolution": _convolution,
-    "linear": _linear,
-    "mm": _linear,
-    "bmm": _linear,
-    "matmul": _linear,
-    "addmm": _addmm,
+    "linear": _product,
+    "mm": _product,
+    "bmm": _product,
+    "matmul": _product,
+    "addmm": _added_product,
+    "baddbmm": _added_product,
     "scaled_dot_product_attention": _attention,
 }
