@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from etprof.cli import main
 from etprof.export.operators import MacCounter, call_nodes, count_macs
-
-if TYPE_CHECKING:
-    import pytest
-import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def list_models(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
@@ -57,6 +56,7 @@ class Mixed(torch.nn.Module):
         return self.grouped(self.up(x)), torch.baddbmm(attended, attended, x.mT @ x)
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 def test_macs_are_counted_alike_before_and_after_the_export() -> None:
     """A-D19: PyTorch counted the eager model, etprof the lowered one, by other rules."""
     module, x = Mixed().eval(), torch.zeros(2, 8, 16)

@@ -42,8 +42,7 @@ class NotAnExpressionError(Exception):
 def check_expression(text: str) -> None:
     """Returns when `text` is within the grammar; raises NotAnExpressionError when it is not."""
     if len(text) > MAX_LENGTH:
-        msg = f"it has {len(text)} characters, more than {MAX_LENGTH}"
-        raise NotAnExpressionError(msg)
+        raise NotAnExpressionError(f"it has {len(text)} characters, more than {MAX_LENGTH}")
     parser = _Parser(_split(text))
     parser.comparison(0)
     parser.expect_end()
@@ -56,8 +55,7 @@ def _split(text: str) -> list[tuple[str, str]]:
     while place < len(stripped):
         found = _TOKEN.match(stripped, place)
         if found is None:
-            msg = f"{stripped[place : place + 20]!r} is no arithmetic"
-            raise NotAnExpressionError(msg)
+            raise NotAnExpressionError(f"{stripped[place : place + 20]!r} is no arithmetic")
         tokens.append((str(found.lastgroup), found[str(found.lastgroup)]))
         place = found.end()
     return tokens
@@ -103,8 +101,7 @@ class _Parser:
         self._take()
         digits = _bounded(digits * self._exponent())
         if self._peek()[1] == "**":
-            msg = "a power of a power needs parentheses"
-            raise NotAnExpressionError(msg)
+            raise NotAnExpressionError("a power of a power needs parentheses")
         return digits
 
     def _exponent(self) -> int:
@@ -115,19 +112,16 @@ class _Parser:
         self._skip_signs()
         kind, text = self._take()
         if kind not in {"number", "name"} or self._peek()[1] == "(":
-            msg = "an exponent is a number or a symbol"
-            raise NotAnExpressionError(msg)
+            raise NotAnExpressionError("an exponent is a number or a symbol")
         if kind == "number" and float(text) > MAX_EXPONENT:
-            msg = f"the exponent {text[:20]} is above {MAX_EXPONENT}"
-            raise NotAnExpressionError(msg)
+            raise NotAnExpressionError(f"the exponent {text[:20]} is above {MAX_EXPONENT}")
         if in_parentheses:
             self._take_sign(")")
         return MAX_EXPONENT if kind == "name" else max(1, int(float(text)))
 
     def _atom(self, depth: int) -> int:
         if depth > MAX_DEPTH:
-            msg = f"its parentheses are nested more than {MAX_DEPTH} deep"
-            raise NotAnExpressionError(msg)
+            raise NotAnExpressionError(f"its parentheses are nested more than {MAX_DEPTH} deep")
         kind, text = self._take()
         if kind == "number":
             return len(text)
@@ -142,13 +136,11 @@ class _Parser:
 
     def _name(self, name: str, depth: int) -> int:
         if "__" in name or keyword.iskeyword(name):
-            msg = f"the name {name[:40]!r} is no symbol"
-            raise NotAnExpressionError(msg)
+            raise NotAnExpressionError(f"the name {name[:40]!r} is no symbol")
         if self._peek()[1] != "(":
             return _SYMBOL_DIGITS
         if name not in FUNCTIONS:
-            msg = f"it calls {name[:40]!r}"
-            raise NotAnExpressionError(msg)
+            raise NotAnExpressionError(f"it calls {name[:40]!r}")
         self._take()
         digits = self.comparison(depth + 1)
         while self._peek()[1] == ",":
@@ -184,6 +176,5 @@ class _Parser:
 
 def _bounded(digits: int) -> int:
     if digits > MAX_DIGITS:
-        msg = f"it may come to a number of more than {MAX_DIGITS} digits"
-        raise NotAnExpressionError(msg)
+        raise NotAnExpressionError(f"it may come to a number of more than {MAX_DIGITS} digits")
     return digits

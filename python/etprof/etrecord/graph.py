@@ -136,11 +136,10 @@ def _check(expression: object) -> None:
         shown = repr(
             expression if len(str(expression)) <= _MAX_SHOWN else f"{str(expression)[:60]}…"
         )
-        msg = (
+        raise GraphError(
             f"the expression {shown} is refused ({error}); it would be run as Python by "
             "ExecuTorch's own reader"
-        )
-        raise GraphError(msg) from None
+        ) from None
 
 
 def read_graph(document: object) -> Graph:
@@ -151,8 +150,7 @@ def read_graph(document: object) -> Graph:
         raise GraphError(_first_problem(error)) from None
     described = program.graph_module.graph
     if len(described.nodes) > MAX_NODES:
-        msg = f"it has {len(described.nodes)} nodes, more than {MAX_NODES}"
-        raise GraphError(msg)
+        raise GraphError(f"it has {len(described.nodes)} nodes, more than {MAX_NODES}")
     return _Builder(described).build()
 
 
@@ -181,8 +179,7 @@ class _Builder:
 
     def _add_call(self, described: _Node) -> None:
         if len(described.target) > MAX_NAME or not _OPERATOR.fullmatch(described.target):
-            msg = f"{described.target[:_MAX_SHOWN]!r} is no operator's name"
-            raise GraphError(msg)
+            raise GraphError(f"{described.target[:_MAX_SHOWN]!r} is no operator's name")
         meta = _read_metadata(described.metadata)
         target = _NAMESPACES.sub("", described.target, count=1)
         call = GraphNode(described.name, "call_function", target, meta=meta)
@@ -203,14 +200,12 @@ class _Builder:
     def _add(self, node: GraphNode, name: str) -> None:
         """Adds a node whose value is called `name`."""
         if len(name) > MAX_NAME or not name.isidentifier() or clean(name) != name:
-            msg = (
+            raise GraphError(
                 f"{name[:_MAX_SHOWN]!r} is no node's name; it would be run as Python by "
                 "ExecuTorch's own reader"
             )
-            raise GraphError(msg)
         if name in self._known:
-            msg = f"two nodes are called {name}"
-            raise GraphError(msg)
+            raise GraphError(f"two nodes are called {name}")
         node.name = name
         node.meta["val"] = _make_value(self._described.tensor_values.get(name))
         self._known[name] = node
@@ -222,8 +217,7 @@ class _Builder:
         unknown = [name for name in names if name not in self._known]
         if unknown:
             reader = call.name[:_MAX_SHOWN]
-            msg = f"{reader} reads {unknown[0][:_MAX_SHOWN]!r}, which is not before it"
-            raise GraphError(msg)
+            raise GraphError(f"{reader} reads {unknown[0][:_MAX_SHOWN]!r}, which is not before it")
         return [self._known[name] for name in names]
 
 
@@ -272,11 +266,9 @@ def _make_value(described: _Value | None) -> torch.Tensor | None:
     known = [size for size in sizes if size is not None]
     elements = math.prod(max(1, size) for size in known[:_MAX_RANK])
     if len(sizes) > _MAX_RANK or any(size < 0 for size in known) or elements > _MAX_ELEMENTS:
-        msg = f"a tensor of {known[:8]} is none"
-        raise GraphError(msg)
+        raise GraphError(f"a tensor of {known[:8]} is none")
     if described.dtype not in upstream.SERIALIZED_DTYPES:
-        msg = f"element type {described.dtype} is unknown"
-        raise GraphError(msg)
+        raise GraphError(f"element type {described.dtype} is unknown")
     if len(known) < len(sizes):
         return None
     return torch.empty(known, dtype=upstream.SERIALIZED_DTYPES[described.dtype], device="meta")

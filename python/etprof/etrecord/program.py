@@ -124,18 +124,16 @@ def _read(path: Path, read: Any) -> Any:  # noqa: ANN401 - ExecuTorch's own type
         raise
     # ExecuTorch's readers raise whatever a damaged file leads them to.
     except Exception as error:
-        msg = f"cannot read {path}: {type(error).__name__}: {error}"
-        raise InputFileError(msg) from error
+        raise InputFileError(f"cannot read {path}: {type(error).__name__}: {error}") from error
 
 
 def _is_recorded(name: str, record: EtRecord, pte: Path, etrecord: Path) -> bool:
     """Returns True; raises InputFileError when the ETRecord does not have the method."""
     if name not in record.graphs or name not in record.handles:
-        msg = (
+        raise InputFileError(
             f"{etrecord} has no method {name!r}: it does not belong to {pte}; give --etrecord "
             "the file of the same export"
         )
-        raise InputFileError(msg)
     return True
 
 

@@ -222,8 +222,7 @@ def make_program(
         return edge.to_executorch(config)
     # As above: any pass may fail in its own way.
     except Exception as error:
-        msg = f"cannot make an ExecuTorch program: {root_cause(error)}"
-        raise ExportError(msg) from error
+        raise ExportError(f"cannot make an ExecuTorch program: {root_cause(error)}") from error
 
 
 def _mutable_buffers(edge: upstream.EdgeProgramManager, method: str) -> list[str]:
@@ -291,10 +290,9 @@ def quantize_method(
     else:
         method, report = _quantize_graph(name, method, scheme, backend)
     if report.quantized_operators == 0:
-        msg = (
+        raise ExportError(
             f"method {name!r} has nothing that {_describe(scheme)} can quantise; export it as fp16"
         )
-        raise ExportError(msg)
     return method, report
 
 
@@ -319,11 +317,10 @@ def _quantize_graph(
         raise
     # The quantiser's passes raise anything for operators that they do not expect.
     except Exception as error:
-        msg = (
+        raise ExportError(
             f"method {name!r}: {_describe(scheme)} fails: {root_cause(error)}; "
             "export it as fp16, or as 8da4w"
-        )
-        raise ExportError(msg) from error
+        ) from error
 
 
 def _convert_graph(

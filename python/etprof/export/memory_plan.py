@@ -131,8 +131,7 @@ def measure_program(pte: Path, content: Any, external_bytes: int) -> ProgramSize
     total = pte.stat().st_size
     identifier, magic, _, program_bytes, _, _ = _HEADER.unpack(head[4:])
     if not identifier.startswith(b"ET"):
-        msg = f"{pte} is not an ExecuTorch program"
-        raise ExportError(msg)
+        raise ExportError(f"{pte} is not an ExecuTorch program")
     if not magic.startswith(b"eh"):  # no segments: no constants, no delegates
         program_bytes, delegates, constants = total, 0, 0
     else:

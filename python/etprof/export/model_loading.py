@@ -84,8 +84,7 @@ def read_checkpoint(path: Path) -> dict[str, torch.Tensor]:
     except Exception as error:
         reason = str(getattr(error, "strerror", None) or error).partition("\n")[0]
         reason = reason or type(error).__name__
-        msg = f"cannot read checkpoint {path}: {reason}"
-        raise InputFileError(msg) from error
+        raise InputFileError(f"cannot read checkpoint {path}: {reason}") from error
     for key in _WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(key), dict):
             content = content[key]
@@ -112,8 +111,7 @@ def check_state(network: torch.nn.Module, state: Mapping[str, Any], path: Path) 
     ]
     found = "; ".join(problem for problem in problems if problem)
     if found:
-        msg = f"checkpoint {path} does not fit {type(network).__name__}: {found}"
-        raise InputFileError(msg)
+        raise InputFileError(f"checkpoint {path} does not fit {type(network).__name__}: {found}")
 
 
 def _list_names(what: str, names: set[str]) -> str:

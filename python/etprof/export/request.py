@@ -66,8 +66,7 @@ def parse_precision(name: str) -> Precision:
         raise UsageError(msg)
     block_size = int(match[1])
     if block_size % BLOCK_MULTIPLE:
-        msg = f"precision {name!r}: blocks are multiples of {BLOCK_MULTIPLE} weights"
-        raise UsageError(msg)
+        raise UsageError(f"precision {name!r}: blocks are multiples of {BLOCK_MULTIPLE} weights")
     quantization = Quantization("torchao", 4, "per_block", "dynamic", block_size=block_size)
     return Precision(name, quantization=quantization)
 
@@ -108,10 +107,9 @@ class ExportOptions:
         asks_partitioner = self.operators or self.config_precisions or self.per_op_mode
         if asks_partitioner and not BY_NAME[backend].has_rules:
             able = " or ".join(each.name for each in BACKENDS if each.has_rules)
-            msg = (
+            raise UsageError(
                 f"--operators, --config-precisions and --per-op need backend {able}, not {backend}"
             )
-            raise UsageError(msg)
         if self.bundle and self.channels_last:
             msg = "--bundle and --channels-last: ExecuTorch's bundles hold no NHWC inputs; drop one"
             raise UsageError(msg)
@@ -120,8 +118,7 @@ class ExportOptions:
 def _check_choice(flag: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
     for value in given:
         if value not in known:
-            msg = f"{flag} {value!r} is unknown; choose from {', '.join(known)}"
-            raise UsageError(msg)
+            raise UsageError(f"{flag} {value!r} is unknown; choose from {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -157,14 +154,12 @@ class ExportRequest:
             raise UsageError(msg)
         if precision.quantization is not None and not BY_NAME[self.backend].quantizes:
             able = " or ".join(each.name for each in BACKENDS if each.quantizes)
-            msg = (
+            raise UsageError(
                 f"precision {precision.name} needs backend {able}: {self.backend} computes in float"
             )
-            raise UsageError(msg)
         self.options.check(self.backend)
         if self.out is not None and self.outdir is not None:
-            msg = "--out names the file and --outdir its folder; give one of them"
-            raise UsageError(msg)
+            raise UsageError("--out names the file and --outdir its folder; give one of them")
         if self.out is not None:
             return ExportedFiles(_with_suffix(self.out))
         name = self.model_name()
@@ -175,8 +170,7 @@ class ExportRequest:
 def _with_suffix(path: Path) -> Path:
     """Returns `path` when it ends in `.pte`; raises UsageError when it does not."""
     if path.suffix != ".pte":
-        msg = f"--out {path} must end in .pte"
-        raise UsageError(msg)
+        raise UsageError(f"--out {path} must end in .pte")
     return path
 
 

@@ -133,15 +133,13 @@ def _check_reference(index: int, value: object) -> None:
         msg = f"{where} is a {type(value).__name__}, not a tensor; return tensors alone"
         raise ExportError(msg)
     if not torch.isfinite(value).all():
-        msg = f"{where} is not finite for its own example inputs"
-        raise ExportError(msg)
+        raise ExportError(f"{where} is not finite for its own example inputs")
     largest = float(value.abs().max()) if value.is_floating_point() and value.numel() else 0.0
     if 0 < largest < torch.finfo(torch.float32).tiny:
-        msg = (
+        raise ExportError(
             f"{where} is {largest:.1g} at most, where float32 has no precision left to compare; "
             "give example inputs for which the model computes something"
         )
-        raise ExportError(msg)
 
 
 @contextmanager

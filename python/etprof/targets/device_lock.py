@@ -144,11 +144,10 @@ def patience(say: Callable[[str], None], *, wait: bool = True) -> Waiting:
             say(f"Ended on {device.name}: {holder.text}")
             return
         if not wait:
-            msg = (
+            raise DeviceBusyError(
                 f"{device.name} is in use by {holder.text}; two measurements would disturb each "
                 "other: try again when it has ended, or leave out --no-wait"
             )
-            raise DeviceBusyError(msg)
         if not told:
             told.append(holder)
             say(f"Waiting for {device.name}, in use by {holder.text}; --no-wait fails instead")

@@ -170,8 +170,7 @@ def kind_of(name: str) -> TargetKind:
     """Returns the row; raises UsageError for an unknown name."""
     found = find_kind(name)
     if found is None:
-        msg = f"there is no target {name!r}; known: {', '.join(KINDS)}"
-        raise UsageError(msg)
+        raise UsageError(f"there is no target {name!r}; known: {', '.join(KINDS)}")
     return found
 
 
@@ -196,11 +195,10 @@ def make_target(name: str, fields: Mapping[str, object]) -> Target:
     kind = kind_of(name)
     target = kind.make(fields)
     if target.platform != kind.name:
-        msg = (
+        raise UsageError(
             f"target.kind is {name!r}, but this machine is {target.platform!r}; "
             f'run it there, or set "{LOCAL}"'
         )
-        raise UsageError(msg)
     return target
 
 

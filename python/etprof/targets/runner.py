@@ -46,8 +46,7 @@ def find_host_runner(*, tracing: bool = False) -> Path:
     name = "etprof-runner-trace" if tracing else "etprof-runner"
     runner = Path(reader.origin).parent / "bin" / name
     if not runner.is_file():
-        msg = f"no {name} at {runner}; install etprof again with `pip install .`"
-        raise BuildError(msg)
+        raise BuildError(f"no {name} at {runner}; install etprof again with `pip install .`")
     return runner
 
 
@@ -80,14 +79,12 @@ def check_completed(completed: Completed) -> None:
     if completed.exit_code < 0:
         name = _signal_name(-completed.exit_code)
         detail = completed.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
-        msg = (
+        raise TargetError(
             f"etprof-runner was killed by {name} ({detail[0]}); the program may be damaged or "
             f"need more memory. Repeat with: {completed.shell_text}"
         )
-        raise TargetError(msg)
     lines = completed.stderr.strip().splitlines() or [f"exit code {completed.exit_code}"]
-    msg = lines[-1].removeprefix("etprof-runner: ")
-    raise _ERRORS.get(completed.exit_code, TargetError)(msg)
+    raise _ERRORS.get(completed.exit_code, TargetError)(lines[-1].removeprefix("etprof-runner: "))
 
 
 def _signal_name(number: int) -> str:

@@ -57,11 +57,10 @@ def find_adb() -> str:
         program = Path(os.environ.get(variable, "")) / "platform-tools" / "adb"
         if variable in os.environ and os.access(program, os.X_OK):
             return str(program)
-    msg = (
+    raise ProgramNotFoundError(
         "there is no adb; install Android's platform-tools (Debian and Ubuntu: `apt install adb`) "
         "or set ANDROID_HOME"
     )
-    raise ProgramNotFoundError(msg)
 
 
 def find_parts() -> list[Part]:
@@ -125,8 +124,7 @@ class Adb:
         code = tail.strip()
         if not found or not code.isascii() or not code.isdecimal():
             reason = last_line(done) or "it stopped answering"
-            msg = f"device {self.serial} was lost: {reason}"
-            raise DeviceLostError(msg)
+            raise DeviceLostError(f"device {self.serial} was lost: {reason}")
         return ShellResult(int(code), head, done.stderr)
 
     def push(self, local: Path, remote: str) -> None:
@@ -138,11 +136,10 @@ class Adb:
         if done.exit_code == 0:
             return
         if "No space left" in done.stdout + done.stderr:
-            msg = (
+            raise DeviceFullError(
                 f"device {self.serial} has no room for {local}; free space on it "
                 f"(`etprof device clean` removes etprof's files) or choose another remote folder"
             )
-            raise DeviceFullError(msg)
         self._fail(done, f"{local} could not be copied to device {self.serial}")
 
     def pull(self, remote: str, local: Path, *, size_bytes: int) -> None:
@@ -162,10 +159,8 @@ class Adb:
         """Raises DeviceLostError when the device is gone, else TargetError."""
         reason = last_line(done)
         if _LOST.search(reason) or self.state() != "device":
-            msg = f"device {self.serial} was lost: {reason}"
-            raise DeviceLostError(msg)
-        msg = f"{failure}: {reason}"
-        raise TargetError(msg)
+            raise DeviceLostError(f"device {self.serial} was lost: {reason}")
+        raise TargetError(f"{failure}: {reason}")
 
     def _lost(self, file: Path | str) -> DeviceLostError:
         msg = f"device {self.serial} was lost: it stopped answering while {file} was copied"
@@ -216,8 +211,7 @@ def list_devices() -> list[AttachedDevice]:
     """Returns all devices that adb knows, whatever their state; raises TargetError."""
     done = run_adb("devices", "-l")
     if done.exit_code != 0:
-        msg = f"adb cannot list the devices: {last_line(done)}; try `adb kill-server`"
-        raise TargetError(msg)
+        raise TargetError(f"adb cannot list the devices: {last_line(done)}; try `adb kill-server`")
     return parse_devices(done.stdout)
 
 
@@ -240,15 +234,13 @@ def connect(address: str) -> str:
     """
     serial = address if re.search(r":\d+$", address) else f"{address}:5555"
     if serial.startswith("-"):
-        msg = f"{address!r} is not HOST:PORT"
-        raise UsageError(msg)
+        raise UsageError(f"{address!r} is not HOST:PORT")
     done = run_adb("connect", serial)
     if re.search(r"^(already )?connected to", done.stdout, re.MULTILINE) is None:
-        msg = (
+        raise TargetError(
             f"cannot connect to {serial}: {last_line(done)}; is wireless debugging on, and has the "
             f"device paired with this computer (`adb pair`)?"
         )
-        raise TargetError(msg)
     return serial
 
 
@@ -279,8 +271,7 @@ def choose_device(serial: str | None = None) -> Adb:
         time.sleep(0.2)
     if chosen.state != READY:
         way_out = _WAYS_OUT.get(chosen.state, "see `adb devices -l`")
-        msg = f"device {chosen.serial} is {chosen.state}: {way_out}"
-        raise TargetError(msg)
+        raise TargetError(f"device {chosen.serial} is {chosen.state}: {way_out}")
     return Adb(chosen.serial)
 
 
@@ -301,15 +292,12 @@ def _pick(devices: list[AttachedDevice], wanted: str | None) -> AttachedDevice:
         for device in devices:
             if device.serial == wanted:
                 return device
-        msg = f"device {wanted} is not attached; attached: {listed}"
-        raise UsageError(msg)
+        raise UsageError(f"device {wanted} is not attached; attached: {listed}")
     if not devices:
-        msg = (
+        raise UsageError(
             "no Android device is attached; allow USB debugging on one and plug it in, or connect "
             "to one on the network: `etprof device list --connect HOST:PORT`"
         )
-        raise UsageError(msg)
     if len(devices) > 1:
-        msg = f"{len(devices)} devices are attached: {listed}; choose one with --serial"
-        raise UsageError(msg)
+        raise UsageError(f"{len(devices)} devices are attached: {listed}; choose one with --serial")
     return devices[0]

@@ -45,11 +45,10 @@ def check_machine(runner: Path) -> None:
     machine = read_elf(runner).machine
     if machine != AARCH64:
         name = MACHINES.get(machine, f"machine {machine}")
-        msg = (
+        raise BuildError(
             f"{runner} is built for {name}, but Android devices run aarch64; build one with "
             f"`cmake --workflow --preset android-sme2`"
         )
-        raise BuildError(msg)
 
 
 def _own_folders(file: Path, elf: ElfFile) -> Iterator[Path]:
@@ -67,11 +66,10 @@ def _find(name: str, folders: list[Path]) -> Path | None:
     if found:
         return found[0]
     if name == CPP_LIBRARY:
-        msg = (
+        raise BuildError(
             f"the runner needs {CPP_LIBRARY}, which no device has; copy it beside the runner, or "
             f"set ANDROID_NDK_HOME to the NDK the runner was built with"
         )
-        raise BuildError(msg)
     return None
 
 
@@ -128,11 +126,9 @@ def read_elf(path: Path) -> ElfFile:
 def _parse(data: bytes) -> ElfFile:
     identity, _, machine, _, _, table, _, _, _, size, count, *_ = _HEADER.unpack_from(data)
     if identity[:6] != b"\x7fELF\x02\x01":
-        msg = "it does not begin as one"
-        raise ValueError(msg)
+        raise ValueError("it does not begin as one")
     if count and size != _SEGMENT.size:
-        msg = f"its segments have {size} bytes each, not {_SEGMENT.size}"
-        raise ValueError(msg)
+        raise ValueError(f"its segments have {size} bytes each, not {_SEGMENT.size}")
     segments = [_read_segment(data, table + index * size) for index in range(count)]
     dynamic = next((segment for segment in segments if segment.kind == _DYNAMIC), None)
     tags = [] if dynamic is None else list(_read_tags(data, dynamic))
@@ -151,8 +147,7 @@ def _parse(data: bytes) -> ElfFile:
 
 def _read_segment(data: bytes, offset: int) -> _Segment:
     if offset > len(data):
-        msg = f"its segment table points to {offset}, beyond its {len(data)} bytes"
-        raise ValueError(msg)
+        raise ValueError(f"its segment table points to {offset}, beyond its {len(data)} bytes")
     kind, _, position, address, _, size, _, _ = _SEGMENT.unpack_from(data, offset)
     return _Segment(kind, position, address, size)
 
@@ -160,8 +155,7 @@ def _read_segment(data: bytes, offset: int) -> _Segment:
 def _read_tags(data: bytes, dynamic: _Segment) -> Iterator[tuple[int, int]]:
     """Yields tag and value of the dynamic section up to its end mark."""
     if dynamic.size > _MOST_DYNAMIC_BYTES:
-        msg = f"its dynamic section of {dynamic.size} bytes has no end"
-        raise ValueError(msg)
+        raise ValueError(f"its dynamic section of {dynamic.size} bytes has no end")
     section = _part(data, dynamic.offset, dynamic.size)
     for tag, value in _ENTRY.iter_unpack(section[: len(section) // _ENTRY.size * _ENTRY.size]):
         if tag == 0:
@@ -174,20 +168,17 @@ def _file_offset(segments: list[_Segment], address: int) -> int:
     for segment in segments:
         if segment.kind == _LOAD and 0 <= address - segment.address < segment.size:
             return segment.offset + address - segment.address
-    msg = f"address {address:#x} is in none of its segments"
-    raise ValueError(msg)
+    raise ValueError(f"address {address:#x} is in none of its segments")
 
 
 def _part(data: bytes, offset: int, size: int) -> bytes:
     if offset + size > len(data):
-        msg = f"{size} bytes at {offset} go beyond its {len(data)} bytes"
-        raise ValueError(msg)
+        raise ValueError(f"{size} bytes at {offset} go beyond its {len(data)} bytes")
     return data[offset : offset + size]
 
 
 def _string(strings: bytes, offset: int) -> str:
     end = strings.find(b"\0", offset, offset + _LONGEST_NAME)
     if offset >= len(strings) or end < 0:
-        msg = f"the name at {offset} of its string table has no end"
-        raise ValueError(msg)
+        raise ValueError(f"the name at {offset} of its string table has no end")
     return strings[offset:end].decode("utf-8", "surrogateescape")

@@ -158,8 +158,7 @@ def _change(adb: Adb, commands: list[str]) -> None:
     done = adb.shell("set -e\n" + "\n".join(f"{command} >/dev/null" for command in commands))
     if done.exit_code != 0:
         reason = clean((done.stderr.strip().splitlines() or [f"exit code {done.exit_code}"])[-1])
-        msg = f"device {adb.serial} refused to change its settings: {reason}"
-        raise TargetError(msg)
+        raise TargetError(f"device {adb.serial} refused to change its settings: {reason}")
 
 
 def load_saved(path: Path) -> SavedSettings | None:

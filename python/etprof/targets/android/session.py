@@ -105,16 +105,14 @@ class Session:
             script = self._script(words, mark)
             done = self._adb.shell(script, timeout_s=timeout_s, sees_our_end=True)
         except ProgramTimeoutError as error:
-            msg = (
+            raise ProgramTimeoutError(
                 f"the runner did not end within {timeout_s:g} s on device {self._adb.serial} and "
                 f"was stopped there"
-            )
-            raise ProgramTimeoutError(msg) from error
+            ) from error
         head, found, report = done.stdout.partition(f"\n{mark}\n")
         if not found or done.exit_code == _OWN_FAILURE:
             reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-            msg = f"device {self._adb.serial} cannot use {self.folder}: {reason}"
-            raise TargetError(msg)
+            raise TargetError(f"device {self._adb.serial} cannot use {self.folder}: {reason}")
         return _read_report(report, head, done.stderr)
 
     def _script(self, words: Sequence[str], mark: str) -> str:
@@ -223,8 +221,7 @@ def _bring_file(adb: Adb, remote: str, expected: RemoteFile, local: Path) -> Non
         local.parent.mkdir(parents=True, exist_ok=True)
         adb.pull(remote, part, size_bytes=expected.size_bytes)
         if hash_file(part) != expected.sha256:
-            msg = f"{remote} of device {adb.serial} arrived changed; run it again"
-            raise TargetError(msg)
+            raise TargetError(f"{remote} of device {adb.serial} arrived changed; run it again")
         part.chmod(0o644)
         part.replace(local)
     except OSError as error:

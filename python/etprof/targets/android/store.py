@@ -63,8 +63,7 @@ class Store:
             if key not in self._hashes:
                 self._hashes[key] = hash_file(file)
         except OSError as error:
-            msg = f"cannot read {file}: {error.strerror}; check the path"
-            raise InputFileError(msg) from error
+            raise InputFileError(f"cannot read {file}: {error.strerror}; check the path") from error
         return self._hashes[key]
 
     def _remote_hashes(self, paths: Sequence[str]) -> list[str]:
@@ -124,7 +123,6 @@ def remove_files(adb: Adb, root: str) -> int:
     )
     if done.exit_code != 0:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        msg = f"device {adb.serial} did not remove the files in {root}: {reason}"
-        raise TargetError(msg)
+        raise TargetError(f"device {adb.serial} did not remove the files in {root}: {reason}")
     kilobytes = done.stdout.strip()
     return int(kilobytes) * 1024 if kilobytes.isdecimal() else 0

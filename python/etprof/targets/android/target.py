@@ -73,8 +73,7 @@ class AndroidTarget:
         `reconnect_s`. Raises UsageError for a `root` that cannot be used.
         """
         if not re.fullmatch(r"/[^:\n]*[^/:\n]", root):
-            msg = f"remote folder {root!r} must be an absolute path without colon"
-            raise UsageError(msg)
+            raise UsageError(f"remote folder {root!r} must be an absolute path without colon")
         self._serial = serial
         self._address = address
         self._runner = runner
@@ -188,11 +187,10 @@ class AndroidTarget:
         own = self._trace_runner if request.kernel_trace else self._runner
         runner = request.runner or own
         if runner is None:
-            msg = (
+            raise BuildError(
                 "there is no runner for Android; build one with `cmake --workflow --preset "
                 "android-sme2` and name it as `runner_path`"
             )
-            raise BuildError(msg)
         return runner
 
     def _place(
@@ -225,16 +223,14 @@ class AndroidTarget:
         serial = self.adb.serial
         if completed.exit_code in _CANNOT_START:
             reason = (completed.stderr.splitlines() or [f"exit code {completed.exit_code}"])[-1]
-            msg = (
+            raise TargetError(
                 f"device {serial} cannot start the runner: {reason}; it takes one built for "
                 f"Android on arm64 (`cmake --workflow --preset android-sme2`)"
             )
-            raise TargetError(msg)
         try:
             check_completed(completed)
         except EtprofError as error:
-            msg = f"device {serial}: {error}"
-            raise type(error)(msg) from error
+            raise type(error)(f"device {serial}: {error}") from error
 
     def _await_return(self, error: DeviceLostError) -> None:
         """Waits until the device is back, longer between attempts; raises TargetError."""
@@ -242,11 +238,10 @@ class AndroidTarget:
         pause_s = 0.25
         while not self._is_back():
             if time.monotonic() + pause_s > deadline:
-                msg = (
+                raise TargetError(
                     f"{error}, and did not return within {self._reconnect_s:g} s; what was "
                     f"finished is kept: attach it again, then continue with --resume"
-                )
-                raise TargetError(msg) from error
+                ) from error
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         self.reconnections += 1

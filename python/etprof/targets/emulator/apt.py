@@ -88,11 +88,10 @@ class PackageSource:
         """Fetches the signed list of packages; raises BuildError when there is no such suite."""
         done = self._apt("apt-get", "update", "--error-on=any")
         if done.exit_code != 0:
-            msg = (
+            raise BuildError(
                 f"{self.archive.uri} gave no signed package list of {self.suite}: "
                 f"{_last_line(done)}; check the network and the apt sources"
             )
-            raise BuildError(msg)
 
     def find_version(self, package: str) -> str | None:
         """Returns the version that the suite has."""
@@ -152,5 +151,4 @@ def unpack(package: Package, folder: Path) -> None:
     """Unpacks a package's files below `folder`; raises BuildError for a damaged one."""
     done = run_command(["dpkg-deb", "--extract", package.file, folder], timeout_s=_TIMEOUT_S)
     if done.exit_code != 0:
-        msg = f"{package.file.name} cannot be unpacked: {done.stderr.strip()}"
-        raise BuildError(msg)
+        raise BuildError(f"{package.file.name} cannot be unpacked: {done.stderr.strip()}")

@@ -42,11 +42,10 @@ def check_compiler() -> None:
     names = ("c++", "g++", "clang++") if is_native() else _COMPILERS
     if not any(shutil.which(name) for name in names):
         package = "g++" if is_native() else "g++-aarch64-linux-gnu"
-        msg = (
+        raise BuildError(
             f"there is no aarch64 C++ compiler; install one package, on Debian and Ubuntu with "
             f"`apt install {package}`, and run `etprof emulator setup` again"
         )
-        raise BuildError(msg)
 
 
 def find_sources() -> Path:
@@ -55,8 +54,7 @@ def find_sources() -> Path:
     for folder in (package.parents[1], package / "source"):
         if (folder / "CMakePresets.json").is_file() and (folder / "cpp").is_dir():
             return folder
-    msg = f"etprof's C++ sources are not at {package / 'source'}; install etprof again"
-    raise BuildError(msg)
+    raise BuildError(f"etprof's C++ sources are not at {package / 'source'}; install etprof again")
 
 
 def find_runner(cache: Cache, preset: str) -> Path | None:
@@ -127,8 +125,7 @@ def _run(tools: BuildTools, command: list[str | Path], failure: str) -> None:
         command, timeout_s=_TIMEOUT_S, folder=find_sources(), environment=tools.environment
     )
     if done.exit_code != 0:
-        msg = f"{failure}: {_first_error(done)}; repeat it with: {done.shell_text}"
-        raise BuildError(msg)
+        raise BuildError(f"{failure}: {_first_error(done)}; repeat it with: {done.shell_text}")
 
 
 def _first_error(done: Completed) -> str:

@@ -140,11 +140,9 @@ def identify(path: Path) -> CachedFile:
 
 def _check_file(path: Path, expected: CachedFile) -> None:
     if not path.is_file():
-        msg = f"{path} is missing from the cache; {REBUILD}"
-        raise InputFileError(msg)
+        raise InputFileError(f"{path} is missing from the cache; {REBUILD}")
     if path.stat().st_size != expected.size_bytes or identify(path) != expected:
-        msg = f"{path} is damaged (its SHA-256 is not the recorded one); {REBUILD}"
-        raise InputFileError(msg)
+        raise InputFileError(f"{path} is damaged (its SHA-256 is not the recorded one); {REBUILD}")
 
 
 def _take(descriptor: int, folder: Path) -> None:

@@ -45,8 +45,7 @@ def _build_step(name: str, preset: str) -> _Step:
     def bring(cache: Cache, work: Path) -> str:
         found = sdk.find_sdk(cache)
         if found is None:
-            msg = f"the aarch64 SDK is not complete; run `{SETUP}` again"
-            raise BuildError(msg)
+            raise BuildError(f"the aarch64 SDK is not complete; run `{SETUP}` again")
         return build.build_runner(cache, work, preset=preset, sdk=found)
 
     return _Step(

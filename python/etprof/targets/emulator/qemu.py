@@ -48,11 +48,10 @@ def _check_chosen(program: Path) -> Path:
     version = read_version(program)
     if not _is_new_enough(version):
         found = _text(version) if version else "unknown"
-        msg = (
+        raise BuildError(
             f"{program} has version {found}, but SME2 is emulated from qemu {_text(LEAST_VERSION)} on; "
             f"unset ETPROF_QEMU and run `{SETUP}`, or name a newer one"
         )
-        raise BuildError(msg)
     return program
 
 
@@ -75,11 +74,10 @@ def fetch_qemu(cache: Cache, work: Path) -> str:
     """Brings qemu-aarch64 from the newest suites of this machine's archive; returns its version."""
     archive = find_archive()
     if archive is None:
-        msg = (
+        raise BuildError(
             f"this is not Debian or Ubuntu, so qemu-aarch64 cannot be fetched: provide version "
             f"{_text(LEAST_VERSION)} or newer and name it with ETPROF_QEMU"
         )
-        raise BuildError(msg)
     package, suite = _fetch_package(archive, work)
     unpacked, kept = work / "qemu-unpacked", work / "qemu-kept"
     unpack(package, unpacked)
@@ -112,11 +110,10 @@ def _fetch_package(archive: Archive, work: Path) -> tuple[Package, str]:
             if _is_new_enough(package_version(version)):
                 return source.fetch(name), suite
             seen.append(f"{suite} has {name} {version or '(none)'}")
-    msg = (
+    raise BuildError(
         f"no suite has qemu {_text(LEAST_VERSION)} or newer ({'; '.join(seen)}); build it, and "
         f"name it with ETPROF_QEMU"
     )
-    raise BuildError(msg)
 
 
 def package_version(text: str | None) -> tuple[int, int] | None:

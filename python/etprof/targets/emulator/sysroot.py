@@ -47,11 +47,10 @@ def _missing_libraries(folder: Path) -> list[str]:
 
 def _check_chosen(folder: Path) -> Path:
     if missing := _missing_libraries(folder):
-        msg = (
+        raise BuildError(
             f"ETPROF_AARCH64_SYSROOT names {folder}, which has no lib/{missing[0]}; unset it and "
             f"run `{SETUP}`, or name a folder with the aarch64 C and C++ runtime libraries"
         )
-        raise BuildError(msg)
     return folder
 
 
@@ -59,12 +58,11 @@ def fetch_sysroot(cache: Cache, work: Path) -> str:
     """Brings the libraries from this machine's own release; returns their version."""
     archive = find_archive()
     if archive is None:
-        msg = (
+        raise BuildError(
             "this is not Debian or Ubuntu, so the aarch64 runtime libraries cannot be fetched: "
             "provide a folder with lib/ld-linux-aarch64.so.1, libc, libgcc_s and libstdc++, and "
             "name it with ETPROF_AARCH64_SYSROOT"
         )
-        raise BuildError(msg)
     source = PackageSource(archive, archive.codename, work / f"apt-{archive.codename}")
     source.update()
     packages = [source.fetch(name) for name in _PACKAGES]
