@@ -21,7 +21,7 @@ from etprof.base.units import format_share, format_size
 from etprof.export.exporter import export_model
 from etprof.export.model_loading import describe_models
 from etprof.export.request import PRECISIONS, ExportRequest
-from etprof.export.runtime_check import minimum_snr_db
+from etprof.run.program import find_minimum_snr_db
 
 ALL_PRECISIONS = (*PRECISIONS, "8da4w_b32")
 COLUMNS = (
@@ -109,7 +109,7 @@ def _make_row(manifest: dict[str, Any], report: dict[str, Any], method: str) -> 
     ratios = [each["snr_db"] for each in check["outputs"] if each["snr_db"] is not None]
     agreement = [each["top1_agreement"] for each in check["outputs"]]
     seconds = sum(stage["duration_ns"] for stage in manifest["stages"]) / 1e9
-    least = minimum_snr_db(report["precision"])
+    least = find_minimum_snr_db(report["precision"])
     is_within = all(ratio >= least for ratio in ratios)
     cells = (
         report["model"],

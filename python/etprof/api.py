@@ -61,7 +61,7 @@ def load_run(path: str | Path) -> Run:
     if not source.exists():
         msg = f"{source} does not exist; `etprof profile MODEL` makes a run directory"
         raise InputFileError(msg)
-    return Run(assess_run(analyze_run(LoadedRun.load(source))))
+    return Run(assess_run(analyze_run(LoadedRun.load(source, with_reference=True))))
 
 
 def compare(

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from etprof.base.errors import ExportError
-from etprof.export.runtime_check import compare_output, is_close, minimum_snr_db
-from etprof.run.program import CheckedOutput
+from etprof.export.runtime_check import compare_output, is_close
+from etprof.run.program import CheckedOutput, find_minimum_snr_db
 
 
 def check(snr_db: float | None, precision_db: float | None) -> CheckedOutput:
@@ -26,7 +26,7 @@ def check(snr_db: float | None, precision_db: float | None) -> CheckedOutput:
 def test_an_output_is_held_against_its_precision(
     snr_db: float | None, precision_db: float | None, expected: bool
 ) -> None:
-    assert is_close(check(snr_db, precision_db), minimum_snr_db("fp16")) == expected
+    assert is_close(check(snr_db, precision_db), find_minimum_snr_db("fp16")) == expected
 
 
 def test_the_ratio_is_of_signal_to_error_power() -> None:

@@ -82,7 +82,7 @@ def test_a_trace_with_a_value_missing_is_refused(tmp_path: Path) -> None:
         read_kernel_trace(file)
     assert str(caught.value) == (
         f"{file} is damaged: document: Value error, Softmax (NC, F16) #1 has 1 values for 2 "
-        f"executions; run the model again with --kernel-trace"
+        f"executions; count the kernels again"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -20,10 +19,16 @@ from etprof.analysis.run_analysis import analyze_run
 from etprof.cli import main
 from etprof.etdump.reader import ETDump, load_etdump
 from etprof.history.ingest import read_run_directory
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import Experiment as Planned
+from etprof.measuring.plan import Settings
 from etprof.run import load
 from etprof.run.load import Run
+from etprof.run.program import Program
 from tests.hostile.seeds import add_result, kernel_trace
-from tests.known_runs import OFF_OPS, ON_OPS, Experiment, on_off_run, write_run
+from tests.known_runs import OFF_OPS, Experiment, on_off_run, write_run
+from tests.world.sim_target import SimTarget
+from tests.world.spec import Capabilities, RunSpec
 
 OPENED: list[str] = []
 _WATCHED: list[str] = []
@@ -101,40 +106,157 @@ def test_analysis_opens_nothing(run: Path) -> None:
     assert not opened
 
 
-def test_a_trace_of_the_same_program_and_mode_feeds_the_experiment(tmp_path: Path) -> None:
-    """T3: a kernel_trace experiment was measured and ignored."""
-    run = write_run(tmp_path / "run", on_off_run())
-    before = assess_run(analyze_run(Run.load(run))).insight.of("android_sme2")
-    assert not before.has_kernel_trace
-    own = run / "counting"
-    own.mkdir()
-    trace = own / "known_counting_t1_kernels.json"
-    trace.write_text(json.dumps(kernel_trace("android_sme2", ON_OPS)))
-    insight = assess_run(analyze_run(Run.load(run))).insight
-    assert insight.of("android_sme2").has_kernel_trace
-    assert {"A"} == {d.evidence.grade for d in insight.of("android_sme2").details if d.kernels}
-    assert not insight.of("android_off").has_kernel_trace
+def measured(folder: Path, *experiments: Planned, **more: Any) -> Path:  # noqa: ANN401
+    """A run of these experiments on a simulated machine with SME2; its operators and its traces."""
+    model = folder / "m.pte"
+    model.write_bytes(b"program")
+    capabilities = Capabilities(most_threads=more.pop("most_threads", None))
+    measure(
+        program=Program(name="m", label="m", model=model),
+        target=SimTarget(RunSpec(capabilities=capabilities)),
+        run=folder / "run",
+        experiments=experiments,
+        settings=Settings(blocks=1, operator_iterations=1, kernels=more.pop("kernels", False)),
+        progress=lambda *_: None,
+        **more,
+    )
+    return folder / "run"
+
+
+def grades(run: Path, name: str) -> set[str]:
+    """Grades of an experiment's operators; none of those of which nothing is known."""
+    details = assess_run(analyze_run(Run.load(run))).insight.of(name).details
+    return {str(detail.evidence.grade) for detail in details if detail.evidence.grade}
+
+
+def told(run: Path, name: str) -> list[str]:
+    return [
+        each for each in analyze_run(Run.load(run)).notes if each.startswith(f"{name}: the ker")
+    ]
+
+
+ON = Planned(name="on", sme="sme2", iterations=2, warmup=0)
+COUNTING = Planned(name="counting", sme="sme2", mode="kernels", iterations=2, warmup=0)
+
+
+@pytest.mark.parametrize("asked", [1, 4])
+def test_a_trace_of_the_same_program_and_mode_feeds_the_experiment(
+    asked: int, tmp_path: Path
+) -> None:
+    """T3: a kernel_trace experiment was ignored; A-D8: so it was with fewer threads than asked."""
+    planned = [each.model_copy(update={"threads": asked}) for each in (ON, COUNTING)]
+    run = measured(tmp_path, *planned, ON.model_copy(update={"name": "off", "sme": "off"}),
+                   most_threads=2)  # fmt: skip
+    assert grades(run, "on") == {"A"}
+    assert grades(run, "off") == set()
+    assert not told(run, "on")
 
 
 @pytest.mark.parametrize(
-    ("name", "method", "mode"),
-    [
-        ("known_counting_t2", "forward", "android_sme2"),
-        ("known_counting_t1", "encode", "android_sme2"),
-        ("known_counting_t1", "forward", "android_off"),
-    ],
+    "other", [{"threads": 2}, {"sme": "sme1"}, {"extra_arguments": ("--cpu-only",)}]
 )
-def test_a_trace_of_something_else_does_not(
-    tmp_path: Path, name: str, method: str, mode: str
-) -> None:
-    """T3: other threads, another method, another mode."""
-    run = write_run(tmp_path / "run", on_off_run())
-    own = run / "counting"
-    own.mkdir()
-    document = {**kernel_trace(mode, ON_OPS), "method": method}
-    (own / f"{name}_kernels.json").write_text(json.dumps(document))
-    insight = assess_run(analyze_run(Run.load(run))).insight
-    assert not insight.of("android_sme2").has_kernel_trace
+def test_a_trace_of_something_else_does_not(other: dict[str, Any], tmp_path: Path) -> None:
+    """T3: other threads, another mode; A-D8: other arguments."""
+    run = measured(tmp_path, ON, COUNTING.model_copy(update=other))
+    assert grades(run, "on") == {"B"}
+
+
+def test_a_trace_of_another_method_is_nobodys(tmp_path: Path) -> None:
+    """T3: it may be of a method that the run did not measure."""
+    run = measured(tmp_path, ON, kernels=True)
+    assert grades(run, "on") == {"A"}
+    (path,) = run.glob("*/*_kernels.json")
+    path.write_text(path.read_text().replace('"forward"', '"encode"'))
+    assert grades(run, "on") == {"B"}
+
+
+def test_counts_of_another_build_of_the_runner_are_told_and_prove_nothing(tmp_path: Path) -> None:
+    """A-D8, B-D2: an experiment with a runner of its own got the installed one's counts, grade A."""
+    runner = tmp_path / "runner"
+    runner.write_bytes(b"another build")
+    mine = ON.model_copy(update={"name": "mine", "runner": runner})
+    for kernels in (None, True):
+        folder = tmp_path / str(kernels)
+        folder.mkdir()
+        run = measured(folder, ON, mine, kernels=kernels)
+        assert grades(run, "on") == {"A"}
+        assert grades(run, "mine") == {"B"}
+        (line,) = told(run, "mine")
+        assert "another build" in line
+
+
+def test_a_runner_that_counts_proves_what_it_runs_itself(tmp_path: Path) -> None:
+    """A-D8: the identity is the runner's content; a target's named one counts for all of it."""
+    runner = tmp_path / "runner"
+    runner.write_bytes(b"another build")
+    mine = ON.model_copy(update={"name": "mine", "runner": runner})
+    counting = COUNTING.model_copy(update={"runner": runner})
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    run = measured(first, mine, counting, ON)
+    assert grades(run, "mine") == {"A"}
+    assert grades(run, "on") == {"B"}
+    named = {"content": {"target": {"trace_runner": "etprof-runner-trace"}}}
+    assert grades(measured(second, mine, kernels=True, config=named), "mine") == {"A"}
+
+
+def test_a_trace_of_a_launch_that_failed_or_never_was_is_no_evidence(tmp_path: Path) -> None:
+    """A-D3, A-D4: a file that lies where a trace would be counted as grade A."""
+    run = measured(tmp_path, ON, COUNTING)
+    (path,) = run.glob("*/*_kernels.json")
+    assert grades(run, "on") == {"A"}
+    for place in (run / "zz_t1_kernels.json", run / "on" / "m_on_t1_kernels.json"):
+        place.write_bytes(path.read_bytes())
+    path.unlink()
+    assert grades(run, "on") == {"B"}
+
+
+def test_a_damaged_trace_result_or_output_is_told_and_the_rest_reported(tmp_path: Path) -> None:
+    """A-D16, I3: one damaged kernel trace made the whole run unreadable."""
+    run = measured(tmp_path, ON, ON.model_copy(update={"name": "off", "sme": "off"}), kernels=True)
+    for name, damage in (
+        ("m_on_t1_kernels.json", b"{"), ("m_on_t1_result.json", b"["),
+    ):  # fmt: skip
+        (run / "on" / name).write_bytes(damage)
+    assert main(["analyze", str(run), "--quiet"]) == 0
+    loaded = Run.load(run)
+    off, on = sorted(loaded.experiments, key=lambda each: each.name)
+    assert (on.name, on.kernels, dict(on.outputs), len(on.problems)) == ("on", None, {}, 2)
+    assert off.kernels is not None
+    assert not off.problems
+    notes = analyze_run(loaded).notes
+    assert all(any(problem in note for note in notes) for problem in on.problems)
+
+
+@pytest.mark.parametrize("keep", [0, 39])
+def test_a_truncated_output_is_told_and_the_rest_reported(keep: int, tmp_path: Path) -> None:
+    """B-D12, I3: one damaged output ended the whole report with exit code 4."""
+    run = measured(tmp_path, ON, ON.model_copy(update={"name": "off", "sme": "off"}))
+    output = run / "off" / "m_off_t1_outputs" / "output_0.bin"
+    output.write_bytes(output.read_bytes()[:keep])
+    assert main(["report", str(run)]) == 0
+    found = assess_run(analyze_run(Run.load(run)))
+    assert any(str(output) in note for note in found.notes)
+    (comparison,) = found.comparisons
+    assert comparison.outputs == ()
+    states = {check.name: check.state for check in comparison.validity.checks}
+    assert states["equal outputs"] == "unknown"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_reference_run_is_read_by_those_who_show_it(wanted: bool, tmp_path: Path) -> None:
+    """A-D25: `compare`, bench and history read MobileNet's whole run for each side, unused."""
+    places = [tmp_path / f"out_{model}" / "runs" for model in ("mine", "mobilenet_v2")]
+    for place in places:
+        place.mkdir(parents=True)
+    mine, other = (
+        write_run(place / "android", replace(on_off_run(), model=place.parent.name[4:]))
+        for place in places
+    )
+    with watched(other) as opened:
+        assert (Run.load(mine, with_reference=wanted).reference is not None) is wanted
+    assert bool(opened) is wanted
 
 
 @pytest.fixture(name="emulated")

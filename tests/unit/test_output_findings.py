@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from etprof.analysis.findings.rules import evaluate_run
 from etprof.analysis.insight import RunInsight, describe_run
@@ -35,10 +36,16 @@ def fired(run: RunInsight) -> dict[str, Finding]:
     return {finding.rule: finding for finding in findings_of(run).findings}
 
 
-def with_outputs(folder: Path, values: Sequence[float], *, at_export_db: float = 100) -> RunInsight:
+def with_outputs(
+    folder: Path,
+    values: Sequence[float],
+    *,
+    at_export_db: float = 100,
+    least_db: float | None = None,
+) -> RunInsight:
     """A run that kept `values` as its output, of a program that its export lies beside.
 
-    Eager gave 1, 2, 3, 4; the export came as close to that as `at_export_db`.
+    Eager gave 1, 2, 3, 4; the export came as close to that as `at_export_db`, and asked `least_db`.
     """
     run = write_run(folder / "run", RUN)
     etdump = next(run.glob("*/*.etdump"))
@@ -57,7 +64,10 @@ def with_outputs(folder: Path, values: Sequence[float], *, at_export_db: float =
     forward = {
         "inputs": [tensor | {"path": "x.bin", "sha256": "a" * 64}],
         "references": [expected],
-        "check": {"outputs": [{"index": 0, "snr_db": at_export_db}]},
+        "check": {
+            "minimum_snr_db": least_db,
+            "outputs": [{"index": 0, "snr_db": at_export_db}],
+        },
     }
     export = {"model": "known", "backend": "xnnpack", "precision": "fp16"}
     (run / "export.json").write_text(json.dumps({**export, "methods": {"forward": forward}}))
@@ -73,13 +83,21 @@ def test_a_wrong_answer_is_no_result(tmp_path: Path) -> None:
     assert finding.title == "The outputs are wrong"
     assert finding.summary.startswith("1 output further from the eager model's than this precision")
     (row,) = finding.evidence
-    assert row.text == "14.8 dB signal to noise (at least 35), largest difference 1"
+    assert row.text == "14.8 dB signal to noise (at least 40), largest difference 1"
     for name, values, at_export_db in (
         ("near", [1, 2, 3, 4.001], 100),
         ("as near as at the export", [1, 2, 3, 5], 20.0),
     ):
         (tmp_path / name).mkdir()
         assert "F17" not in fired(with_outputs(tmp_path / name, values, at_export_db=at_export_db))
+
+
+@pytest.mark.parametrize("least_db", [15.0, 14.0])
+def test_the_limit_is_the_one_that_the_export_used(least_db: float, tmp_path: Path) -> None:
+    """B-D11: the export refused below 40, 20 or 15 dB, the report below 35 or 8."""
+    found = fired(with_outputs(tmp_path, [1, 2, 3, 5], least_db=least_db)).get("F17")
+    assert (found is not None) is (least_db > 14.8)
+    assert found is None or f"(at least {least_db:.0f})" in found.evidence[0].text
 
 
 def test_with_other_inputs_or_another_export_nothing_is_compared(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from etprof.analysis.compare.parity import compare, mode_tolerance_db
+from etprof.analysis.output_check import compare, mode_tolerance_db
 from etprof.base.errors import InputFileError
 from etprof.run.tensors import load_tensor
 

@@ -32,7 +32,7 @@ def write_reference(tmp_path: Path, run: Run, platform: str = "android") -> Path
 
 def test_mobilenet_beside_it_answers_the_three_questions(run: Path, tmp_path: Path) -> None:
     place = write_reference(tmp_path, MOBILENET)
-    assessment = assess_run(analyze_run(LoadedRun.load(run)))
+    assessment = assess_run(analyze_run(LoadedRun.load(run, with_reference=True)))
     assert assessment.reference is not None
     assert assessment.reference.source == place
     found = assessment.findings_of("e")
@@ -55,16 +55,16 @@ def test_mobilenet_beside_it_answers_the_three_questions(run: Path, tmp_path: Pa
 )
 def test_what_was_not_measured_alike_is_no_reference(run: Path, tmp_path: Path, other: Run) -> None:
     write_reference(tmp_path, other)
-    assert LoadedRun.load(run).reference is None
+    assert LoadedRun.load(run, with_reference=True).reference is None
 
 
 def test_a_damaged_one_is_none_and_a_reference_has_none(run: Path, tmp_path: Path) -> None:
     place = write_reference(tmp_path, MOBILENET)
-    assert LoadedRun.load(place).reference is None
+    assert LoadedRun.load(place, with_reference=True).reference is None
     (place / "manifest.json").write_text("{")
-    assert LoadedRun.load(run).reference is None
+    assert LoadedRun.load(run, with_reference=True).reference is None
 
 
 def test_runs_elsewhere_have_none(tmp_path: Path) -> None:
     write_reference(tmp_path, MOBILENET)
-    assert LoadedRun.load(write_run(tmp_path / "r", MINE)).reference is None
+    assert LoadedRun.load(write_run(tmp_path / "r", MINE), with_reference=True).reference is None

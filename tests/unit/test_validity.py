@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from etprof.analysis.compare.pairs import sides_of
+from etprof.analysis.output_check import check_outputs
 from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.validity import Validity, check_validity
 from etprof.measuring.pipeline import measure
@@ -56,7 +57,7 @@ def change(path: Path, edit: Callable[[dict[str, Any]], None]) -> None:
 
 def validity(run: Path) -> Validity:
     off, on = sides_of(analyze_run(Run.load(run)))
-    return check_validity(off, on)
+    return check_validity(off, on, check_outputs(off, on))
 
 
 def state(run: Path, name: str) -> str:

@@ -120,6 +120,10 @@ class SimTarget:
             msg = f"launch {number} failed; try again"
             raise TargetError(msg)
 
+    def _threads(self, request: RunnerRequest) -> int:
+        asked = request.threads or 1
+        return min(asked, self.spec.capabilities.most_threads or asked)
+
     def _factor(self, spread: float) -> float:
         return max(0.1, self._random.gauss(1.0, spread)) if spread else 1.0
 
@@ -197,12 +201,12 @@ class SimTarget:
                 },
             },
             "method": request.method,
-            "threads": {"requested": request.threads, "in_force": request.threads or 1},
+            "threads": {"requested": request.threads, "in_force": self._threads(request)},
             "sme": {
                 "requested": request.sme,
                 "in_force": mode,
                 "cpu_features": names,
-                "shown_features": [] if mode == "off" else names,
+                "shown_features": sorted(FEATURES[mode]),
             },
         }
 

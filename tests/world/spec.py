@@ -54,6 +54,8 @@ class Capabilities:
     event_tracer: bool = True
     counts: bool = True
     """Whether a runner that counts microkernels is there."""
+    most_threads: int | None = None
+    """More are asked for in vain."""
     only_counts: bool = False
     """Whether it is the only one, and so the one that times."""
 

@@ -1,4 +1,4 @@
-"""Compares what an experiment computed with another, or with the export's reference outputs.
+"""Compares outputs as numbers: of two experiments, or of one and the eager model.
 
 A faster wrong answer is no speed-up.
 """
@@ -8,16 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.compare.parity import (
-    EAGER_MINIMUM_SNR_DB,
-    Parity,
-    compare,
-    mode_tolerance_db,
-)
+import numpy as np
+
+from etprof.base.errors import InputFileError
+from etprof.run.program import find_minimum_snr_db
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from etprof.analysis.compare.comparability import Side
-    from etprof.run.load import LoadedExperiment, Run
+    from etprof.run.load import LoadedLaunches, Run
+    from etprof.run.tensors import StoredTensor
+
+_MODE_MINIMUM_SNR_DB: Final = {"fp32": 90.0, "fp16": 40.0, "int8": 25.0}
+"""Least signal-to-noise ratio between two SME modes of one program: same weights, same inputs, so
+only the order of sums and the rounding between kernels differ."""
+_TOLERATED_ZERO: Final = 1e-3
+"""Values below this fraction of the largest have no meaningful relative error."""
 
 _MARGIN_DB: Final = 6.0
 """A device may be this much further from the eager model than the host was that exported: twice
@@ -25,9 +32,83 @@ the error. It matters for models that amplify rounding, which stay below the usu
 
 
 @dataclass(frozen=True)
-class OutputCheck:
-    """One output of the candidate beside the baseline's."""
+class Parity:
+    """How far one output is from another that should be the same."""
 
+    index: int
+    identical: bool
+    max_abs: float
+    """Largest absolute difference."""
+    max_rel: float
+    """Largest relative difference, over reference values of at least 0.1 % of the largest."""
+    snr_db: float | None
+    """10 log10 of signal power over error power; None when there is no error at all."""
+    top1: float | None
+    """Fraction of rows whose largest entry is at the same place; None for a single column."""
+    nonfinite_differences: int
+    """Places where only one of both is infinite or no number."""
+
+    def is_within(self, minimum_snr_db: float) -> bool:
+        """Whether the outputs agree as well as asked."""
+        close = self.snr_db is None or self.snr_db >= minimum_snr_db
+        return close and self.nonfinite_differences == 0
+
+
+def mode_tolerance_db(data_types: set[str]) -> tuple[str, float]:
+    """Returns the kind of arithmetic among operators' plain data types and the SNR to expect."""
+    quantised = any(name.startswith("Q") for name in data_types)
+    half = "F16" in data_types
+    kind = "int8" if quantised else "fp16" if half else "fp32"
+    return kind, _MODE_MINIMUM_SNR_DB[kind]
+
+
+def compare(
+    index: int, value: NDArray[np.float64], reference: NDArray[np.float64], columns: int
+) -> Parity:
+    """Compares two flat arrays of equal size; `columns` is the length of the last dimension.
+
+    Raises InputFileError when the sizes differ.
+    """
+    if value.size != reference.size:
+        msg = f"output {index} has {value.size} values, its reference {reference.size}"
+        raise InputFileError(msg)
+    finite = np.isfinite(value) & np.isfinite(reference)
+    same_odd = (np.isnan(value) & np.isnan(reference)) | (value == reference)
+    error = np.where(finite, value, 0) - np.where(finite, reference, 0)
+    scale = float(np.max(np.abs(reference[finite]), initial=0.0))
+    large = finite & (np.abs(reference) >= _TOLERATED_ZERO * scale) & (reference != 0)
+    return Parity(
+        index=index,
+        identical=bool(same_odd.all()),
+        max_abs=float(np.max(np.abs(error), initial=0.0)),
+        max_rel=float(np.max(np.abs(error[large]) / np.abs(reference[large]), initial=0.0)),
+        snr_db=_snr_db(reference[finite], error[finite]),
+        top1=_top1(value, reference, columns),
+        nonfinite_differences=int((~finite & ~same_odd).sum()),
+    )
+
+
+def _snr_db(signal: NDArray[np.float64], error: NDArray[np.float64]) -> float | None:
+    noise = float(np.sum(error**2))
+    if noise == 0:
+        return None
+    power = float(np.sum(signal**2))
+    return -np.inf if power == 0 else float(10 * np.log10(power / noise))
+
+
+def _top1(value: NDArray[np.float64], reference: NDArray[np.float64], columns: int) -> float | None:
+    if columns < 2 or value.size == 0 or value.size % columns:
+        return None
+    best = value.reshape(-1, columns).argmax(axis=1)
+    return float((best == reference.reshape(-1, columns).argmax(axis=1)).mean())
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """One output of an experiment beside another's, or the eager model's."""
+
+    candidate: str
+    against: str
     parity: Parity
     minimum_snr_db: float
     """Least signal-to-noise ratio between two ways to run one program at its precision."""
@@ -49,53 +130,58 @@ class OutputCheck:
 
 
 def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
-    """Compares all outputs that both sides kept; empty for other programs or missing files.
+    """Compares all outputs that both sides kept whole; none of other programs.
 
-    Raises InputFileError when outputs of one program differ in size.
+    An output that has another type or size on the other side is left out, as a missing one is.
     """
-    one, other = baseline.experiment.loaded, candidate.experiment.loaded
-    if _program(baseline) != _program(candidate) or one.result is None or other.result is None:
+    if _program(baseline) != _program(candidate):
         return ()
+    reference, value = baseline.experiment.loaded, candidate.experiment.loaded
     types = {
         name
         for row in candidate.experiment.split.rows
         for name in row.backend.plain_types(row.data_types)
     }
     _, tolerance = mode_tolerance_db(types)
-    checks = []
-    for before, after in zip(one.result.outputs, other.result.outputs, strict=False):
-        reference, value = one.outputs.get(before.index), other.outputs.get(after.index)
-        if reference and value and before.dtype == after.dtype:
-            found = compare(before.index, value.values(), reference.values(), value.columns)
-            checks.append(OutputCheck(found, tolerance))
-    return tuple(checks)
+    return tuple(
+        OutputCheck(value.name, reference.name, parity, tolerance)
+        for index, found in value.outputs.items()
+        if (expected := reference.outputs.get(index)) is not None
+        and found.dtype == expected.dtype
+        and (parity := _compare_stored(index, found, expected)) is not None
+    )
 
 
-def check_references(run: Run, experiment: LoadedExperiment) -> tuple[OutputCheck, ...]:
+def check_references(run: Run, experiment: LoadedLaunches) -> tuple[OutputCheck, ...]:
     """Compares an experiment's outputs with the eager model's, which the export wrote.
 
     Empty where they cannot be compared: other inputs than the export's, no references beside the
     program (any more), or a precision whose limits are not known.
     """
-    least_db = _eager_limit(run.manifest.model.precision) if run.manifest else None
-    if experiment.result is None or least_db is None:
+    check = run.method.check if run.method else None
+    precision = run.manifest.model.precision if run.manifest else None
+    least_db = check.minimum_snr_db if check else None
+    if least_db is None:
+        least_db = find_minimum_snr_db(precision)
+    if least_db is None:
         return ()
-    told = run.method.check.outputs if run.method and run.method.check else ()
-    reached = {each.index: each.snr_db for each in told}
+    reached = {each.index: each.snr_db for each in (check.outputs if check else ())}
     checks = []
-    for position, output in enumerate(experiment.result.outputs):
-        reference, value = run.references.get(position), experiment.outputs.get(output.index)
-        if reference and value:
-            at_export = reached.get(output.index)
+    for index, found in experiment.outputs.items():
+        expected, at_export = run.references.get(index), reached.get(index)
+        parity = _compare_stored(index, found, expected) if expected is not None else None
+        if parity is not None:
             limit = least_db if at_export is None else min(least_db, at_export - _MARGIN_DB)
-            wanted, found = reference.values(), value.values()
-            checks.append(OutputCheck(compare(output.index, found, wanted, value.columns), limit))
+            checks.append(OutputCheck(experiment.name, "eager", parity, limit))
     return tuple(checks)
 
 
-def _eager_limit(precision: str | None) -> float | None:
-    kind = "int8" if precision and precision.startswith(("int8", "8da4w")) else precision
-    return EAGER_MINIMUM_SNR_DB.get(kind or "")
+def _compare_stored(index: int, value: StoredTensor, reference: StoredTensor) -> Parity | None:
+    """Compares two tensors; None when one is damaged, which is told, or is of another size."""
+    if value.problem is not None or reference.problem is not None:
+        return None
+    found, expected = value.values(), reference.values()
+    return compare(index, found, expected, value.columns) if found.size == expected.size else None
 
 
 def _program(side: Side) -> str | None:

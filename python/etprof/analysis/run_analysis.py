@@ -170,6 +170,7 @@ def analyze_run(run: Run) -> RunAnalysis:
     if manifest is not None and manifest.cpu is not None and not manifest.cpu.has_sme2:
         notes.append(_NO_SME2)
     notes += split
+    notes += [f"{each.name}: {problem}" for each in run.others for problem in each.problems]
     notes += _unsplit_notes(run.timed, {each.name for each in experiments})
     notes += _failure_notes(manifest.launches if manifest else ())
     return RunAnalysis(run, experiments, tuple(notes))
@@ -224,8 +225,7 @@ def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = 
     left_out, name = experiment.split.left_out, experiment.name
     recorded = count_of(left_out.recorded, "execution")
     notes = [_opaque_note(experiment)] if experiment.delegates.opaque else []
-    if experiment.loaded.problem is not None:
-        notes.append(f"{name}: its outputs are not compared: {experiment.loaded.problem}")
+    notes += [f"{name}: {problem}" for problem in experiment.loaded.problems]
     result = experiment.loaded.result
     if result is not None and result.threads.requested not in {None, result.threads.in_force}:
         notes.append(

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.run.load import Run
 
     source = _source(arguments)
-    assessment = assess_run(analyze_run(Run.load(source)))
+    assessment = assess_run(analyze_run(Run.load(source, with_reference=True)))
     folder = arguments.out or (source if source.is_dir() else None)
     if folder is not None:
         write_report_files(assessment, folder)

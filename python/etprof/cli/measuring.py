@@ -110,7 +110,7 @@ def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None 
     from etprof.run.load import Run
 
     if find_etdumps(run_directory):
-        assessment = assess_run(analyze_run(Run.load(run_directory)))
+        assessment = assess_run(analyze_run(Run.load(run_directory, with_reference=True)))
         write_report_files(assessment, run_directory)
         show_assessment(assessment, as_json=as_json, top=12)
     return conclude(run_directory, measured)

@@ -54,7 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     check_formats(formats)
     _check_sources([*arguments.sources, *([arguments.reference] if arguments.reference else [])])
     assessments = assess_runs(
-        [Run.load(source) for source in arguments.sources],
+        [
+            Run.load(source, with_reference=arguments.reference is None)
+            for source in arguments.sources
+        ],
         reference=Run.load(arguments.reference) if arguments.reference else None,
         thresholds=load_thresholds(arguments.thresholds),
     )

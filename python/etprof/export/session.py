@@ -43,6 +43,7 @@ from etprof.run.program import (
     MethodFiles,
     ModelCode,
     TensorFile,
+    find_minimum_snr_db,
 )
 
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ class ExportOutput:
 
         The references get the dimension order of the program's outputs, for files to be compared.
         """
-        least = runtime_check.minimum_snr_db(self.request.precision)
+        least = find_minimum_snr_db(self.request.precision)
         result = {}
         for name, method in prepared.methods.items():
             checks, outputs = runtime_check.check_program(

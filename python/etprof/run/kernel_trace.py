@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from etprof.base.records import Count, Name, Record, read_record
-from etprof.run.runner_result import SmeState
+from etprof.run.runner_result import SmeState, Threads
 
 
 class Clock(Record):
@@ -67,6 +67,7 @@ class KernelTrace(Record):
 
     schema_version: Literal[1]
     method: Name
+    threads: Threads | None = None
     sme: SmeState
     clock: Clock
     kernels: tuple[Kernel, ...]
@@ -100,11 +101,7 @@ class KernelTrace(Record):
         total_ns = sum(each.duration_ns for each in self.executions)
         return self.clock.marks * self.clock.mark_cost_ns / total_ns if total_ns else 0.0
 
-    def last_execution(self) -> int:
-        """Position of the last execution; the operators are those of this one."""
-        return len(self.executions) - 1
-
 
 def read_kernel_trace(path: Path) -> KernelTrace:
     """Reads the file; raises InputFileError that names the file and the field."""
-    return read_record(KernelTrace, path, way_out="run the model again with --kernel-trace")
+    return read_record(KernelTrace, path, way_out="count the kernels again")

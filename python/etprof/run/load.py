@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from etprof.base.errors import EtprofError, InputFileError
@@ -13,14 +13,15 @@ from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES, read_json
 from etprof.base.records import read_record
 from etprof.base.text import clean
+from etprof.base.units import count_of
 from etprof.etdump.reader import load_etdump
 from etprof.run.delegation import find_method_report
 from etprof.run.directory import (
     EXPORT_MANIFEST,
     METRICS,
+    ExperimentFiles,
+    experiment_files,
     find_etdumps,
-    find_measured_files,
-    kind_of,
     parse_metrics,
     runs_folder,
 )
@@ -31,13 +32,11 @@ from etprof.run.runner_result import read_result
 from etprof.run.tensors import load_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from etprof.etdump.reader import ETDump
     from etprof.run.delegation import MethodReport
     from etprof.run.directory import ExperimentMetrics, Metrics
     from etprof.run.kernel_trace import KernelTrace
-    from etprof.run.manifest import Manifest
+    from etprof.run.manifest import Experiment, Manifest
     from etprof.run.program import MethodFiles
     from etprof.run.runner_result import RunnerResult
     from etprof.run.tensors import StoredTensor
@@ -50,24 +49,47 @@ _IS_TIMED: Final = "times_are_meaningful"
 _SAYS_TIMED: Final = (
     "it says whether the ETDump's times are performance: restore it, or measure again"
 )
-_TRACE: Final = re.compile(r".*_t(\d+)_kernels\.json")
+_OTHER_BUILD: Final = "they are of another build of the runner; name the one that counts for it as target.trace_runner"
 
 
 @dataclass(frozen=True)
-class LoadedExperiment:
-    """An experiment that has an ETDump, with all that was measured beside it."""
+class LoadedLaunches:
+    """What an experiment's launches left, but for its ETDump."""
 
     name: str
-    etdump: Place
-    dump: ETDump
     metrics: ExperimentMetrics | None = None
     result: RunnerResult | None = None
-    """Of the launch that wrote the ETDump."""
+    """Of the launch that wrote the ETDump; without one, of one that computed or timed."""
     outputs: Mapping[int, StoredTensor] = field(default_factory=dict)
-    problem: str | None = None
-    """Why there is no result, and so no outputs, where its file is damaged."""
+    """By their number, of whichever launch wrote them."""
     kernels: KernelTrace | None = None
-    """Of any launch of the same program, method, SME mode and threads."""
+    """Of any launch of the same program, method, SME mode, threads and build of the runner."""
+    problems: tuple[str, ...] = ()
+    """What was there and could not be read, or is not the experiment's own."""
+
+    @property
+    def sme(self) -> str | None:
+        """The SME mode in force."""
+        if self.metrics is not None and self.metrics.sme is not None:
+            return self.metrics.sme
+        if self.result is not None and self.result.sme is not None:
+            return self.result.sme.in_force
+        return self.kernels.sme.in_force if self.kernels else None
+
+    @property
+    def threads(self) -> int | None:
+        """Threads in force."""
+        if self.metrics is not None:
+            return self.metrics.threads
+        return self.result.threads.in_force if self.result else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedExperiment(LoadedLaunches):
+    """An experiment that has an ETDump, with all that was measured beside it."""
+
+    etdump: Place
+    dump: ETDump
 
 
 @dataclass(frozen=True)
@@ -77,6 +99,8 @@ class Run:
     source: Place
     is_directory: bool
     experiments: tuple[LoadedExperiment, ...]
+    others: tuple[LoadedLaunches, ...] = ()
+    """Experiments without an ETDump that were timed, or counted or computed something."""
     manifest: Manifest | None = None
     metrics: Metrics | None = None
     report: MethodReport | None = None
@@ -84,10 +108,8 @@ class Run:
     exported: ExportManifest | None = None
     references: Mapping[int, StoredTensor] = field(default_factory=dict)
     """The eager model's outputs for the inputs that were measured, as the export wrote them."""
-    unsplit: Mapping[str, RunnerResult] = field(default_factory=dict)
-    """A timing launch's result of each experiment that was timed and has no ETDump."""
     reference: Run | None = None
-    """A run of a reference model, measured alike in the same place."""
+    """A run of a reference model, measured alike in the same place, where it was asked for."""
     is_timed: bool = True
     """Whether its times are performance; an emulator's are not, and nothing of them is in here."""
     contents: Mapping[str, bytes] = field(default_factory=dict)
@@ -108,27 +130,31 @@ class Run:
         return self.exported.methods.get(self.manifest.model.method or self.exported.method)
 
     @classmethod
-    def load(cls, source: Path, *, whole: bool = True) -> Run:
-        """Reads a run directory or a single ETDump; raises InputFileError for damaged files.
+    def load(cls, source: Path, *, whole: bool = True, with_reference: bool = False) -> Run:
+        """Reads a run directory or a single ETDump; raises InputFileError for damaged ones.
 
-        A run that need not be `whole` has at least its manifest and metrics, where its ETDumps, or
-        what was measured beside them, are missing or damaged.
+        A kernel trace, result or output that is damaged is a problem of its experiment, no more. A
+        run that need not be `whole` has at least its manifest and metrics, where its ETDumps, or
+        what was exported, are missing or damaged. `with_reference` looks for a run of a reference
+        model beside it.
         """
         if not source.is_dir():
-            alone = LoadedExperiment(clean(source.stem), source, load_etdump(source))
+            alone = LoadedExperiment(
+                name=clean(source.stem), etdump=source, dump=load_etdump(source)
+            )
             is_timed = not _is_in_untimed_run(source)
             return cls(source, is_directory=False, experiments=(alone,), is_timed=is_timed)
         run = _load_measured(source)
-        etdumps = find_etdumps(source)
-        if not etdumps and whole:
-            msg = f"{source} holds no .etdump file; {_way_to_one(source)}"
-            raise InputFileError(msg)
         try:
-            return _load_split(run, etdumps) if etdumps else run
+            run = _load_launches(run)
         except EtprofError as error:
             if whole:
                 raise
             return replace(run, problem=str(error))
+        if whole and not run.experiments:
+            msg = f"{source} holds no .etdump file; {_way_to_one(source)}"
+            raise InputFileError(msg)
+        return replace(run, reference=_load_reference(run)) if with_reference else run
 
 
 def _load_measured(source: Path) -> Run:
@@ -164,21 +190,16 @@ def _read(path: Path) -> bytes | None:
     return read_input(path, most_bytes=MOST_JSON_BYTES, way_out=WAY_OUT)
 
 
-def _load_split(run: Run, etdumps: Sequence[Path]) -> Run:
-    """Adds the ETDumps, and what was measured and exported beside them."""
-    source, known = run.source, run.timed
-    traces = _Traces(source, run.manifest)
-    experiments = tuple(
-        _load_experiment(path, name, known.get(name), traces)
-        for path, name in _experiment_names(etdumps, source, known)
-    )
+def _load_launches(run: Run) -> Run:
+    """Adds what the launches left, and what was exported beside them."""
+    reader = _Reader(run)
+    split = {path: reader.name_of(path) for path in reader.etdumps}
     run = replace(
         run,
-        experiments=experiments,
-        report=find_method_report(source, run.manifest),
-        exported=_load_export(source),
-        unsplit=_load_unsplit(source, known, {each.name for each in experiments}),
-        reference=_load_reference(source, run.manifest, is_timed=run.is_timed),
+        experiments=tuple(reader.read_experiment(path, name) for path, name in split.items()),
+        others=tuple(reader.read_others(set(split.values()))),
+        report=find_method_report(run.source, run.manifest),
+        exported=_load_export(run.source),
     )
     return replace(run, references=_load_references(run))
 
@@ -191,65 +212,180 @@ def _is_in_untimed_run(etdump: Path) -> bool:
     return any(isinstance(each, dict) and each.get(_IS_TIMED) is False for each in told)
 
 
-class _Traces:
-    """All kernel traces of a run, by what was traced: whoever asks for the same, gets them."""
+@dataclass(frozen=True)
+class _Counted:
+    """A kernel trace, and what decides whose kernels it counted."""
 
-    def __init__(self, run: Path, manifest: Manifest | None) -> None:
-        method = manifest.model.method if manifest else None
-        files = find_measured_files(run).items()
-        found = [run / name for name, kind in files if kind == "kernels"]
-        self._by_place = {path: read_kernel_trace(path) for path in found}
-        self._by_identity: dict[tuple[str, int], KernelTrace] = {
-            (trace.sme.in_force, int(named[1])): trace
-            for path, trace in sorted(self._by_place.items(), reverse=True)
-            if (named := _TRACE.fullmatch(path.name)) and method in {None, trace.method}
+    trace: KernelTrace
+    experiment: Experiment | None
+    """Whose launch it was; None where no manifest says."""
+    runner: str | None
+    """Hash of the runner that counted."""
+
+    @property
+    def threads(self) -> int | None:
+        """Threads in force, which may be fewer than were asked for."""
+        if self.trace.threads is not None:
+            return self.trace.threads.in_force
+        return self.experiment.threads if self.experiment else None
+
+    def why_not_of(self, wanted: LoadedLaunches, setup: Experiment | None) -> str | None:
+        """Says why it counted something else than `wanted` runs; None when it is the same."""
+        if wanted.sme != self.trace.sme.in_force:
+            mode = wanted.sme or "one that is not known"
+            return f"they are of SME mode {self.trace.sme.in_force}, not {mode}"
+        if None not in {wanted.threads, self.threads} and wanted.threads != self.threads:
+            return f"they are of {count_of(self.threads or 0, 'thread')}, not {wanted.threads}"
+        if setup and self.experiment and setup.extra_arguments != self.experiment.extra_arguments:
+            return "the runner had other arguments"
+        return None
+
+
+class _Reader:
+    """Reads the files of one run directory, each once."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._manifest, self._known = run.source, run.manifest, run.timed
+        manifest = run.manifest
+        self._planned = {each.name: each for each in (manifest.experiments if manifest else ())}
+        self._launches = {
+            (each.experiment, each.purpose): each
+            for each in (manifest.launches if manifest else ())
+            if each.error is None
         }
+        self._files = dict(self._find_files())
+        self.etdumps = find_etdumps(run.source)
+        self._problems: dict[Path, str] = {}
+        self._traces: dict[Path, _Counted] = dict(self._read_traces())
 
-    def find(self, etdump: Path, metrics: ExperimentMetrics | None) -> KernelTrace | None:
-        """Returns the experiment's own trace, else one of its program, mode and threads."""
-        own = self._by_place.get(etdump.with_name(f"{etdump.stem}_kernels.json"))
-        if own is not None or metrics is None:
-            return own
-        return self._by_identity.get((metrics.sme or "", metrics.threads))
+    def _find_files(self) -> Iterator[tuple[str, ExperimentFiles]]:
+        """Yields where each experiment's files are, by the manifest or else by metrics.json."""
+        for name, planned in self._planned.items():
+            model = self._manifest.model if self._manifest else None
+            label = (model.label or model.name) if model else ""
+            yield name, experiment_files(self._run, label, planned.folder, planned.threads)
+        for name, metrics in self._known.items():
+            parts = PurePath(metrics.etdump or "").parts
+            if len(parts) == 2 and ".." not in parts:
+                folder = self._run / parts[0]
+                yield name, ExperimentFiles(name, folder, PurePath(parts[1]).stem)
 
+    def name_of(self, etdump: Path) -> str:
+        """Names its experiment; where nothing does by folder, or by file if that has several."""
+        for name, files in self._files.items():
+            if files.folder == etdump.parent and files.stem == etdump.stem:
+                return name
+        folders = [path.parent for path in self.etdumps]
+        is_one_of_several = etdump.parent == self._run or folders.count(etdump.parent) > 1
+        return clean(etdump.stem if is_one_of_several else etdump.parent.name)
 
-def _load_experiment(
-    etdump: Path, name: str, metrics: ExperimentMetrics | None, traces: _Traces
-) -> LoadedExperiment:
-    path, result, problem = etdump.with_name(f"{etdump.stem}_result.json"), None, None
-    try:
-        result = read_result(path) if path.is_file() else None
-    except InputFileError as error:
-        # The times stand in metrics.json.
-        problem = str(error)
-    folder = etdump.with_name(f"{etdump.stem}_outputs")
-    outputs = {
-        each.index: load_tensor(place, each.dtype, each.shape)
-        for each in (result.outputs if result else ())
-        if (place := folder / f"output_{each.index}.bin").is_file()
-    }
-    return LoadedExperiment(
-        name=name,
-        etdump=etdump,
-        dump=load_etdump(etdump),
-        metrics=metrics,
-        result=result,
-        outputs=outputs,
-        problem=problem,
-        kernels=traces.find(etdump, metrics),
-    )
+    def read_experiment(self, etdump: Path, name: str) -> LoadedExperiment:
+        """Reads an experiment that has an ETDump."""
+        files = ExperimentFiles(name, etdump.parent, etdump.stem)
+        found = self._read_launches(name, files)
+        fields = {each: getattr(found, each) for each in LoadedLaunches.__dataclass_fields__}
+        return LoadedExperiment(**fields, etdump=etdump, dump=load_etdump(etdump))
 
+    def read_others(self, split: set[str]) -> Iterator[LoadedLaunches]:
+        """Reads the experiments that have no ETDump, as far as they left anything."""
+        for name, files in self._files.items():
+            found = self._read_launches(name, files) if name not in split else None
+            if found and (found.result or found.outputs or found.kernels or found.problems):
+                yield found
 
-def _experiment_names(
-    etdumps: Sequence[Path], run: Path, known: Mapping[str, ExperimentMetrics]
-) -> Iterator[tuple[Path, str]]:
-    """Names experiments as metrics.json does; without it by folder, or by file if it has several."""
-    named = {run / metrics.etdump: name for name, metrics in known.items() if metrics.etdump}
-    folders = [path.parent for path in etdumps]
-    for path in etdumps:
-        is_one_of_several = path.parent == run or folders.count(path.parent) > 1
-        own = clean(path.stem if is_one_of_several else path.parent.name)
-        yield path, named.get(path) or own
+    def _read_launches(self, name: str, files: ExperimentFiles) -> LoadedLaunches:
+        problems: list[str] = []
+        metrics = self._known.get(name)
+        result = self._read_result(files.file("_result.json"), problems)
+        computed = self._read_result(files.file("_outputs_result.json"), problems) or result
+        if result is None and computed is None and metrics and metrics.blocks:
+            first = files.file(f"_b{metrics.blocks[0].block:02d}_result.json")
+            result = self._read_result(first, problems)
+        folder = files.file("_outputs")
+        outputs = {
+            each.index: load_tensor(place, each.dtype, each.shape)
+            for each in (computed.outputs if computed else ())
+            if (place := folder / f"output_{each.index}.bin").is_file()
+        }
+        problems += [each.problem for each in outputs.values() if each.problem is not None]
+        known = LoadedLaunches(name, metrics, result or computed, outputs)
+        kernels = self._find_trace(known, files.file("_kernels.json"), problems)
+        return replace(known, kernels=kernels, problems=tuple(problems))
+
+    def _read_result(self, path: Path, problems: list[str]) -> RunnerResult | None:
+        try:
+            return read_result(path) if path.is_file() else None
+        except InputFileError as error:
+            # The times stand in metrics.json.
+            problems.append(str(error))
+            return None
+
+    def _read_traces(self) -> Iterator[tuple[Path, _Counted]]:
+        """Reads the kernel traces of launches that succeeded; others are nobody's evidence."""
+        method = self._manifest.model.method if self._manifest else None
+        places = {files.file("_kernels.json"): name for name, files in self._files.items()}
+        places |= {
+            path.with_name(f"{path.stem}_kernels.json"): name
+            for path in self.etdumps
+            if (name := self.name_of(path)) not in self._files
+        }
+        for path, name in places.items():
+            launch = self._launches.get((name, "kernels"))
+            # Manifests of the first schema do not list them.
+            is_told = self._manifest is not None and self._manifest.schema_version != 1
+            if not path.is_file() or (is_told and launch is None):
+                continue
+            try:
+                trace = read_kernel_trace(path)
+            except InputFileError as error:
+                self._problems[path] = str(error)
+                continue
+            if method in {None, trace.method}:
+                runner = launch.runner_sha256 if launch else None
+                yield path, _Counted(trace, self._planned.get(name), runner)
+
+    def _find_trace(
+        self, wanted: LoadedLaunches, own: Path, problems: list[str]
+    ) -> KernelTrace | None:
+        """Returns what was counted of the same mode, threads, arguments and build of the runner.
+
+        The experiment's own launch comes first; one of another is as good.
+        """
+        if own in self._problems:
+            problems.append(self._problems[own])
+        setup = self._planned.get(wanted.name)
+        refused = ""
+        for path, counted in sorted(self._traces.items(), key=lambda entry: entry[0] != own):
+            why = counted.why_not_of(wanted, setup)
+            if why is not None and path != own:
+                continue
+            if why is None and self._is_of_its_build(counted, wanted.name):
+                return counted.trace
+            refused = refused or why or _OTHER_BUILD
+        if refused:
+            problems.append(f"the kernels that were counted are not its own: {refused}")
+        return None
+
+    def _is_of_its_build(self, counted: _Counted, name: str) -> bool:
+        """Whether what counted is the experiment's own runner, or built to count beside it.
+
+        The target has a pair: its own runner is timed, another of the same build counts. Whoever
+        names a runner that counts, for the target, says that it is of the build that is timed.
+        """
+        launch = self._launches.get((name, "operators")) or self._launches.get((name, "timing"))
+        if counted.runner is not None and launch and launch.runner_sha256 == counted.runner:
+            return True
+        by = counted.experiment
+        if by and by.mode == "kernels" and by.runner:
+            return False
+        setup = self._planned.get(name)
+        return setup is None or setup.runner is None or self._names_counting_runner()
+
+    def _names_counting_runner(self) -> bool:
+        content = (self._manifest.config or {}).get("content") if self._manifest else None
+        target = content.get("target") if isinstance(content, dict) else None
+        names = ("trace_runner", "trace_preset")
+        return isinstance(target, dict) and any(target.get(name) for name in names)
 
 
 def _way_to_one(folder: Path) -> str:
@@ -271,27 +407,6 @@ def _load_export(run: Path) -> ExportManifest | None:
     if not path.is_file():
         return None
     return read_record(ExportManifest, path, way_out="delete it to do without what it says")
-
-
-def _load_unsplit(
-    run: Path, known: Mapping[str, ExperimentMetrics], split: set[str]
-) -> dict[str, RunnerResult]:
-    """Reads the first timing launch's result, beside where the ETDump would be."""
-    found = {}
-    for name, metrics in known.items():
-        if name in split or not metrics.blocks or metrics.etdump is None:
-            continue
-        stem = metrics.etdump.rpartition(".")[0]
-        file = f"{stem}_b{metrics.blocks[0].block:02d}_result.json"
-        if kind_of(file) is None:
-            # A path of its own, out of the run.
-            continue
-        try:
-            found[name] = read_result(run / file)
-        except EtprofError:
-            # Without it nobody can say how the runner was built; the times are in metrics.json.
-            continue
-    return found
 
 
 def _load_references(run: Run) -> dict[int, StoredTensor]:
@@ -317,22 +432,22 @@ def _load_references(run: Run) -> dict[int, StoredTensor]:
     return found
 
 
-def _load_reference(source: Path, mine: Manifest | None, *, is_timed: bool) -> Run | None:
+def _load_reference(mine: Run) -> Run | None:
     """Reads the run of a reference model that was measured as this one was; None without one.
 
     Runs stand in out_<model>/runs/<platform>, so it is looked for beside the run's own model.
     """
-    if mine is None or mine.model.name in REFERENCE_MODELS:
+    manifest, real = mine.manifest, mine.source.resolve()
+    if manifest is None or manifest.model.name in REFERENCE_MODELS:
         return None
-    real = source.resolve()
-    if real.parent.name != "runs" or not is_timed:
+    if real.parent.name != "runs" or not mine.is_timed:
         return None
     for model in REFERENCE_MODELS:
         place = runs_folder(model, real.name, root=real.parents[2])
         try:
             if place.is_dir() and find_etdumps(place):
                 run = Run.load(place)
-                if run.metrics and run.is_timed and _kind(run.manifest) == _kind(mine):
+                if run.metrics and run.is_timed and _kind(run.manifest) == _kind(manifest):
                     return run
         except InputFileError:
             # A damaged reference is none: nobody asked for it by name.

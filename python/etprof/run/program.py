@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,26 @@ from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
 from etprof.run.directory import DELEGATION_REPORT, EXPORT_MANIFEST, safe_name
 from etprof.run.manifest import GitState
+
+_MINIMUM_SNR_DB: Final = {
+    "fp32": 80.0,
+    "fp16": 40.0,
+    "int8": 20.0,
+    "int8_per_tensor": 20.0,
+    "int8_dynamic": 20.0,
+    "8da4w": 15.0,
+}
+"""Below this distance from the float32 model a result is called out.
+
+The zoo's models keep all of it. Rounding alone leaves some 40 dB to an 8-bit value and 20 dB to a
+4-bit weight. The outputs for another image are 9 to 18 dB away in the zoo's MobileNets, ResNet and
+ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
+"""
+
+
+def find_minimum_snr_db(precision: str | None) -> float | None:
+    """Returns the least signal-to-noise ratio expected of a precision, `8da4w_b…` as `8da4w`."""
+    return _MINIMUM_SNR_DB.get((precision or "").partition("_b")[0])
 
 
 class FileIdentity(Record):

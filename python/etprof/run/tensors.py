@@ -51,15 +51,7 @@ class StoredTensor:
         """Returns the elements as float64, flat; raises InputFileError naming the file."""
         if self.problem is not None:
             raise InputFileError(self.problem)
-        element = _ELEMENTS.get(self.dtype)
-        if element is None:
-            msg = f"cannot read {self.path} as {self.dtype}, no type of numbers; {_WAY_OUT}"
-            raise InputFileError(msg)
-        size = len(self.data)
-        expected = None if self.shape is None else math.prod(self.shape) * element.itemsize
-        if size % element.itemsize or expected not in (None, size):
-            msg = f"{self.path} has {size} bytes, not those of a whole {self.dtype}; {_WAY_OUT}"
-            raise InputFileError(msg)
+        element = _ELEMENTS[self.dtype]
         values = np.frombuffer(self.data, dtype=element.base)
         if self.dtype == "bfloat16":
             return (values.astype("<u4") << 16).view("<f4").astype(np.float64)
@@ -67,13 +59,19 @@ class StoredTensor:
 
 
 def load_tensor(path: Path | str, dtype: str, shape: Sequence[int] | None) -> StoredTensor:
-    """Reads a tensor's file; what is wrong with it is told when its values are asked for."""
+    """Reads a tensor's file; what is wrong with it is its problem, and raised nowhere."""
     known = None if shape is None else tuple(shape)
     element = _ELEMENTS.get(dtype)
-    expected = None if known is None or element is None else math.prod(known) * element.itemsize
+    if element is None:
+        unknown = f"cannot read {path} as {dtype}, no type of numbers; {_WAY_OUT}"
+        return StoredTensor(str(path), dtype, known, problem=unknown)
+    expected = None if known is None else math.prod(known) * element.itemsize
     most = MOST_TENSOR_BYTES if expected is None else min(expected, MOST_TENSOR_BYTES)
     try:
         data = read_input(Path(path), most_bytes=most, way_out=_WAY_OUT)
     except InputFileError as error:
         return StoredTensor(str(path), dtype, known, problem=str(error))
-    return StoredTensor(str(path), dtype, known, data)
+    problem = None
+    if len(data) % element.itemsize or expected not in (None, len(data)):
+        problem = f"{path} has {len(data)} bytes, not those of a whole {dtype}; {_WAY_OUT}"
+    return StoredTensor(str(path), dtype, known, data, problem)

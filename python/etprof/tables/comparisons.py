@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.amdahl import Bottleneck
     from etprof.analysis.compare.comparison import Change, Comparison, OperatorChange
-    from etprof.analysis.compare.parity import Parity
     from etprof.analysis.compare.waterfall import Waterfall
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.cold_start import LedgerEntry
@@ -308,16 +307,6 @@ class _Entry(NamedTuple):
     entry: LedgerEntry | Bottleneck | Check
 
 
-class ComparedOutput(NamedTuple):
-    """One row: an output of the candidate beside the baseline's."""
-
-    candidate: str
-    against: str
-    parity: Parity
-    minimum_snr_db: float
-    is_within: bool
-
-
 def changed_operators(
     comparison: Comparison, details: Mapping[int, OperatorDetail] | None = None
 ) -> list[ChangedOperator]:
@@ -427,17 +416,7 @@ def condition_table(comparisons: Iterable[Comparison], *, is_timed: bool = True)
 
 def output_table(comparisons: Iterable[Comparison]) -> Table:
     """Returns the candidates' outputs beside the baselines'."""
-    return OUTPUTS.of(
-        ComparedOutput(
-            comparison.candidate.experiment.name,
-            comparison.baseline.experiment.name,
-            check.parity,
-            check.minimum_snr_db,
-            check.is_within,
-        )
-        for comparison in comparisons
-        for check in comparison.outputs
-    )
+    return OUTPUTS.of(check for comparison in comparisons for check in comparison.outputs)
 
 
 def _entries(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.split.evidence import count_reasons
 from etprof.base.units import format_count
-from etprof.tables.comparisons import OUTPUTS, ComparedOutput
+from etprof.tables.comparisons import OUTPUTS
 from etprof.tables.table import Column, Section, Table
 
 if TYPE_CHECKING:
@@ -90,8 +90,7 @@ def evidence_sections(evidence: KernelEvidence) -> list[Section]:
     if fastest == "sme2":
         sections.append(_reasons(evidence.modes[fastest]))
     outputs = [
-        ComparedOutput(p.mode, p.against, p.parity, p.minimum_snr_db, p.is_within)
-        for p in evidence.parities
+        OutputCheck(p.mode, p.against, p.parity, p.minimum_snr_db) for p in evidence.parities
     ]
     if outputs:
         table = OUTPUTS.of(outputs, title=f"Outputs ({evidence.arithmetic})")

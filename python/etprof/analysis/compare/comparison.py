@@ -121,7 +121,7 @@ def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MA
             *_token_notes(tokens),
             *_notes(baseline, candidate, meaningful=meaningful),
         ),
-        validity=check_validity(baseline, candidate),
+        validity=check_validity(baseline, candidate, outputs),
     )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
 from etprof.analysis.output_check import check_references
 from etprof.backends.registry import BACKENDS
-from etprof.base.errors import InputFileError
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ def find_debug_build(subject: Subject) -> Finding | None:
 
 def find_wrong_outputs(subject: Subject) -> Finding | None:
     """F17: an output differs from the eager model's, or without one to compare is not finite."""
-    checks = _checks(subject)
+    checks = check_references(subject.run.run.loaded, subject.insight.experiment.loaded)
     wrong = [check for check in checks if not check.is_within]
     if wrong:
         return _wrong(subject, wrong)
@@ -185,14 +184,6 @@ def find_wrong_outputs(subject: Subject) -> Finding | None:
         if output.nonfinite_count and output.index not in compared
     ]
     return _not_finite(subject, odd) if odd else None
-
-
-def _checks(subject: Subject) -> tuple[OutputCheck, ...]:
-    try:
-        return check_references(subject.run.run.loaded, subject.insight.experiment.loaded)
-    except InputFileError:
-        # Damaged, or of another shape than the examples: it cannot be compared.
-        return ()
 
 
 def _wrong(subject: Subject, wrong: Sequence[OutputCheck]) -> Finding:

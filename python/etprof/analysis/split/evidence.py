@@ -6,7 +6,6 @@ stands for SME in the mode in force.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -62,11 +61,6 @@ class OperatorEvidence:
         if self.is_counted:
             return "A"
         return "B" if self.route.answer == "named" else None
-
-    @property
-    def type_text(self) -> str:
-        """The name without its running number: what the evidence of grade B reads."""
-        return re.sub(r" #\d+$", "", self.name)
 
     @property
     def compute_kernels(self) -> tuple[KernelUse, ...]:
@@ -130,7 +124,7 @@ class AlignedOperator:
 
 def read_evidence(trace: KernelTrace) -> ModeEvidence:
     """Takes the last inference of a kernel trace apart; every grade is A."""
-    last = trace.last_execution()
+    last = len(trace.executions) - 1
     by_execution = [
         {k.name: k.execution_calls[i] for k in trace.kernels if k.execution_calls[i]}
         for i in range(len(trace.executions))

@@ -5,40 +5,23 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from etprof.analysis.compare.parity import (
-    EAGER_MINIMUM_SNR_DB,
+from etprof.analysis.output_check import (
+    OutputCheck,
     Parity,
     compare,
     mode_tolerance_db,
 )
 from etprof.analysis.split.evidence import AlignedOperator, align_modes, count_reasons
-from etprof.run.program import load_export_manifest
+from etprof.run.program import find_minimum_snr_db, load_export_manifest
 from etprof.run.tensors import load_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from etprof.analysis.split.evidence import ModeEvidence, OperatorEvidence
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult, Tensor
-
-
-@dataclass(frozen=True)
-class OutputParity:
-    """One output of one mode beside another mode's, or beside eager's."""
-
-    mode: str
-    against: str
-    parity: Parity
-    minimum_snr_db: float
-
-    @property
-    def is_within(self) -> bool:
-        """Whether they agree within the tolerance."""
-        return self.parity.is_within(self.minimum_snr_db)
+    from etprof.run.tensors import StoredTensor
 
 
 @dataclass(frozen=True)
@@ -47,7 +30,7 @@ class KernelEvidence:
 
     modes: Mapping[str, ModeEvidence]
     operators: tuple[AlignedOperator, ...]
-    parities: tuple[OutputParity, ...]
+    parities: tuple[OutputCheck, ...]
     arithmetic: str
     """fp32, fp16 or int8: decides the tolerances."""
 
@@ -68,13 +51,13 @@ def gather_evidence(
     }
     arithmetic, minimum_snr_db = mode_tolerance_db(types)
     parities = [
-        OutputParity(mode, "off", parity, minimum_snr_db)
+        OutputCheck(mode, "off", parity, minimum_snr_db)
         for mode in results
         if mode != "off" and "off" in results
         for parity in _compare_results(results[mode], results["off"])
     ]
     parities += [
-        OutputParity(mode, "eager", parity, EAGER_MINIMUM_SNR_DB[arithmetic])
+        OutputCheck(mode, "eager", parity, find_minimum_snr_db(arithmetic) or 0)
         for mode, result in results.items()
         for parity in _compare_eager(result, program)
     ]
@@ -84,7 +67,12 @@ def gather_evidence(
 def _compare_results(result: RunnerResult, reference: RunnerResult) -> list[Parity]:
     """Compares all tensor outputs of two runs of one program."""
     return [
-        compare(value.index, _values(value), _values(expected), _columns(value))
+        compare(
+            value.index,
+            (found := _stored(value)).values(),
+            _stored(expected).values(),
+            found.columns,
+        )
         for value, expected in zip(result.outputs, reference.outputs, strict=True)
         if value.path is not None and expected.path is not None and value.dtype != "none"
     ]
@@ -99,9 +87,9 @@ def _compare_eager(result: RunnerResult, program: Program) -> list[Parity]:
     return [
         compare(
             value.index,
-            _values(value),
+            (found := _stored(value)).values(),
             load_tensor(folder / expected.path, expected.dtype, expected.shape).values(),
-            _columns(value),
+            found.columns,
         )
         for value, expected in zip(
             result.outputs, manifest.methods[program.method].references, strict=True
@@ -110,12 +98,8 @@ def _compare_eager(result: RunnerResult, program: Program) -> list[Parity]:
     ]
 
 
-def _values(tensor: Tensor) -> NDArray[np.float64]:
-    return load_tensor(tensor.path or "", tensor.dtype, tensor.shape).values()
-
-
-def _columns(tensor: Tensor) -> int:
-    return tensor.shape[-1] if tensor.shape else 1
+def _stored(tensor: Tensor) -> StoredTensor:
+    return load_tensor(tensor.path or "", tensor.dtype, tensor.shape)
 
 
 def evidence_document(evidence: KernelEvidence) -> dict[str, object]:

@@ -102,7 +102,10 @@ def _median(block: BlockMetrics) -> float:
 def _bare_experiments(run: RunAnalysis) -> Mapping[str, ExperimentMetrics]:
     """Experiments that were timed and not split because their runner has no event tracer."""
     return {
-        name: run.loaded.timed[name]
-        for name, result in run.loaded.unsplit.items()
-        if result.runner.build.get("event_tracer") is False
+        each.name: each.metrics
+        for each in run.loaded.others
+        if each.metrics
+        and each.metrics.blocks
+        and each.result
+        and each.result.runner.build.get("event_tracer") is False
     }
