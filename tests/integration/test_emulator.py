@@ -140,7 +140,7 @@ def test_outputs_agree_between_modes_and_with_eager(
     laboratory: Laboratory, program: str, tmp_path: Path
 ) -> None:
     gathered = gather_kernels(laboratory.program(program), EmulatorTarget(), tmp_path)
-    compared = {(p.mode, p.against) for p in gathered.parities}
+    compared = {(p.candidate, p.against) for p in gathered.parities}
     modes = {("sme2", "off"), ("sme1", "off")}
     assert compared == modes | {(mode, "eager") for mode in ("sme2", "sme1", "off")}
     assert [p for p in gathered.parities if not p.is_within] == []

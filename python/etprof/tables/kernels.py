@@ -89,11 +89,8 @@ def evidence_sections(evidence: KernelEvidence) -> list[Section]:
     sections = [Section("kernels", "", tuple(tables), lines=(note,))]
     if fastest == "sme2":
         sections.append(_reasons(evidence.modes[fastest]))
-    outputs = [
-        OutputCheck(p.mode, p.against, p.parity, p.minimum_snr_db) for p in evidence.parities
-    ]
-    if outputs:
-        table = OUTPUTS.of(outputs, title=f"Outputs ({evidence.arithmetic})")
+    if evidence.parities:
+        table = OUTPUTS.of(evidence.parities, title=f"Outputs ({evidence.arithmetic})")
         sections.append(Section("outputs", "", (table,)))
     return sections
 
