@@ -9,7 +9,7 @@ from typing import Final
 import etprof
 from etprof.base.files import hash_file
 from etprof.bench.archives import unpack_program, unpack_run
-from etprof.dashboard.run_report import read_report
+from etprof.dashboard.views.report import read_report
 from etprof.etdump.reader import load_etdump
 from etprof.history.schema import Run as StoredRun
 from etprof.run.program import load_export_manifest

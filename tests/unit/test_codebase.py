@@ -341,7 +341,7 @@ READS_ITSELF = {
     "bench/archives.py": "archives in memory, by members and bytes",
     "cli/__init__.py": "the null device",
     "config.py": "installed files",
-    "dashboard/run_report.py": "follows no link; checks kind and size itself",
+    "dashboard/views/report.py": "follows no link; checks kind and size itself",
     "targets/emulator/apt.py": "/etc/os-release",
     "targets/emulator/cache.py": "a lock of its own",
     "etrecord/archive.py": "parts of an archive that is open already, each with its bound",

@@ -18,7 +18,7 @@ from etprof.dashboard.addresses import (
     make_address,
 )
 from etprof.dashboard.export import MARKER, export_site
-from etprof.dashboard.render import render_page
+from etprof.dashboard.render import answer
 from etprof.dashboard.visit import Catalogue, Visit
 from etprof.history.store import Store, open_store
 from tests.known_history import HOSTILE, HOSTILE_DEVICE, KnownHistory, fill, pin
@@ -73,10 +73,10 @@ def test_exported_pages_are_the_served_ones_up_to_links(store: Store, site: Path
         links.href(first)
         for address in iterate(links):
             views.add(address.view)
-            served = render_page(Visit(address, ServedLinks(), catalogue))
+            served = answer(Visit(address, ServedLinks(), catalogue))[0].decode()
             exported = (site / file_name(address)).read_text()
             assert without_links(exported) == without_links(served), address
-            render_page(Visit(address, links, catalogue))  # finds further pages
+            answer(Visit(address, links, catalogue))[0].decode()  # finds further pages
     assert views == {"overview", "trend", "sides", "models", "run", "compare", "failures"}
 
 

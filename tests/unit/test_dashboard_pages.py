@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from etprof.dashboard.addresses import ServedLinks, make_address
 from etprof.dashboard.queries import list_series
-from etprof.dashboard.render import render_page
+from etprof.dashboard.render import answer
 from etprof.dashboard.views import trend
 from etprof.dashboard.visit import Catalogue, Visit
 from etprof.history.check import CheckRequest, check_history
@@ -50,7 +50,7 @@ def make_store(tmp_path: Path) -> Iterator[Callable[[KnownHistory], Store]]:
 def show(store: Store, view: str, **values: str) -> str:
     with store.session() as session:
         visit = Visit(make_address(view, values), ServedLinks(), Catalogue(session))
-        return render_page(visit)
+        return answer(visit)[0].decode()
 
 
 def colours(page: str) -> list[str]:

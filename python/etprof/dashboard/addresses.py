@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
 from etprof.base.text import clean
@@ -17,32 +21,32 @@ ALL: Final = "all"
 """Stands for "no choice" in file names."""
 
 
-@dataclass(frozen=True)
-class ViewRule:
-    """Which parameters a view knows, in the order in which links name them."""
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a module of `views` says of its page, as its `PAGE`."""
 
+    show: Callable[[Any], Any]
+    """Makes of a visit what the page's template shows; or the bytes of a file, shown as they are."""
     subject: tuple[str, ...] = ()
-    """What the page is about: an exported site has one file for each."""
+    """What the page is about, in the order in which links name it: an exported site has one file
+    for each."""
     filters: tuple[str, ...] = ()
     """What narrows the page down: an exported page does that itself."""
+    menu: tuple[int, str] | None = None
+    """Its place and its name in the menu."""
+    is_served_only: bool = False
+    """Of any two of all runs, say: an exported site has those that its pages lead to."""
 
 
-VIEWS: Final[dict[str, ViewRule]] = {
-    "overview": ViewRule(
-        ("metric", "branch"), ("model", "device", "precision", "backend", "threads")
-    ),
-    "trend": ViewRule(("config", "metric"), ("sme", "branch", "axis")),
-    "sides": ViewRule(
-        ("model", "by", "metric"),
-        ("device", "precision", "backend", "sme", "threads"),
-    ),
-    "models": ViewRule(("metric",), ("model", "device", "precision", "backend", "sme", "threads")),
-    "run": ViewRule(("id",)),
-    "compare": ViewRule(("baseline", "candidate")),
-    "failures": ViewRule((), ("model", "device", "precision", "backend", "branch")),
-    "report": ViewRule(("id",)),
-}
-PAGE: Final = "page"
+@cache
+def pages() -> dict[str, Page]:
+    """Returns every page by its view, those of the menu first and in its order."""
+    names = [each.name for each in pkgutil.iter_modules([str(Path(__file__).parent / "views")])]
+    found = {n: importlib.import_module(f"etprof.dashboard.views.{n}").PAGE for n in names}
+    return dict(sorted(found.items(), key=lambda entry: entry[1].menu or (len(found), entry[0])))
+
+
+PART: Final = "page"
 """The one parameter that every list has: which part of it is shown."""
 DEFAULTS: Final = {"metric": "latency_ns", "by": "precision", "axis": "time"}
 
@@ -59,18 +63,18 @@ class Address:
 
     def without_filters(self) -> Address:
         """Returns the address of the whole page."""
-        subject = VIEWS[self.view].subject
+        subject = pages()[self.view].subject
         return Address(self.view, {n: v for n, v in self.values.items() if n in subject})
 
     @property
     def filters(self) -> dict[str, str]:
         """The filters in force, without defaults."""
-        return {n: v for n, v in self.values.items() if n in VIEWS[self.view].filters}
+        return {n: v for n, v in self.values.items() if n in pages()[self.view].filters}
 
     @property
     def part(self) -> int:
         """Which part of a list is shown, from 1."""
-        text = self.values.get(PAGE, "")
+        text = self.values.get(PART, "")
         return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
@@ -80,8 +84,8 @@ def make_address(view: str, values: Mapping[str, str]) -> Address:
     Texts are cleaned as names are, so that a link shows nothing else and finds what it names.
     Those are dropped as well that have a zero character: no name has one, and PostgreSQL refuses to look for it.
     """
-    rule = VIEWS[view]
-    known = (*rule.subject, *rule.filters, PAGE)
+    rule = pages()[view]
+    known = (*rule.subject, *rule.filters, PART)
     chosen = {name: values[name] for name in known if "\0" not in (values.get(name) or "\0")}
     return Address(view, {n: clean(v) for n, v in chosen.items() if v != DEFAULTS.get(n)})
 
@@ -135,13 +139,13 @@ class ExportedLinks:
     def pattern(self, address: Address) -> str:
         """The page's script fills in the names."""
         return (
-            "-".join([address.view, *(f"{{{n}}}" for n in VIEWS[address.view].subject)]) + ".html"
+            "-".join([address.view, *(f"{{{n}}}" for n in pages()[address.view].subject)]) + ".html"
         )
 
 
 def file_name(address: Address) -> str:
     """Returns the exported file of a page: safe on every file system, whatever the names are."""
-    parts = (file_word(address[name]) for name in VIEWS[address.view].subject)
+    parts = (file_word(address[name]) for name in pages()[address.view].subject)
     return "-".join([address.view, *parts]) + ".html"
 
 

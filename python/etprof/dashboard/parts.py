@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from etprof.base.units import count_of
-from etprof.dashboard.addresses import DEFAULTS, PAGE, VIEWS, file_word, make_address
+from etprof.dashboard.addresses import DEFAULTS, PART, file_word, make_address, pages
 from etprof.dashboard.visit import NoSuchPageError
 from etprof.history.metric_names import metric_label
 from etprof.history.schema import FLAGS
@@ -20,18 +20,8 @@ View = dict[str, Any]
 ROWS_A_PAGE: Final = 50
 Entry = TypeVar("Entry")
 
-FIELD_LABELS: Final = {
-    "metric": "Metric",
-    "branch": "Branch",
-    "model": "Model",
-    "device": "Device",
-    "precision": "Precision",
-    "backend": "Backend",
-    "threads": "Threads",
-    "sme": "SME",
-    "axis": "Along",
-    "by": "Columns",
-}
+_LABELS: Final = {"axis": "Along", "by": "Columns", "sme": "SME"}
+"""Of choices whose label is not their own name."""
 _SME_ORDER: Final = ("off", "auto", "sme1", "sme2")
 SME_LABELS: Final = {"off": "SME off", "auto": "SME auto", "sme1": "SME1", "sme2": "SME2"}
 
@@ -83,7 +73,7 @@ def passes(facts: Mapping[str, str], filters: Mapping[str, str]) -> bool:
 
 def filter_form(visit: Visit, entries: Iterable[Mapping[str, str]], **choices: list[str]) -> View:
     """The form above a list: what it is about, then its filters with every value on offer."""
-    address, rule = visit.address, VIEWS[visit.address.view]
+    address, rule = visit.address, pages()[visit.address.view]
     rows = list(entries)
     for name in set(rule.subject) & set(choices):
         for value in choices[name]:
@@ -110,7 +100,7 @@ def _field(chosen: str, name: str, values: Sequence[str], is_subject: bool) -> V
     known = values if chosen in values else [*values, chosen]
     return {
         "name": name,
-        "label": FIELD_LABELS[name],
+        "label": _LABELS.get(name, name.capitalize()),
         "value": chosen,
         "is_subject": is_subject,
         "options": [
@@ -153,4 +143,4 @@ def take_part(
 
 
 def _other_part(visit: Visit, part: int) -> Any:  # noqa: ANN401 - an address, for a template
-    return make_address(visit.address.view, {**visit.address.values, PAGE: str(part)})
+    return make_address(visit.address.view, {**visit.address.values, PART: str(part)})

@@ -225,6 +225,14 @@ def find_sme_sides(session: Session, run: Run) -> list[Run]:
     return list(session.scalars(statement.order_by(Run.sme_mode)))
 
 
+def differ_in_sme_alone(off: Run, on: Run) -> bool:
+    """Whether two runs of one configuration are of the same program, runner and commit."""
+    if off.revision is not None or on.revision is not None:
+        return off.revision == on.revision
+    places = [(run.run_name, run.run_path, run.measured_at) for run in (off, on)]
+    return places[0] == places[1]
+
+
 def load_baselines(session: Session, series: Iterable[str]) -> dict[str, list[Baseline]]:
     """Returns the pinned baselines of each series, the newest first."""
     found: dict[str, list[Baseline]] = {}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import etprof
 from etprof.base.html_template import read_package_file, template_environment
 from etprof.base.units import count_of, format_range, format_value
-from etprof.dashboard.addresses import Address, make_address
+from etprof.dashboard.addresses import Address, make_address, pages
 from etprof.dashboard.parts import config_words, facts_of, how_words, sme_label
-from etprof.dashboard.run_report import read_report
-from etprof.dashboard.views.run import find_run
-from etprof.dashboard.visit import NoSuchPageError
 from etprof.history.metric_names import metric_label
 from etprof.history.tables import format_commit, format_moment
 
@@ -33,37 +29,19 @@ ASSETS: Final = {
     "dashboard.css": "text/css; charset=utf-8",
     "dashboard.js": "text/javascript; charset=utf-8",
 }
-PAGES: Final = ("overview", "trend", "sides", "models", "run", "compare", "failures")
-"""Views that are pages; each is a module of `views` and a template."""
-_MENU: Final = {
-    "overview": "Overview",
-    "models": "Models",
-    "failures": "Failures",
-    "compare": "Two runs",
-}
-_SERVED_ONLY: Final = {"compare"}
-"""Any two of all runs: an exported site has those that its pages lead to."""
 
 
 def answer(visit: Visit) -> tuple[bytes, bool]:
-    """Returns what stands at the visit's address, and whether that is a run's own report.
+    """Returns what stands at the visit's address, and whether that is a file of a run's own.
 
     Raises NoSuchPageError where there is nothing.
     """
-    if visit.address.view != "report":
-        return render_page(visit).encode(), False
-    content, reason = read_report(find_run(visit, visit.address["id"]))
-    if content is None:
-        msg = f"no report of this run: {reason}"
-        raise NoSuchPageError(msg)
-    return content, True
-
-
-def render_page(visit: Visit) -> str:
-    """Returns the page at the visit's address; raises NoSuchPageError where there is none."""
-    view = importlib.import_module(f"etprof.dashboard.views.{visit.address.view}")
-    page = view.show(visit)
-    return _render(visit.address.view, visit.address, visit.links, page, visit.catalogue.run_count)
+    address = visit.address
+    shown = pages()[address.view].show(visit)
+    if isinstance(shown, bytes):
+        return shown, True
+    page = _render(address.view, address, visit.links, shown, visit.catalogue.run_count)
+    return page.encode(), False
 
 
 def render_problem(address: Address, links: Links, title: str, message: str) -> str:
@@ -91,9 +69,9 @@ def _render(
 
 def _menu(here: Address, links: Links) -> list[dict[str, object]]:
     return [
-        {"label": label, "address": make_address(view, {}), "is_here": view == here.view}
-        for view, label in _MENU.items()
-        if not (links.is_exported and view in _SERVED_ONLY)
+        {"label": page.menu[1], "address": make_address(view, {}), "is_here": view == here.view}
+        for view, page in pages().items()
+        if page.menu and not (links.is_exported and page.is_served_only)
     ]
 
 

@@ -18,8 +18,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.interruption import until_interrupted
-from etprof.dashboard.addresses import ServedLinks, make_address
-from etprof.dashboard.render import ASSETS, PAGES, answer, read_asset, render_problem
+from etprof.dashboard.addresses import ServedLinks, make_address, pages
+from etprof.dashboard.render import ASSETS, answer, read_asset, render_problem
 from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _respond(store: Store, kept: Kept, name: str, query: dict[str, str]) -> Resp
 
 
 def _respond_with_page(store: Store, kept: Kept, name: str, query: dict[str, str]) -> Response:
-    if name not in (*PAGES, "report"):
+    if name not in pages():
         msg = "the dashboard has no page of this name"
         raise NoSuchPageError(msg)
     with store.session() as session:

@@ -13,6 +13,7 @@ from etprof.dashboard.queries import (
     list_branches,
     list_metrics,
     list_series,
+    load_runs,
 )
 from etprof.history.metric_names import METRICS
 from etprof.history.noise import noise_floor
@@ -36,6 +37,8 @@ Kind = TypeVar("Kind")
 Kept = dict[tuple[Hashable, ...], Any]
 """What a server keeps from page to page; the state of the store is part of every key."""
 _MOST_KEPT: Final = 500
+_LONGEST_ID: Final = 10
+"""Digits of a number that every database takes."""
 
 
 def metric_key(name: str) -> tuple[int, str]:
@@ -106,3 +109,13 @@ class Visit:
     def session(self) -> Session:
         """The store, for reading."""
         return self.catalogue.session
+
+
+def find_run(visit: Visit, text: str) -> Run:
+    """Returns the run with this number; raises NoSuchPageError."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_ID else 0
+    run = load_runs(visit.session, [number]).get(number)
+    if run is None:
+        msg = f"no run {text[:40]} in this history"
+        raise NoSuchPageError(msg)
+    return run

@@ -98,10 +98,15 @@ def waterfall_bars(steps: Table) -> list[Bar]:
     """A bar for each row between the totals, each from where the last one ended."""
     records = steps.records()
     first, last = float(records[0]["baseline_ns"] or 0), float(records[-1]["candidate_ns"] or 0)
+    return step_bars(first, [float(record["delta_ns"] or 0) for record in records[1:-1]], last)
+
+
+def step_bars(first: float, steps: Sequence[float], last: float) -> list[Bar]:
+    """Two totals, and between them a bar for each step, from where the one before it ended."""
     edges, level = [], first
-    for record in records[1:-1]:
-        edges.append((level, level + float(record["delta_ns"] or 0)))
-        level = edges[-1][1]
+    for step in steps:
+        edges.append((level, level + step))
+        level += step
     highest = max([first, last, *(max(edge) for edge in edges)]) or 1.0
     between = [
         Bar(_percent(min(edge), highest), _percent(abs(edge[1] - edge[0]), highest), _sign(edge))
@@ -123,7 +128,12 @@ def bars_of(table: Table) -> list[Bar] | None:
     if column is None or not table.is_timed:
         return None
     values = [float(value or 0) for record in table.records() for value in [record[column.name]]]
-    whole = 1.0 if column.unit == "share" else max(values, default=0.0) or 1.0
+    return plain_bars(values, 1.0 if column.unit == "share" else None)
+
+
+def plain_bars(values: Sequence[float], whole: float | None = None) -> list[Bar]:
+    """A bar for each value, the largest as long as the track where nothing is the whole."""
+    whole = whole or max(values, default=0.0) or 1.0
     return [Bar("0", _percent(min(max(value, 0.0), whole), whole), "total") for value in values]
 
 

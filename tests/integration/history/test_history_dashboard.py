@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from etprof.dashboard.addresses import ExportedLinks, ServedLinks, make_address
-from etprof.dashboard.render import render_page
+from etprof.dashboard.render import answer
 from etprof.dashboard.visit import Catalogue, Visit
 from etprof.history.store import Store, open_store
 from tests.dashboard_server import serving
@@ -27,12 +27,12 @@ def all_pages(store: Store) -> dict[str, str]:
         catalogue = Catalogue(session)
 
         def show(address: Address, name: str) -> None:
-            shown[name] = render_page(Visit(address, ServedLinks(), catalogue))
+            shown[name] = answer(Visit(address, ServedLinks(), catalogue))[0].decode()
 
         links.href(make_address("overview", {}))
         while len(shown) < len(links.pages):
             for name, address in list(links.pages.items())[len(shown) :]:
-                render_page(Visit(address, links, catalogue))
+                answer(Visit(address, links, catalogue))[0].decode()
                 show(address, name)
         for view in ("overview", "failures"):
             for filters in ({"branch": "main"}, {"model": HOSTILE}, {"model": "'; --"}):

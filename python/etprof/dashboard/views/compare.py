@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_delta, format_duration
-from etprof.dashboard.addresses import make_address
+from etprof.dashboard.addresses import Page, make_address
 from etprof.dashboard.judging import Judge
-from etprof.dashboard.views.run import find_run
-from etprof.dashboard.visit import metric_key
+from etprof.dashboard.visit import find_run, metric_key
 from etprof.history.schema import TELLS_APART, TITLES
+from etprof.views.charts import step_bars
 
 if TYPE_CHECKING:
     from etprof.dashboard.parts import View
     from etprof.dashboard.visit import Visit
     from etprof.history.schema import Run
 
-Sides = tuple[dict[str, float], dict[str, float]]
-_BAR_WIDTH: Final = 300.0
 _MUST_AGREE: Final = ("model", "method", "device")
 """Where runs differ in one of these, a change means nothing."""
 
@@ -62,42 +60,32 @@ def _rows(visit: Visit, baseline: Run, candidate: Run, *, may_judge: bool) -> li
     ]
 
 
-def _waterfall(baseline: Run, candidate: Run) -> View | None:
+def _waterfall(baseline: Run, candidate: Run) -> list[View] | None:
     """From one sum of categories to the other, the largest step first; None without ETDumps."""
     before, after = (run.categories for run in (baseline, candidate))
     if not before or not after:
         return None
     steps = {name: after.get(name, 0.0) - before.get(name, 0.0) for name in {**before, **after}}
+    names = sorted(steps, key=lambda name: (-abs(steps[name]), name))
     first, last = sum(before.values()), sum(after.values())
-    edges, level = {}, first
-    for name in sorted(steps, key=lambda name: (-abs(steps[name]), name)):
-        edges[name] = (level, level + steps[name])
-        level += steps[name]
-    highest = max(first, last, *map(max, edges.values())) or 1.0
-    rows = [_step(name, pair, highest, (before, after)) for name, pair in edges.items()]
-    totals = [_total("Baseline", first, highest), _total("Candidate", last, highest)]
-    return {"rows": [totals[0], *rows, totals[1]], "width": f"{_BAR_WIDTH:.0f}"}
+    every = "all categories"
+    rows = [
+        ("Baseline", format_duration(first), every),
+        *(
+            (
+                name,
+                format_delta(steps[name]),
+                f"{format_duration(before.get(name))} → {format_duration(after.get(name))}",
+            )
+            for name in names
+        ),
+        ("Candidate", format_duration(last), every),
+    ]
+    bars = step_bars(first, [steps[name] for name in names], last)
+    return [
+        {"label": label, "value": value, "sides": sides, "bar": bar}
+        for (label, value, sides), bar in zip(rows, bars, strict=True)
+    ]
 
 
-def _step(name: str, edges: tuple[float, float], highest: float, sides: Sides) -> View:
-    start, end = edges
-    before, after = (side.get(name) for side in sides)
-    return {
-        "label": name,
-        "kind": "step",
-        "left": f"{min(start, end) / highest * _BAR_WIDTH:.1f}",
-        "width": f"{max(abs(end - start) / highest * _BAR_WIDTH, 1):.1f}",
-        "value": format_delta(end - start),
-        "sides": f"{format_duration(before)} → {format_duration(after)}",
-    }
-
-
-def _total(label: str, total_ns: float, highest: float) -> View:
-    return {
-        "label": label,
-        "kind": "total",
-        "left": "0",
-        "width": f"{total_ns / highest * _BAR_WIDTH:.1f}",
-        "value": format_duration(total_ns),
-        "sides": "all categories",
-    }
+PAGE = Page(show=show, menu=(4, "Two runs"), subject=("baseline", "candidate"), is_served_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.dashboard.addresses import Page
 from etprof.dashboard.parts import View, facts_of, filter_form, take_part
 from etprof.dashboard.queries import list_failures
 
@@ -27,3 +28,10 @@ def show(visit: Visit) -> View:
         "pager": pager,
         "most": MOST if len(found) == MOST else None,
     }
+
+
+PAGE = Page(
+    show=show,
+    menu=(3, "Failures"),
+    filters=("model", "device", "precision", "backend", "branch"),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.dashboard.addresses import Page
 from etprof.dashboard.parts import (
     View,
     choose_metric,
@@ -15,6 +16,7 @@ from etprof.dashboard.parts import (
     take_part,
 )  # fmt: skip
 from etprof.dashboard.queries import load_latest
+from etprof.views.charts import plain_bars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from etprof.dashboard.visit import Visit
     from etprof.history.schema import Metric
 
-_BAR_WIDTH: Final = 200.0
 _GROUPS_A_PAGE: Final = 15
 
 
@@ -62,11 +63,19 @@ def _group(series: list[Series], values: Mapping[int, Metric]) -> View:
     found = [(entry, values.get(entry.latest_id or 0)) for entry in series]
     known = [(entry, value) for entry, value in found if value is not None]
     known.sort(key=lambda pair: pair[1].value)
-    largest = max((value.value for _, value in known), default=0.0) or 1.0
+    bars = plain_bars([value.value for _, value in known])
     return {
         "name": f"{config_words(series[0].run)} · {sme_label(series[0].run.sme_mode)}",
         "rows": [
-            {"series": entry, "value": value, "width": f"{value.value / largest * _BAR_WIDTH:.1f}"}
-            for entry, value in known
+            {"series": entry, "value": value, "bar": bar}
+            for (entry, value), bar in zip(known, bars, strict=True)
         ],
     }
+
+
+PAGE = Page(
+    show=show,
+    menu=(2, "Models"),
+    subject=("metric",),
+    filters=("model", "device", "precision", "backend", "sme", "threads"),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.dashboard.addresses import Page
 from etprof.dashboard.judging import Judge, compare_address, find_references
 from etprof.dashboard.parts import (
     View,
@@ -16,7 +17,7 @@ from etprof.dashboard.parts import (
     sme_label,
     take_part,
 )  # fmt: skip
-from etprof.dashboard.queries import load_latest
+from etprof.dashboard.queries import differ_in_sme_alone, load_latest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,9 +126,9 @@ def _why_not_compared(off: Run | None, on: Run | None, loaded: Loaded) -> str:
     return "" if differ_in_sme_alone(off, on) else "the newest runs differ in more than SME"
 
 
-def differ_in_sme_alone(off: Run, on: Run) -> bool:
-    """Whether two runs of one configuration are of the same program, runner and commit."""
-    if off.revision is not None or on.revision is not None:
-        return off.revision == on.revision
-    places = [(run.run_name, run.run_path, run.measured_at) for run in (off, on)]
-    return places[0] == places[1]
+PAGE = Page(
+    show=show,
+    menu=(1, "Overview"),
+    subject=("metric", "branch"),
+    filters=("model", "device", "precision", "backend", "threads"),
+)

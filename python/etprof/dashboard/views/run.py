@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_size, format_value
+from etprof.dashboard.addresses import Page
 from etprof.dashboard.judging import Judge, compare_address
 from etprof.dashboard.parts import sme_label
 from etprof.dashboard.queries import (
@@ -14,8 +15,8 @@ from etprof.dashboard.queries import (
     load_baselines,
     load_runs,
 )  # fmt: skip
-from etprof.dashboard.run_report import read_report
-from etprof.dashboard.visit import NoSuchPageError, metric_key
+from etprof.dashboard.views.report import read_report
+from etprof.dashboard.visit import find_run, metric_key
 from etprof.history.metric_names import HEADLINE
 from etprof.history.schema import FAILED, TITLES
 
@@ -26,18 +27,6 @@ if TYPE_CHECKING:
     from etprof.history.schema import Metric, Run
 
 _STRIP_WIDTH: Final = 1000.0
-_LONGEST_ID: Final = 10
-"""Digits of a number that every database takes."""
-
-
-def find_run(visit: Visit, text: str) -> Run:
-    """Returns the run with this number; raises NoSuchPageError."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_ID else 0
-    run = load_runs(visit.session, [number]).get(number)
-    if run is None:
-        msg = f"no run {text[:40]} in this history"
-        raise NoSuchPageError(msg)
-    return run
 
 
 def show(visit: Visit) -> View:
@@ -116,3 +105,6 @@ def _artefacts(run: Run) -> list[tuple[str, str]]:
         words = [format_size(size) if isinstance(size, int | float) else "", known.get("sha256")]
         lines.append((name, " · ".join(str(word) for word in words if word)))
     return lines
+
+
+PAGE = Page(show=show, subject=("id",))

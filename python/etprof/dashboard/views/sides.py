@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.dashboard.addresses import Page
 from etprof.dashboard.judging import Judge, compare_address
 from etprof.dashboard.parts import (
     View,
@@ -101,3 +102,10 @@ def _cell(
         "change": judge.change(values.get(reference.latest_id), value, first),
         "compare": compare_address(reference.latest_id, entry.latest_id),
     }
+
+
+PAGE = Page(
+    show=show,
+    subject=("model", "by", "metric"),
+    filters=("device", "precision", "backend", "sme", "threads"),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.dashboard.addresses import Page
 from etprof.dashboard.chart import Line, trend_chart
 from etprof.dashboard.judging import Judge, compare_address
 from etprof.dashboard.parts import (
@@ -126,3 +127,6 @@ def _changes(sme: str, line: Line) -> list[Row]:
         if i and point.run_id in line.changes
     ]
     return rows[-_MOST_CHANGES:]
+
+
+PAGE = Page(show=show, subject=("config", "metric"), filters=("sme", "branch", "axis"))

@@ -7,11 +7,14 @@ import re
 import stat
 from typing import TYPE_CHECKING, Final
 
+from etprof.dashboard.addresses import Page
+from etprof.dashboard.visit import NoSuchPageError, find_run
 from etprof.history.whereabouts import find_run_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from etprof.dashboard.visit import Visit
     from etprof.history.schema import Run
 
 NAME: Final = "report.html"
@@ -25,6 +28,15 @@ _HEAD: Final = re.compile(
     rb"script-src 'sha256-[A-Za-z0-9+/=]+'; img-src data:; base-uri 'none'; form-action 'none'\">"
 )
 """How a report by etprof begins: before anything else it forbids itself to load or send."""
+
+
+def show(visit: Visit) -> bytes:
+    """Returns the report of the visit's run; raises NoSuchPageError where there is none."""
+    content, reason = read_report(find_run(visit, visit.address["id"]))
+    if content is None:
+        msg = f"no report of this run: {reason}"
+        raise NoSuchPageError(msg)
+    return content
 
 
 def read_report(run: Run) -> tuple[bytes | None, str]:
@@ -53,3 +65,6 @@ def _read(path: Path) -> bytes | None:
     with os.fdopen(descriptor, "rb") as stream:
         head = stream.read(_HEAD_BYTES)
         return head + stream.read() if _HEAD.match(head) else None
+
+
+PAGE = Page(show=show, subject=("id",))
