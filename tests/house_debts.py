@@ -16,6 +16,7 @@ IMPORTED_ONCE = {
     "backends/xnnpack/exporting.py": "imports ExecuTorch's exporting code, when a model is exported",
     "bench/remote.py": "runs on a worker, which imports nothing else of the pool",
     "cli/analyze.py": "a command",
+    "dashboard/views/report.py": "a page",
     "cli/last_resort.py": "must be importable when the rest is not",
     "export/bundle_runtime.py": "a program of its own, in a process of its own",
 }

@@ -83,7 +83,7 @@ def test_the_gate_says_the_same(make_store: Callable[[KnownHistory], Store], rou
     store = make_store(known)
     with store.session() as session:
         checked = check_history(session, CheckRequest("window:1", metrics=("latency_ns",)))
-    verdicts = {str(entry.subject.run_id): entry.outcome for entry in checked.entries}
+    verdicts = {str(entry.run.id): entry.outcome for entry in checked.entries}
     assert len(verdicts) == 12
     # THEN every cell of the overview has the gate's verdict
     page = show(store, "overview")

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from etprof.base.units import format_range, format_value
-from etprof.history.check import Checked, CheckRequest, CheckResult, Subject
+from etprof.history.check import Checked, CheckRequest, CheckResult
 from etprof.history.gate import Judgement, judge, judge_against
 from etprof.history.noise import NoiseFloor, pool_groups
 from etprof.history.schema import Metric, Run
@@ -23,11 +23,8 @@ STEADY = (99.0, 99.5, 100.0, 100.5, 101.0, 100.2, 99.8, 100.1)
 TRIALS = 400
 
 
-def value(
-    samples: Sequence[float], *, higher_is_better: bool = False, representative: bool = True
-) -> Metric:
+def value(samples: Sequence[float], *, higher_is_better: bool = False) -> Metric:
     return Metric(
-        run=Run(representative=representative),
         name="latency_ns",
         unit="ns",
         higher_is_better=higher_is_better,
@@ -192,7 +189,7 @@ def test_large_samples_have_nearly_the_exact_interval() -> None:
 
 @pytest.mark.parametrize("freedom", [4, 5, 7, 10, 30, 200])
 def test_quantile_of_student(freedom: int) -> None:
-    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=2e-3)
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
 
 
 def test_noise_is_pooled_within_groups() -> None:
@@ -204,10 +201,10 @@ def test_noise_is_pooled_within_groups() -> None:
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_a_check_formats_numbers_as_everything_does(form: str) -> None:
     """T12: rates and changes had a formatter of their own here."""
-    subject = Subject(1, "decoder", "Phone", "2026-11-21", None, None)
+    run = Run(id=1, model="decoder", device="Phone", sme_mode="off")
     judgement = Judgement("unchanged", 0.0, -0.0123, 0.0001, 0.05, "within")
     entry = Checked(
-        "unchanged", subject, (subject,), "within", "decode_tokens_per_second", "1/s",
+        "unchanged", run, (run,), "within", "decode_tokens_per_second", "1/s",
         1234.0, 1234.4, judgement,
     )  # fmt: skip
     text = render_check(CheckResult(CheckRequest("window:1"), (entry,), ()), form)

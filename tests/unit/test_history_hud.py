@@ -9,15 +9,19 @@ import pytest
 from pydantic import ValidationError
 
 from etprof.history.connection import DamagedValueError
-from etprof.history.hud import HudRecord, run_records
+from etprof.history.exchange import run_records
 from etprof.history.ingest import read_run_directory
 from etprof.history.schema import Metric, RawSamples
+from tests.hud_schema import HudRecord
 from tests.measured_runs import START, MeasuredRun, write_measured
 
 
 def records_of(folder: Path, run: MeasuredRun) -> list[dict[str, Any]]:
     (document,) = read_run_directory(write_measured(folder, run))
-    return run_records(document)
+    found = run_records(document)
+    for record in found:
+        HudRecord.model_validate(record)
+    return found
 
 
 def test_a_run_becomes_one_record_per_metric(tmp_path: Path) -> None:
@@ -27,7 +31,7 @@ def test_a_run_becomes_one_record_per_metric(tmp_path: Path) -> None:
     assert len(values["avg_inference_latency(ms)"]) == 9
     assert values["load_status"] == [1.0]
     for record in records:
-        assert HudRecord.model_validate(record).schema_version == "v3"
+        assert record["schema_version"] == "v3"
         assert record["timestamp"] == int(START.timestamp())
         assert (record["head_branch"], record["head_sha"]) == ("main", "c" * 40)
         assert record["model"]["extra_info"] == {"sha256": "b" * 64}
@@ -38,9 +42,18 @@ def test_a_language_model_has_the_names_of_the_llm_benchmark(tmp_path: Path) -> 
     (document,) = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
     document.metrics.append(Metric(name="decode_tokens_per_second", value=20.0, samples=(20.0,)))
     records = run_records(document)
+    assert all(HudRecord.model_validate(record) for record in records)
     names = {record["metric"]["name"] for record in records}  # type: ignore[index]
     assert {"llm_model_load_time(ms)", "generate_time(ms)", "token_per_sec"} <= names
     assert not {"model_load_time(ms)", "avg_inference_latency(ms)"} & names
+
+
+def test_a_value_that_the_table_does_not_take_is_damage(tmp_path: Path) -> None:
+    """S1: an import may bring a number that is none there; it ended in rc 70."""
+    (document,) = read_run_directory(write_measured(tmp_path / "run", MeasuredRun()))
+    document.metrics.append(Metric(name="decode_tokens_per_second", value=1e39, samples=()))
+    with pytest.raises(DamagedValueError, match=r"token_per_sec: beyond what a float32 holds"):
+        run_records(document)
 
 
 @pytest.mark.parametrize("blocks", [[[0, 0]], [{"method_ns": [1]}], "none"])

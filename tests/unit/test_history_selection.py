@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import update
 
-from etprof.history.noise import noise_floor
+from etprof.history.noise import NoiseFloors
 from etprof.history.schema import FAILED, Run
 from etprof.history.selection import baseline_runs
 from etprof.history.store import Store, open_store
@@ -78,10 +78,10 @@ def test_a_noise_floor_has_no_emulated_run(history: History) -> None:
     history.store.write(lambda session: _call_all_representative(session, answer=False))
     with history.store.session() as session:
         device = session.get_one(Run, 1).device
-        assert noise_floor(session, device, "latency_ns") is None
+        assert NoiseFloors(session).floor(device, "latency_ns") is None
     history.store.write(lambda session: _call_all_representative(session, answer=True))
     with history.store.session() as session:
-        floor = noise_floor(session, device, "latency_ns")
+        floor = NoiseFloors(session).floor(device, "latency_ns")
         assert floor is not None
         assert floor.runs == 3
 

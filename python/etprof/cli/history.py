@@ -279,12 +279,11 @@ def _changes(arguments: argparse.Namespace) -> int:
 
 
 def _noise(arguments: argparse.Namespace) -> int:
-    from etprof.history.metric_names import METRICS
-    from etprof.history.noise import noise_floors
+    from etprof.history.noise import NoiseFloors
     from etprof.history.tables import NOISE
 
     with _open(arguments) as store, store.session() as session:
-        floors = noise_floors(session, tuple(METRICS))
+        floors = NoiseFloors(session).every()
     if arguments.json:
         print(json.dumps([asdict(floor) for floor in floors], indent=2, ensure_ascii=False))
         return 0

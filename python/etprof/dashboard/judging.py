@@ -62,13 +62,10 @@ class Judge:
         }
 
     def _floor(self, device: str) -> NoiseFloor | None:
-        runs = self._runs.get(device, [])
-        newest = max((run.measured_at for run in runs), default=None)
-        if newest is None:
-            return self._catalogue.noise_floor(device, self._metric, None)
-        judged = [run for run in runs if newest - run.measured_at < _ONE_NIGHT]
-        first = min(judged, key=lambda run: run.measured_at)
-        return self._catalogue.noise_floor(device, self._metric, first)
+        moments = [run.measured_at for run in self._runs.get(device, [])]
+        newest = max(moments, default=None)
+        judged = [each for each in moments if newest and newest - each < _ONE_NIGHT]
+        return self._catalogue.noise_floor(device, self._metric, min(judged, default=None))
 
 
 def _interval_text(found: Judgement) -> str:

@@ -15,14 +15,14 @@ from sqlalchemy.orm import aliased, defer
 
 from etprof.history.schema import FAILED, Baseline, Metric, Run
 from etprof.history.selection import choose_runs
+from etprof.history.store import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from sqlalchemy import ScalarSelect, Subquery
     from sqlalchemy.orm import Session
 
-_BATCH: Final = 500
 RECENT_RUNS: Final = 5_000
 """Branches on offer, and what is latest on one, are of this many newest runs."""
 
@@ -122,7 +122,7 @@ def list_metrics(session: Session, series: Iterable[Series]) -> list[str]:
     """Returns the names of the metrics that the latest runs have."""
     ids = [entry.latest_id for entry in series if entry.latest_id is not None]
     found: set[str] = set()
-    for batch in _batches(ids):
+    for batch in batches(ids):
         found |= set(
             session.scalars(
                 select(Metric.name)
@@ -163,7 +163,7 @@ def count_runs(session: Session) -> tuple[int, int]:
 def load_runs(session: Session, ids: Iterable[int]) -> dict[int, Run]:
     """Returns runs by id."""
     found: dict[int, Run] = {}
-    for batch in _batches(sorted(set(ids))):
+    for batch in batches(sorted(set(ids))):
         found |= {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(batch)))}
     return found
 
@@ -172,7 +172,7 @@ def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int,
     """Returns one metric of each run that has it, by run."""
     ids = sorted(run.id for run in runs)
     found: dict[int, Metric] = {}
-    for batch in _batches(ids):
+    for batch in batches(ids):
         chosen = select(Metric).join(Metric.run).where(Run.representative, Metric.name == metric)
         rows = session.scalars(chosen.where(Metric.run_id.in_(batch)))
         found |= {row.run_id: row for row in rows}
@@ -205,7 +205,7 @@ def find_runs_before(session: Session, runs: Iterable[Run]) -> dict[int, int]:
         .scalar_subquery()
     )
     found: dict[int, int] = {}
-    for batch in _batches([entry.id for entry in runs]):
+    for batch in batches([entry.id for entry in runs]):
         rows = session.execute(select(run.id, before).where(run.id.in_(batch)))
         found |= {run_id: other for run_id, other in rows if other is not None}
     return found
@@ -236,7 +236,7 @@ def differ_in_sme_alone(off: Run, on: Run) -> bool:
 def load_baselines(session: Session, series: Iterable[str]) -> dict[str, list[Baseline]]:
     """Returns the pinned baselines of each series, the newest first."""
     found: dict[str, list[Baseline]] = {}
-    for batch in _batches(sorted(set(series))):
+    for batch in batches(sorted(set(series))):
         rows = session.scalars(
             select(Baseline)
             .where(Baseline.series.in_(batch))
@@ -282,9 +282,3 @@ def list_failures(session: Session, filters: Mapping[str, str], *, limit: int) -
         .options(defer(Run.pins), defer(Run.artefacts))
     )
     return list(session.scalars(statement))
-
-
-def _batches(ids: Sequence[int] | Sequence[str]) -> Iterator[Sequence[int] | Sequence[str]]:
-    """Cuts a list so that no statement has more parameters than a database takes."""
-    for start in range(0, len(ids), _BATCH):
-        yield ids[start : start + _BATCH]

@@ -16,10 +16,11 @@ from etprof.dashboard.queries import (
     load_runs,
 )
 from etprof.history.metric_names import METRICS
-from etprof.history.noise import noise_floor
+from etprof.history.noise import NoiseFloors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from sqlalchemy.orm import Session
 
@@ -77,13 +78,12 @@ class Catalogue:
         """Branches on offer."""
         return self._keep(lambda: list_branches(self.session, self._most_branches), "branches")
 
-    def noise_floor(self, device: str, metric: str, before: Run | None) -> NoiseFloor | None:
+    def noise_floor(self, device: str, metric: str, before: datetime | None) -> NoiseFloor | None:
         """The noise floor of a device from runs older than `before`."""
-        moment = before.measured_at if before else None
+        floors = NoiseFloors(self.session, until=before)
         return self._keep(
-            lambda: noise_floor(self.session, device, metric, before=before),
-            "floor", device, metric, moment,
-        )  # fmt: skip
+            lambda: floors.floor(device, metric, before=before), "floor", device, metric, before
+        )
 
     def _keep(self, read: Callable[[], Kind], *name: Hashable) -> Kind:
         """Returns what is kept under a name for this state of the store, else reads it."""

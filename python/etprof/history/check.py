@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
+from etprof.base.units import count_of
 from etprof.history.gate import DEFAULT_THRESHOLD, Judgement, judge_against
 from etprof.history.noise import NoiseFloors
 from etprof.history.schema import FAILED, Metric, Run
@@ -60,24 +61,12 @@ class CheckRequest:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What a run measured, in words, and where it stands."""
-
-    run_id: int
-    title: str
-    device: str
-    measured_at: str
-    git_commit: str | None
-    git_branch: str | None
-
-
-@dataclass(frozen=True)
 class Checked:
     """One metric of one candidate, or a candidate that failed (without metric)."""
 
     outcome: Outcome
-    subject: Subject
-    baseline: tuple[Subject, ...]
+    run: Run
+    baseline: tuple[Run, ...]
     reason: str
     metric: str | None = None
     unit: str | None = None
@@ -93,7 +82,7 @@ class CheckResult:
 
     request: CheckRequest
     entries: tuple[Checked, ...]
-    without_baseline: tuple[Subject, ...]
+    without_baseline: tuple[Run, ...]
     """Candidates that there is nothing to compare with."""
 
     @property
@@ -119,13 +108,13 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
     newest = max((run.measured_at for run in candidates), default=None)
     noise = NoiseFloors(session, until=newest)
     entries: list[Checked] = []
-    alone: list[Subject] = []
+    alone: list[Run] = []
     for candidate in candidates:
         baselines = baseline_runs(session, request.baseline, candidate)
         if candidate.status == FAILED:
             entries.append(_told(candidate, baselines, "failed", candidate.failure or "it failed"))
         elif not baselines:
-            alone.append(subject_of(candidate))
+            alone.append(candidate)
         elif not candidate.representative:
             reason = "its target proves no times, so none are judged"
             entries.append(_told(candidate, baselines, "inconclusive", reason))
@@ -135,19 +124,12 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
     return CheckResult(request, tuple(entries), tuple(alone))
 
 
-def subject_of(run: Run) -> Subject:
-    """Describes a run."""
-    threads = None if run.threads is None else f"{run.threads} thread{'s'[: run.threads > 1]}"
+def title_of(run: Run) -> str:
+    """Says in words what a run measured."""
+    threads = None if run.threads is None else count_of(run.threads, "thread")
     what = (run.model, run.precision, run.backend, _method(run))
     facts = (*what, f"SME {run.sme_mode}", threads, run.variant)
-    return Subject(
-        run_id=run.id,
-        title=", ".join(fact for fact in facts if fact),
-        device=run.device,
-        measured_at=run.measured_at.isoformat(timespec="seconds"),
-        git_commit=run.git_commit,
-        git_branch=run.git_branch,
-    )
+    return ", ".join(fact for fact in facts if fact)
 
 
 def _method(run: Run) -> str | None:
@@ -156,8 +138,7 @@ def _method(run: Run) -> str | None:
 
 def _told(candidate: Run, baselines: Sequence[Run], outcome: Outcome, reason: str) -> Checked:
     """What is said of a whole run."""
-    before = tuple(subject_of(run) for run in baselines)
-    return Checked(outcome, subject_of(candidate), before, reason)
+    return Checked(outcome, candidate, tuple(baselines), reason)
 
 
 def _judge_metrics(
@@ -185,8 +166,8 @@ def _judge_metric(
     judgement = judge_against(before, after, threshold, noise=floor)
     return Checked(
         outcome=judgement.verdict,
-        subject=subject_of(run),
-        baseline=tuple(subject_of(metric.run) for metric in before),
+        run=run,
+        baseline=tuple(metric.run for metric in before),
         reason=judgement.reason,
         metric=name,
         unit=after.unit,

@@ -6,21 +6,22 @@ import itertools
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 from sqlalchemy import select
 
 from etprof.base.atomic import replacing
-from etprof.base.errors import InputFileError, UsageError
+from etprof.base.errors import InputFileError
 from etprof.base.files import open_regular, read_bounded
 from etprof.base.json_input import parse_json
 from etprof.base.records import Name, Record, first_problem
 from etprof.base.text import escape_unfit_json
 from etprof.history.columns import Checked, Moment
 from etprof.history.connection import DamagedValueError
-from etprof.history.hud import run_records
+from etprof.history.metric_names import METRICS
 from etprof.history.schema import (
+    FAILED,
     METRIC_RECORD,
     RUN_RECORD,
     Baseline,
@@ -31,7 +32,10 @@ from etprof.history.schema import (
     record_of,
 )
 from etprof.history.selection import choose_runs
-from etprof.history.store import iterate_runs
+from etprof.history.store import batches, iterate_runs
+from etprof.run.directory import ExperimentMetrics
+from etprof.views.files import require_pyarrow
+from etprof.views.formats.hud import HudSubject, hud_metrics, hud_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,8 +50,6 @@ FORMAT: Final = "etprof-history"
 SCHEMA_VERSION: Final = 1
 _MOST_BYTES: Final = 2**30
 """Of a JSON export, which is read as a whole; Parquet is read in parts."""
-_BATCH: Final = 200
-"""Runs that are imported in one transaction."""
 
 
 PARQUET_MAGIC: Final = b"PAR1"
@@ -56,7 +58,18 @@ _ROWS: Final = 500
 """Of a Parquet file that are read at once."""
 _AS_JSON: Final = ("pins", "artefacts", "categories", "raw")
 """Columns whose keys differ from run to run: JSON text."""
-Entry = TypeVar("Entry")
+_FAILURE: Final = "FAILURE_REPORT"
+"""The metric by which ExecuTorch's own workflows report a job that failed."""
+_GENERATION_NAMES: Final = {
+    "model_load_time(ms)": "llm_model_load_time(ms)",
+    "avg_inference_latency(ms)": "generate_time(ms)",
+    "trimmean_inference_latency(ms)": "trimmean_generate_time(ms)",
+    "median_inference_latency(ms)": "median_generate_time(ms)",
+}
+"""An inference is a whole generation then."""
+
+
+_LARGEST_FLOAT32: Final = 3.4028234663852886e38
 
 
 class PinnedRun(Record):
@@ -190,7 +203,7 @@ def import_runs(store: Store, export: Export) -> Imported:
     Runs before a damaged one are in the store then.
     """
     added = known = 0
-    for batch in _batches(export.runs):
+    for batch in batches(export.runs):
         results = store.add(batch)
         added += sum(result.is_new for result in results)
         known += sum(not result.is_new for result in results)
@@ -213,12 +226,6 @@ def _checked(path: Path, rows: Iterable[dict[str, Any]]) -> Iterator[Run]:
             raise InputFileError(msg) from None
 
 
-def _batches(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    entries = iter(entries)
-    while batch := list(itertools.islice(entries, _BATCH)):
-        yield batch
-
-
 def _pin(session: Session, header: Header) -> int:
     """Pins the export's baselines; names that the store uses already stay as they are."""
     taken = set(session.execute(select(Baseline.name, Baseline.series)))
@@ -234,22 +241,12 @@ def _pin(session: Session, header: Header) -> int:
     return count
 
 
-def _pyarrow() -> Any:  # noqa: ANN401 - an untyped package
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet
-    except ImportError as error:
-        msg = f"Parquet needs pyarrow ({error}); `pip install 'etprof[parquet]'`, or use JSON"
-        raise UsageError(msg) from error
-    return pa
-
-
 def _write_parquet(path: Path, records: Iterable[Record], header: str) -> None:
     """Writes runs batch by batch; `header` goes into the file's metadata."""
-    pa = _pyarrow()
+    pa = require_pyarrow()
     schema = _schema(pa).with_metadata({_HEADER: header.encode()})
     with replacing(path) as stream, pa.parquet.ParquetWriter(stream, schema) as writer:
-        for batch in _batches(records):
+        for batch in batches(records):
             rows = [record.model_dump() for record in batch]
             told = [row | {name: json.dumps(row[name]) for name in _AS_JSON} for row in rows]
             writer.write_table(pa.Table.from_pylist(told, schema=schema))
@@ -257,7 +254,7 @@ def _write_parquet(path: Path, records: Iterable[Record], header: str) -> None:
 
 def read_parquet(path: Path) -> tuple[str, Iterator[dict[str, Any]]]:
     """Returns the header and the runs, not checked; raises InputFileError for other files."""
-    pa = _pyarrow()
+    pa = require_pyarrow()
     try:
         file = pa.parquet.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
@@ -270,7 +267,7 @@ def read_parquet(path: Path) -> tuple[str, Iterator[dict[str, Any]]]:
 
 
 def _rows(path: Path, file: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401
-    pa = _pyarrow()
+    pa = require_pyarrow()
     try:
         for batch in file.iter_batches(_ROWS):
             for row in batch.to_pylist():
@@ -305,3 +302,89 @@ def _schema(pa: Any) -> Any:  # noqa: ANN401
     metric = pa.struct(fields(Metric, METRIC_RECORD))
     own = [(name, kind) for name, kind in fields(Run, RUN_RECORD) if name != "metrics"]
     return pa.schema([*own, ("metrics", pa.list_(metric))])
+
+
+def run_records(run: Run) -> list[dict[str, object]]:
+    """Returns one record per metric; one failure record for a failed run; none if emulated.
+
+    Raises DamagedValueError for a value that the dashboard's table does not take.
+    """
+    if not run.representative:
+        return []
+    known = {
+        "timestamp": int(run.measured_at.timestamp()),
+        "schema_version": "v3",
+        "head_branch": run.git_branch,
+        "head_sha": run.git_commit,
+    }
+    head = {name: value for name, value in known.items() if value is not None}
+    records = []
+    for name, values in _values(run).items():
+        if not all(abs(value) <= _LARGEST_FLOAT32 for value in values):
+            msg = f"raw values of run {run.key}: {name}: beyond what a float32 holds"
+            raise DamagedValueError(msg)
+        record = {**head, **hud_record(_subject(run), name, values)}
+        if run.status == FAILED:
+            _mark_failed(record, run)
+        records.append(record)
+    return records
+
+
+def _values(run: Run) -> dict[str, list[float]]:
+    """Values by the dashboard's metric names: raw samples where they are, else block values."""
+    if run.status == FAILED:
+        return {_FAILURE: [0.0]}
+    values = {
+        METRICS[metric.name].hud_name: [
+            value * METRICS[metric.name].hud_scale for value in metric.samples or (metric.value,)
+        ]
+        for metric in run.metrics
+        if metric.name in METRICS
+    }
+    return _named_for_generation({**values, **_raw_values(run)})
+
+
+def _raw_values(run: Run) -> dict[str, list[float]]:
+    if run.raw is None:
+        return {}
+    try:
+        return hud_metrics(ExperimentMetrics.model_validate(run.raw))
+    except ValidationError as error:
+        msg = f"raw values of run {run.key}: {first_problem(error)}"
+        raise DamagedValueError(msg) from None
+
+
+def _named_for_generation(values: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Names load and inference of a language model as ExecuTorch's LLM benchmark does."""
+    if METRICS["decode_tokens_per_second"].hud_name not in values:
+        return values
+    return {_GENERATION_NAMES.get(name, name): values[name] for name in values}
+
+
+def _subject(run: Run) -> HudSubject:
+    program = run.artefacts.get("program")
+    return HudSubject(
+        experiment=run.experiment,
+        model=run.model,
+        precision=run.precision,
+        backend=run.backend,
+        program_sha256=program["sha256"] if program else None,
+        sme=run.sme_mode,
+        threads=run.threads,
+        device=run.device,
+        platform=run.device_kind,
+        cpu=run.soc,
+        cores=None,
+        pins=run.pins,
+    )
+
+
+def _mark_failed(record: dict[str, object], run: Run) -> None:
+    """Says that and why the run failed, where ExecuTorch's workflows say it."""
+    benchmark = record["benchmark"]
+    if isinstance(benchmark, dict):
+        benchmark["extra_info"] |= {
+            "job_conclusion": "FAILURE",
+            "failure_type": "RUN",
+            "failure": run.failure or "unknown",
+        }

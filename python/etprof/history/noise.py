@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from sqlalchemy import select
 
+from etprof.history.metric_names import METRICS
 from etprof.history.schema import OK, Metric, Run
 
 if TYPE_CHECKING:
@@ -69,13 +70,12 @@ class NoiseFloors:
                 groups.setdefault(run.group, []).append(run.log_value)
         return pool_groups(device, metric, groups.values())
 
-
-def noise_floor(
-    session: Session, device: str, metric: str, *, before: Run | None = None
-) -> NoiseFloor | None:
-    """Returns one noise floor, of runs older than `before`."""
-    moment = before.measured_at if before else None
-    return NoiseFloors(session, until=moment).floor(device, metric, before=moment)
+    def every(self) -> list[NoiseFloor]:
+        """Returns the noise floor of every device and metric that has A/A data."""
+        timed = select(Run.device).where(Run.representative).distinct().order_by(Run.device)
+        devices = self._session.scalars(timed).all()
+        found = [self.floor(device, metric) for device in devices for metric in METRICS]
+        return [floor for floor in found if floor is not None]
 
 
 def _repetitions(
@@ -107,13 +107,3 @@ def pool_groups(device: str, metric: str, groups: Iterable[Sequence[float]]) -> 
     freedom = runs - len(repeated)
     squares = sum(float(np.sum((group - group.mean()) ** 2)) for group in repeated)
     return NoiseFloor(device, metric, math.sqrt(squares / freedom), freedom, runs, len(repeated))
-
-
-def noise_floors(session: Session, metrics: Sequence[str]) -> list[NoiseFloor]:
-    """Returns the noise floor of every device and metric that has A/A data."""
-    devices = session.scalars(
-        select(Run.device).where(Run.representative).distinct().order_by(Run.device)
-    ).all()
-    floors = NoiseFloors(session)
-    found = [floors.floor(device, metric) for device in devices for metric in metrics]
-    return [floor for floor in found if floor is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -31,7 +32,7 @@ from etprof.history.migrations import bring_up_to_date
 from etprof.history.schema import CategoryTime, Metric, RawSamples, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from sqlalchemy import Engine, Select
 
@@ -52,6 +53,7 @@ _INSERTS: Final[dict[str, Callable[[type[Run]], sqlite.Insert | postgresql.Inser
 _BATCH: Final = 200
 
 Result = TypeVar("Result")
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,13 @@ def iterate_runs(session: Session, query: Select[Run]) -> Iterator[Run]:
         last = batch[-1].id
         yield from batch
         session.expunge_all()
+
+
+def batches(entries: Iterable[Entry], size: int = _BATCH) -> Iterator[list[Entry]]:
+    """Cuts entries so that no transaction is long, and no statement has too many parameters."""
+    rest = iter(entries)
+    while batch := list(itertools.islice(rest, size)):
+        yield batch
 
 
 def patiently(work: Callable[[], Result]) -> Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from etprof.base.units import MISSING, count_of, format_value
-from etprof.history.check import subject_of
+from etprof.history.check import title_of
 from etprof.history.metric_names import HEADLINE, metric_label
 from etprof.history.schema import FAILED, TITLES
 from etprof.history.whereabouts import find_run_directory
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from etprof.history.check import Checked, CheckResult, Subject
+    from etprof.history.check import Checked, CheckResult
     from etprof.history.schema import Run
 
 CHECK_VERSION: Final = 1
@@ -88,7 +88,7 @@ _ENDS: Final = tuple(
 )
 _OF_A_RUN: Final = (
     _text("run", of=lambda run: f"#{run.id}"),
-    _text("what", of=lambda run: subject_of(run).title),
+    _text("what", of=title_of),
     _text("device", of=attrgetter("device")),
 )
 _COMMIT: Final = _text("commit", of=format_commit)
@@ -157,7 +157,7 @@ CHECK: Final = Table(
     "history_check",
     (
         _text("verdict", of=attrgetter("outcome"), styles=_STYLES),
-        _text("run", of=lambda entry: _name(entry.subject)),
+        _text("run", of=lambda entry: _name(entry.run)),
         _text("metric", of=lambda entry: metric_label(entry.metric) if entry.metric else None),
         _UNIT,
         Column("before", "float64", "@unit", title="baseline", of=attrgetter("before")),
@@ -192,7 +192,7 @@ def run_details(run: Run) -> RenderableType:
         "measured": format_moment(run.measured_at),
         "status": run.status if run.failure is None else f"{run.status}: {run.failure}",
     }
-    lines = [Text(f"#{run.id} {subject_of(run).title}", style="bold")]
+    lines = [Text(f"#{run.id} {title_of(run)}", style="bold")]
     lines += [
         Text(f"{title:24} {MISSING if fact is None else fact}") for title, fact in facts.items()
     ]
@@ -258,8 +258,25 @@ def _document(result: CheckResult) -> dict[str, Any]:
         "thresholds": dict(result.request.thresholds),
         "exit_code": result.exit_code,
         "counts": result.counts,
-        "entries": [asdict(entry) for entry in result.entries],
-        "without_baseline": [asdict(subject) for subject in result.without_baseline],
+        "entries": [_entry(entry) for entry in result.entries],
+        "without_baseline": [_subject(run) for run in result.without_baseline],
+    }
+
+
+def _entry(entry: Checked) -> dict[str, Any]:
+    told = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    judgement = asdict(entry.judgement) if entry.judgement else None
+    baseline = [_subject(run) for run in entry.baseline]
+    del told["run"]
+    return {**told, "subject": _subject(entry.run), "baseline": baseline, "judgement": judgement}
+
+
+def _subject(run: Run) -> dict[str, Any]:
+    return {
+        "run_id": run.id,
+        "title": title_of(run),
+        "measured_at": run.measured_at.isoformat(timespec="seconds"),
+        **{name: getattr(run, name) for name in ("device", "git_commit", "git_branch")},
     }
 
 
@@ -273,5 +290,5 @@ def _headline(result: CheckResult) -> str:
     return text[0].upper() + text[1:]
 
 
-def _name(subject: Subject) -> str:
-    return f"#{subject.run_id} {subject.title} on {subject.device}"
+def _name(run: Run) -> str:
+    return f"#{run.id} {title_of(run)} on {run.device}"

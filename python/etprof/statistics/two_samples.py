@@ -64,15 +64,8 @@ def _rank_sum_masses(first: int, second: int) -> tuple[float, ...]:
 
 
 def t_quantile(degrees_of_freedom: float) -> float:
-    """97.5 % quantile of Student's t, within 0.2 % from 4 degrees of freedom on.
+    """97.5 % quantile of Student's t."""
+    # SciPy takes a fifth of a second to import, and only the history's gate asks.
+    from scipy.special import stdtrit
 
-    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
-    """
-    z, v = _NORMAL_QUANTILE, degrees_of_freedom
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / v**power for power, term in enumerate(terms, start=1))
+    return float(stdtrit(degrees_of_freedom, 0.975))
