@@ -46,7 +46,7 @@ class FakeTarget:
     def describe(self) -> dict[str, object]:
         return {"system": "Fake"}
 
-    def device(self) -> MeasuredDevice | None:
+    def device(self) -> MeasuredDevice:
         return this_host()
 
     def sme_modes(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.process import run_command
 from etprof.bench.archives import pack_program, pack_run, unpack_program, unpack_run
 from etprof.bench.combinations import expand
-from etprof.bench.execution import is_finished
+from etprof.bench.execution import why_unfinished
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.pool import Task, run_here
 from etprof.history.ingest import read_run_directory
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.bench.execution import Outcome
-    from etprof.config import TargetConfig
+    from etprof.config import Config
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
 
@@ -73,12 +73,13 @@ class Device(GeneratingTarget):
         super().__init__()
         self.serial, self.users, self.barrier = serial, users, barrier
         self.broken = False
-        self.lockable: MeasuredDevice | None = phone(serial)
+        self.build_of_android = "one"
+        self.lockable: MeasuredDevice = phone(serial)
 
     def describe(self) -> dict[str, object]:
-        return {"system": "Fake", "serial": self.serial}
+        return {"system": "Fake", "serial": self.serial, "android_build": self.build_of_android}
 
-    def device(self) -> MeasuredDevice | None:
+    def device(self) -> MeasuredDevice:
         return self.lockable
 
     def run(self, request: RunnerRequest) -> RunnerResult:
@@ -102,7 +103,7 @@ class Bench:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(FOLDER_VARIABLE, str(folder / "locks"))
-        monkeypatch.setattr("etprof.bench.execution.make_target", self._make_target)
+        monkeypatch.setattr("etprof.bench.execution.configured_target", self._make_target)
         self.folder = folder
         self.program = folder / "m.pte"
         self.program.write_bytes(b"program")
@@ -116,8 +117,8 @@ class Bench:
         self.devices[serial] = Device(serial, self.users, barrier)
         return self.devices[serial]
 
-    def _make_target(self, wanted: TargetConfig, _: object) -> Device:
-        return self.devices[wanted.serial or wanted.kind]
+    def _make_target(self, config: Config) -> Device:
+        return self.devices[config.target.serial or config.target.kind]
 
     def tasks(self, **changes: object) -> list[Task]:
         document = {"models": ["toy_cnn"], "measurement": MEASUREMENT, **changes}
@@ -238,7 +239,7 @@ def test_emulator_and_host_share_a_cpu(bench: Bench) -> None:
 
 
 def test_what_is_emulated_waits_for_the_host_that_it_loads(bench: Bench) -> None:
-    bench.add_device("emulator").lockable = None
+    bench.add_device("emulator").lockable = this_host()
     tasks = bench.tasks(devices=[{"name": "emulator", "kind": "emulator"}])
     with held(this_host()):
         (outcome,) = run_here(tasks, Silent(), resume=False, wait=False)
@@ -309,13 +310,126 @@ def test_even_a_defect_of_ours_loses_no_other_run(
 def test_what_is_finished_is_recognised_and_nothing_else(bench: Bench) -> None:
     bench.add_device("a")
     (task,) = bench.tasks(devices=phones("a"), sme=["off"])
-    assert not is_finished(task.unit, task.program, task.run)
+    assert why_unfinished(task.unit, task.program, task.run)
     bench.run([task])
-    assert is_finished(task.unit, task.program, task.run)
+    assert why_unfinished(task.unit, task.program, task.run) is None
     (other,) = bench.tasks(devices=phones("a"), sme=["off"], threads=[4])
-    assert not is_finished(other.unit, task.program, task.run)
+    assert why_unfinished(other.unit, task.program, task.run)
     task.program.write_bytes(b"another program")
-    assert not is_finished(task.unit, task.program, task.run)
+    assert why_unfinished(task.unit, task.program, task.run)
+
+
+def test_a_finished_run_is_known_by_its_files(bench: Bench) -> None:
+    """A-D10: a run was finished when its manifest said so, whatever had become of its files."""
+    phone = bench.add_device("a")
+    (task,) = bench.tasks(devices=phones("a"), sme=["off"])
+    bench.run([task])
+    done = len(phone.requests)
+    changed = next(iter(sorted(task.run.glob("*/*_b01_result.json"))))
+    changed.write_text("{}")
+    why = why_unfinished(task.unit, task.program, task.run)
+    assert why is not None
+    assert changed.name in why
+    bench.run([task], resume=True)
+    # THEN only that launch is repeated
+    assert [request.result for request in phone.requests[done:]] == [changed]
+    assert why_unfinished(task.unit, task.program, task.run) is None
+
+
+def test_a_run_of_the_old_edition_is_taken_up(bench: Bench) -> None:
+    """`bench --resume` measured all units of the old edition again: its words were others."""
+    bench.add_device("a")
+    (task,) = bench.tasks(devices=phones("a"), sme=["off"])
+    bench.run([task])
+    document = json.loads((task.run / "manifest.json").read_text())
+    for name in ("checksum", "run_id"):
+        del document[name]
+    document["schema_version"] = 1
+    document["files"] = {name: entry["sha256"] for name, entry in document["files"].items()}
+    for launch in document["launches"]:
+        launch["purpose"] = {"operators": "etdump"}.get(launch["purpose"], launch["purpose"])
+    unit = document["config"]["unit"]
+    for part, old in (
+        ("device", {"runner": "runner_path", "cpus": "cpu_affinity"}),
+        ("measurement", {"iterations": "runs", "operator_iterations": "etdump_runs"}),
+    ):
+        unit[part] = {old.get(name, name): value for name, value in unit[part].items()}
+    for part, new in (("device", ("trace_runner", "trace_preset")), ("measurement", ("kernels",))):
+        for name in new:
+            del unit[part][name]
+    (task.run / "manifest.json").write_text(json.dumps(document))
+    assert why_unfinished(task.unit, task.program, task.run) is None
+    # AND a unit that is not the same is named by what differs
+    unit["measurement"]["blocks"] = 99
+    (task.run / "manifest.json").write_text(json.dumps(document))
+    why = why_unfinished(task.unit, task.program, task.run)
+    assert why is not None
+    assert why.endswith("of another measurement")
+
+
+def test_a_run_that_cannot_be_continued_is_measured_anew_and_says_why(bench: Bench) -> None:
+    """A-D10: a phone with another system version in the middle of a matrix was a failed run."""
+    phone = bench.add_device("a")
+    (task,) = bench.tasks(devices=phones("a"), sme=["off"])
+    bench.run([task])
+    next(iter(task.run.glob("*/*.etdump"))).unlink()
+    phone.build_of_android = "another"
+    reporter = Silent()
+    (outcome,) = run_here([task], reporter, resume=True)
+    assert outcome.errors == ()
+    assert any("android_build" in str(line) for line in reporter.told)
+    assert why_unfinished(task.unit, task.program, task.run) is None
+
+
+def test_a_preset_is_resolved_before_the_device_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-D10: a device with a preset was measured in `auto` only, for nobody asked its runner."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "locks"))
+    monkeypatch.chdir(tmp_path)
+    runner = tmp_path / "build" / "own" / "cpp" / "runner" / "etprof-runner"
+    runner.parent.mkdir(parents=True)
+    runner.write_bytes(b"runner")
+    (tmp_path / "m.pte").write_bytes(b"program")
+    device = Device("a", Counter(), None)
+    made: list[dict[str, object]] = []
+
+    def make(**how: object) -> Device:
+        made.append(how)
+        return device
+
+    monkeypatch.setattr("etprof.targets.android.target.AndroidTarget", make)
+    entry = {"name": "phone", "kind": "android", "serial": "a", "preset": "own"}
+    document = {"models": ["toy_cnn"], "measurement": MEASUREMENT, "devices": [entry]}
+    (unit,), _ = expand(parse_matrix(json.dumps(document), "m"))
+    task = Task(unit, tmp_path / "m.pte", tmp_path / "run")
+    (outcome,) = run_here([task], Silent(), resume=False)
+    assert outcome.errors == ()
+    assert made[0]["runner"] == runner
+    assert {request.runner for request in device.requests} == {runner}
+
+
+def test_settings_that_a_device_does_not_take_are_told(bench: Bench) -> None:
+    """A-D10, I8: on what is emulated, they vanished without a word."""
+    bench.add_device("emulator").platform = "emulator"
+    tasks = bench.tasks(
+        devices=[{"name": "emulator", "kind": "emulator"}], measurement={**MEASUREMENT, "runs": 9}
+    )
+    (outcome,) = bench.run(tasks)
+    assert [note.partition(":")[0] for note in outcome.notes] == [
+        "iterations",
+        "blocks, min_seconds",
+    ]
+
+
+@pytest.mark.parametrize(("keep_going", "launches"), [(False, 2), (True, 7)])
+def test_an_experiment_may_be_kept_going(bench: Bench, launches: int, *, keep_going: bool) -> None:
+    """A-D10: `run` has --keep-going; `bench` gave up always."""
+    phone = bench.add_device("a")
+    phone.failing = {0, 1}
+    tasks = bench.tasks(devices=phones("a"), sme=["off"], measurement={"blocks": 6})
+    list(run_here(tasks, Silent(), resume=False, keep_going=keep_going))
+    assert len(phone.requests) == launches
 
 
 def test_a_stopped_matrix_goes_on_where_it_was(bench: Bench) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -15,7 +14,6 @@ import pytest
 
 from etprof.base.errors import OutputError
 from etprof.cli import main
-from etprof.cli.measuring import hold_device
 from etprof.targets.device_lock import (
     FOLDER_VARIABLE,
     DeviceBusyError,
@@ -236,8 +234,7 @@ def test_a_command_has_the_device_while_it_measures(
         main(measuring_command(name, tmp_path))
 
 
-def test_what_is_emulated_is_held_by_nobody() -> None:
+def test_what_is_emulated_loads_the_host_that_others_time_on() -> None:
+    """A-D11: an emulated run disturbed a timed one, and `--no-wait` had no effect."""
     emulator: Target = EmulatorTarget()
-    assert emulator.device() is None
-    with hold_device(emulator.device(), argparse.Namespace()):
-        pass
+    assert emulator.device() == this_host()

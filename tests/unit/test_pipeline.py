@@ -10,14 +10,14 @@ import pytest
 
 from etprof.analysis.insight import describe_run
 from etprof.analysis.run_analysis import analyze_run
-from etprof.base.errors import TargetError, UsageError
+from etprof.base.errors import OutputError, TargetError, UsageError
 from etprof.base.files import hash_file
 from etprof.measuring import pipeline
 from etprof.measuring.journal import Earlier
 from etprof.measuring.pipeline import Measured, measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.measuring.resume import load_earlier
-from etprof.run.directory import load_metrics
+from etprof.run.directory import load_metrics, reserved
 from etprof.run.load import Run
 from etprof.run.program import Program
 from etprof.run.validation import validate_run, worst_level
@@ -234,6 +234,19 @@ def test_a_resume_with_nothing_left_to_do_forgets_nothing(tmp_path: Path) -> Non
     assert target.requests == []
     for field in ("cpu", "runner", "launches"):
         assert second[field] == first[field]
+
+
+def test_what_another_is_writing_is_left_alone(tmp_path: Path) -> None:
+    """A-D11: a second --resume removed the first one's half-written files, then said: busy."""
+    folder = tmp_path / "run"
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1])
+    half = folder / ".manifest.json.abc12345"
+    half.write_text("half")
+    with reserved(folder), pytest.raises(OutputError):
+        run(tmp_path, FakeTarget(), EXPERIMENTS[:1], resume=True)
+    assert half.exists()
+    run(tmp_path, FakeTarget(), EXPERIMENTS[:1], resume=True)
+    assert not half.exists()
 
 
 def test_a_damaged_result_is_measured_again(tmp_path: Path) -> None:

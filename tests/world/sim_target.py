@@ -42,7 +42,7 @@ class SimTarget:
     def describe(self) -> dict[str, object]:
         return {"system": "Simulated"}
 
-    def device(self) -> MeasuredDevice | None:
+    def device(self) -> MeasuredDevice:
         return this_host()
 
     def sme_modes(self) -> tuple[str, ...]:

@@ -31,7 +31,12 @@ PATIENCE_S: Final = 60.0
 
 
 def run_on_cluster(
-    tasks: Sequence[Task], address: str, reporter: Reporter, *, patience_s: float = PATIENCE_S
+    tasks: Sequence[Task],
+    address: str,
+    reporter: Reporter,
+    *,
+    keep_going: bool = False,
+    patience_s: float = PATIENCE_S,
 ) -> Generator[Outcome]:
     """Yields each task's outcome as it comes. Closing the iterator takes back what waits.
 
@@ -39,7 +44,7 @@ def run_on_cluster(
     """
     client = _connect(address)
     try:
-        waiting = _submit(client, tasks)
+        waiting = _submit(client, tasks, keep_going=keep_going)
         reporter.say(f"{len(waiting)} runs are with the scheduler at {address}")
         absent: dict[str, float] = {}
         while waiting:
@@ -82,7 +87,7 @@ def _connect(address: str) -> Client:
         raise UsageError(msg) from error
 
 
-def _submit(client: Client, tasks: Sequence[Task]) -> dict[Future[Any], Task]:
+def _submit(client: Client, tasks: Sequence[Task], *, keep_going: bool) -> dict[Future[Any], Task]:
     """Hands every task to the scheduler, which waits for its device."""
     _check_offers(_offers(client))
     with warnings.catch_warnings():
@@ -94,6 +99,7 @@ def _submit(client: Client, tasks: Sequence[Task]) -> dict[Future[Any], Task]:
                 task.unit,
                 pack_program(task.program),
                 task.program.name,
+                keep_going=keep_going,
                 resources={task.unit.device.name: 1},
                 key=f"{task.unit.text} {time.time_ns()}",
                 pure=False,

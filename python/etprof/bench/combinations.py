@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
 
 from etprof.base.errors import UsageError
 from etprof.config import Config, MeasurementConfig, TargetConfig
 from etprof.export.request import ExportOptions, ExportRequest
-from etprof.measuring.plan import OF_TIMING
 from etprof.run.directory import safe_name
 from etprof.run.program import find_decode_method
 from etprof.targets.registry import kind_of
@@ -96,17 +98,37 @@ class Unit:
             "measurement": self.measurement.model_dump(mode="json"),
         }
 
-    def config(self, program: Path, run: Path, modes: Sequence[str]) -> Config:
-        """Returns the config that `etprof run` would need for the same run.
+    def find_differences(self, before: object) -> list[str]:
+        """Names the parts in which another identity, be it an earlier edition's, is not this."""
+        known = before if isinstance(before, dict) else {}
+        return [name for name, now in self.identity().items() if _as_now(self, name, known) != now]
 
-        How a matrix measures is for devices that prove times; on others it is the target's matter.
-        """
+    def without_runners(self) -> Unit:
+        """The same on the target's own runners, for a plan that starts none."""
+        fields = ("runner", "preset", "trace_runner", "trace_preset")
+        return replace(self, device=self.device.model_copy(update=dict.fromkeys(fields)))
+
+    @property
+    def _is_timed(self) -> bool:
+        return kind_of(self.device.kind).policy.proves_times
+
+    @property
+    def notes(self) -> list[str]:
+        """What of the matrix's measurement is for devices that prove times, and this one is none."""
+        given = sorted(self.measurement.model_fields_set & {"iterations", "warmup"})
+        kind = kind_of(self.device.kind)
+        if self._is_timed or not given:
+            return []
+        return [f"{', '.join(given)}: without effect, for {kind.name} proves no times"]
+
+    def config(self, program: Path, run: Path, modes: Sequence[str]) -> Config:
+        """Returns the config that `etprof run` would need for the same run."""
         kind, given = kind_of(self.device.kind), self.measurement.model_dump(exclude_unset=True)
-        is_timed = kind.policy.proves_times
         own: dict[str, object] = {"runner": self.device.runner, "preset": self.device.preset}
         own |= {"cpus": self.device.cpus, "threads": self.threads}
-        own |= self.measurement.repetitions(self.model) if is_timed else {}
-        names = {*MeasurementConfig.model_fields} - (set() if is_timed else OF_TIMING)
+        # How often a matrix times is no measure for what is emulated a thousand times slower.
+        own |= self.measurement.repetitions(self.model) if self._is_timed else {}
+        names = {*MeasurementConfig.model_fields}
         return Config.model_validate(
             {
                 "model": program,
@@ -120,6 +142,17 @@ class Unit:
                 "measurement": {name: given[name] for name in names & given.keys()},
             }
         )
+
+
+def _as_now(unit: Unit, name: str, known: Mapping[str, object]) -> object:
+    """Returns a part of another identity in today's words; None for one that has none."""
+    model, was = getattr(unit, name), known.get(name)
+    if not isinstance(model, BaseModel):
+        return was
+    try:
+        return type(model).model_validate(was).model_dump(mode="json")
+    except ValidationError:
+        return None
 
 
 @dataclass(frozen=True)

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-import etprof
-from etprof.base.errors import EtprofError
+from etprof.base.errors import EtprofError, UsageError
 from etprof.base.files import hash_file
-from etprof.measuring.git_state import read_git_state
-from etprof.measuring.journal import Earlier
-from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import configured_experiments, configured_settings, make_target
-from etprof.measuring.resume import load_earlier
+from etprof.measuring.configured import measure_config
+from etprof.measuring.journal import describe_model, describe_session
+from etprof.measuring.plan import configured_experiments, configured_settings, configured_target
+from etprof.measuring.resume import DifferentRunError
 from etprof.run.directory import safe_name, set_aside
-from etprof.run.generation import plan_generation
 from etprof.run.manifest import (
     MANIFEST,
-    Experiment,
     LaunchRecord,
     Manifest,
     MeasuredModel,
@@ -32,23 +28,21 @@ from etprof.run.manifest import (
     new_run_id,
     save_manifest,
 )
-from etprof.run.program import describe_program, load_export_manifest
+from etprof.run.program import describe_program
 from etprof.run.runner_result import Cpu
-from etprof.targets.device_lock import device_lock, this_host
+from etprof.run.validation import validate_run
+from etprof.targets.device_lock import device_lock
 from etprof.targets.local import LocalTarget
-from etprof.targets.registry import proves_times
+from etprof.targets.registry import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from etprof.bench.combinations import Unit
     from etprof.config import Config
+    from etprof.measuring.configured import Listener
+    from etprof.measuring.pipeline import Measured
     from etprof.targets import Target
-    from etprof.targets.device_lock import Waiting
 
-    Step = Callable[[str, int, int], None]
-
-
+Answer = TypeVar("Answer")
 _FINISHED: Final = "finished"
 
 
@@ -66,6 +60,8 @@ class Outcome:
     duration_s: float = 0.0
     worker: str = ""
     """Host and process that measured; empty when it had been measured before."""
+    notes: tuple[str, ...] = ()
+    """What was asked for and not planned."""
 
 
 def worker_name() -> str:
@@ -73,48 +69,101 @@ def worker_name() -> str:
     return f"{platform.node()}:{os.getpid()}"
 
 
-def is_finished(unit: Unit, program: Path, run: Path) -> bool:
-    """Whether `run` holds this very run, complete: nothing of it needs to be repeated."""
-    return _status(unit, program, run) == _FINISHED
-
-
-def _status(unit: Unit, program: Path, run: Path) -> str | None:
-    """Returns how far `run` came; None when it is no run of this unit with this program."""
+def why_unfinished(unit: Unit, program: Path, run: Path) -> str | None:
+    """Says why `run` is not this very run, complete; None when nothing needs to be repeated."""
     try:
-        manifest = load_manifest(run)
-    except EtprofError:
-        # A damaged manifest: nothing of it can be kept.
+        manifest = _load_own(unit, program, run)
+    except EtprofError as error:
+        return f"measured anew: {error}"
+    if manifest is None:
+        return "not measured yet"
+    if manifest.status != _FINISHED:
+        return f"not finished: {manifest.status}"
+    damaged = [found.text for found in validate_run(run) if found.level == "damaged"]
+    return f"not complete: {'; '.join(damaged)}" if damaged else None
+
+
+def _load_own(unit: Unit, program: Path, run: Path) -> Manifest | None:
+    """Returns the manifest of an earlier try; None when there is none.
+
+    Raises EtprofError for a damaged one, for that of another unit or program, and for a failure:
+    nothing of those can be kept.
+    """
+    manifest = load_manifest(run)
+    if manifest is None:
         return None
-    if (
-        manifest is None
-        or (manifest.config or {}).get("unit") != unit.identity()
-        or manifest.model.sha256 != hash_file(program)
-    ):
-        return None
-    return manifest.status
+    different = unit.find_differences((manifest.config or {}).get("unit"))
+    if manifest.model.sha256 != hash_file(program):
+        different.append("program")
+    if different:
+        msg = f"the earlier run is of another {' and '.join(different)}"
+        raise UsageError(msg)
+    if manifest.status == "failed":
+        msg = "the earlier run failed"
+        raise UsageError(msg)
+    return manifest
 
 
 def run_unit(  # noqa: PLR0913 - what, where, whom to tell, how
-    unit: Unit, program: Path, run: Path, step: Step, waiting: Waiting, *, resume: bool
+    unit: Unit,
+    program: Path,
+    run: Path,
+    listener: Listener,
+    *,
+    resume: bool,
+    keep_going: bool = False,
 ) -> Outcome:
     """Measures `unit` into `run`, once its device is free; keeps what an earlier try finished.
 
-    `step` and `waiting` are told what happens; Stopped from them ends the run, which can then be
-    resumed. Any other error becomes a failed run. Without `resume` an earlier run is set aside.
+    `listener` is told what happens; Stopped from it ends the run, which can then be resumed. Any
+    other error becomes a failed run. Without `resume` an earlier run is set aside.
     """
     started = time.monotonic()
     target: Target | None = None
+    notes: tuple[str, ...] = ()
     try:
-        target = _make_target(unit)
-        # What is emulated has no times, but loads this host.
-        with device_lock(target.device() or this_host(), waiting):
-            errors = tuple(_measure(unit, target, program, run, step, resume=resume))
+        config = unit.config(program, run, unit.sme or ("auto",))
+        target = configured_target(config)
+        if not unit.sme:
+            with device_lock(target.device(), listener.waiting):
+                config = unit.config(program, run, target.sme_modes())
+        measure = partial(
+            measure_config,
+            config,
+            target,
+            listener,
+            identity=_manifest_config(unit, config),
+            keep_going=keep_going,
+        )
+        measured = _measure(
+            measure, unit, listener, resume=resume and _may_resume(unit, program, run)
+        )
+        errors, notes = tuple(measured.errors), (*unit.notes, *measured.notes)
     except Stopped:
         raise
     # Whatever it is, even a defect of ours: the other units go on, and this one is no gap.
     except Exception as error:  # noqa: BLE001
         errors = keep_failure(unit, run, describe_error(error), program=program, target=target)
-    return Outcome(unit, errors, time.monotonic() - started, worker_name())
+    return Outcome(unit, errors, time.monotonic() - started, worker_name(), notes)
+
+
+def _may_resume(unit: Unit, program: Path, run: Path) -> bool:
+    try:
+        return _load_own(unit, program, run) is not None
+    except EtprofError:
+        # Why nothing of it can be kept is said by `why_unfinished`.
+        return False
+
+
+def _measure(
+    measure: Callable[..., Measured], unit: Unit, listener: Listener, *, resume: bool
+) -> Measured:
+    """Continues, or says why it must begin anew."""
+    try:
+        return measure(resume=resume)
+    except DifferentRunError as error:
+        listener.say(f"{unit.text}: measured anew: {error}")
+        return measure(resume=False)
 
 
 def keep_failure(
@@ -133,35 +182,6 @@ def describe_error(error: BaseException) -> str:
     return str(error) if isinstance(error, EtprofError) else f"{type(error).__name__}: {error}"
 
 
-def _make_target(unit: Unit) -> Target:
-    runner = unit.device.runner
-    return make_target(unit.device, runner.absolute() if runner else None)
-
-
-def _measure(  # noqa: PLR0913 - what, where, how
-    unit: Unit, target: Target, program: Path, run: Path, step: Step, *, resume: bool
-) -> list[str]:
-    """Measures on a device that is ours; returns what failed."""
-    if not resume or _status(unit, program, run) in {None, "failed"}:
-        set_aside(run)
-    modes = unit.sme or target.sme_modes()
-    config = unit.config(program, run, modes)
-    experiments, settings = configured_experiments(config), configured_settings(config)
-    described = describe_program(program, method=unit.method(program))
-    earlier = load_earlier(run, described, target, experiments, settings) if resume else Earlier()
-    measured = measure(
-        program=described,
-        target=target,
-        run=run,
-        experiments=experiments,
-        settings=settings,
-        progress=step,
-        config=_manifest_config(unit, config),
-        earlier=earlier,
-    )
-    return measured.errors
-
-
 def _manifest_config(unit: Unit, config: Config) -> dict[str, object]:
     """Returns what the manifest says of the config: enough to repeat the run, and the unit."""
     content = config.model_dump(mode="json", exclude_none=True)
@@ -178,36 +198,37 @@ def write_failure(
 ) -> None:
     """Writes a manifest that says what was to be measured and why it was not.
 
-    An earlier run in the same place is set aside.
+    An earlier run in the same place is set aside. A target or program that does not answer is the
+    failure itself, most likely: then what is asked for stands there.
     """
     if (run / MANIFEST).exists():
         set_aside(run)
-    target = target or (LocalTarget() if unit.device.history_name is None else None)
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    kind = unit.device.kind
-    platform = target.platform if target else kind
-    experiments = _experiments(unit, platform)
+    device = unit.device
+    kind = kind_of(device.kind)
+    if target is None and device.history_name is None and kind.is_this_host:
+        target = kind.make({})
+    config = unit.without_runners().config(program or Path(unit.label), run, unit.sme or ("auto",))
+    found = _ask(target.describe_cpu) if isinstance(target, LocalTarget) else None
+    session, experiments = describe_session(), tuple(configured_experiments(config))
     manifest = Manifest(
+        **dict(session),
         run_id=new_run_id(),
         status="failed",
-        created_at=now,
-        etprof_version=etprof.__version__,
-        command=tuple(sys.argv),
-        git=read_git_state(Path()),
-        platform=platform,
-        times_are_meaningful=proves_times(kind),
+        platform=kind.name,
+        times_are_meaningful=kind.policy.proves_times,
         model=_describe_model(unit, program),
-        cpu=_describe_cpu(target),
-        target=_describe_target(unit, target),
+        cpu=Cpu.model_validate(found) if found else None,
+        target=_ask(target.describe if target else None)
+        or ({"serial": device.serial} if device.serial else {}),
         config={"path": None, "unit": unit.identity()},
-        settings=_settings(unit),
+        settings=_ask(partial(configured_settings, config)) or Settings(),
         experiments=experiments,
         launches=tuple(
             LaunchRecord(
                 experiment=experiment.name,
                 purpose="timing",
                 block=0,
-                started_at=now,
+                started_at=session.created_at,
                 duration_s=0.0,
                 error=reason,
             )
@@ -218,63 +239,26 @@ def write_failure(
     save_manifest(run, manifest)
 
 
-def _experiments(unit: Unit, platform: str) -> tuple[Experiment, ...]:
-    """Lists what would have been measured, named as a run that works names it."""
-    several = len(unit.threads) > 1
-    return tuple(
-        Experiment(
-            name=f"{platform}_{mode}_t{threads}" if several else f"{platform}_{mode}",
-            group=f"{platform}_{mode}" if several else "",
-            sme=mode,
-            threads=threads,
-        )
-        for mode in unit.sme or ("auto",)
-        for threads in unit.threads
-    )
-
-
-def _settings(unit: Unit) -> Settings:
-    """Returns what a run that works would be told apart by; nothing when that cannot be read."""
-    generation = unit.model.generation
-    if generation is None:
-        return Settings()
-    try:
-        return Settings(generation=plan_generation(**dict(generation)))
-    except EtprofError:
-        return Settings()
-
-
 def _describe_model(unit: Unit, program: Path | None) -> MeasuredModel:
-    is_there = program is not None and program.is_file()
-    exported = load_export_manifest(program) if program is not None and is_there else None
-    method = unit.method(program) if program is not None and is_there else unit.model.method
-    return MeasuredModel(
-        name=safe_name(unit.model.name),
-        label=unit.program.label,
-        method=method or (exported.method if exported else "forward"),
-        backend=unit.backend,
-        precision=unit.precision,
-        path=str(program) if program else None,
-        sha256=hash_file(program) if program is not None and is_there else None,
-    )
+    described: MeasuredModel | None = None
+    if program is not None:
+        described = _ask(
+            lambda: describe_model(describe_program(program, method=unit.method(program)))
+        )
+    own = {
+        "name": safe_name(unit.model.name),
+        "label": unit.program.label,
+        "backend": unit.backend,
+        "precision": unit.precision,
+    }
+    if described is None:
+        return MeasuredModel.model_validate({**own, "method": unit.model.method or "forward"})
+    return described.model_copy(update=own)
 
 
-def _describe_target(unit: Unit, target: Target | None) -> dict[str, object]:
-    """Describes the target as far as it answers."""
-    known: dict[str, object] = {"serial": unit.device.serial} if unit.device.serial else {}
+def _ask(question: Callable[[], Answer] | None) -> Answer | None:
+    """Returns an answer; None where there is none."""
     try:
-        return target.describe() if target else known
+        return question() if question else None
     except EtprofError:
-        return known
-
-
-def _describe_cpu(target: Target | None) -> Cpu | None:
-    """Returns this machine's CPU, by which the history knows it; None for other targets."""
-    if not isinstance(target, LocalTarget):
         return None
-    try:
-        found = target.describe_cpu()
-    except EtprofError:
-        # Not even the runner is there: that is the failure itself, most likely.
-        return None
-    return Cpu.model_validate(found) if found else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from etprof.base.process import CommandStop, CommandStopped, stoppable
 from etprof.bench.execution import Outcome, Stopped, run_unit
+from etprof.measuring.configured import Listener
 from etprof.targets.device_lock import patience
 
 if TYPE_CHECKING:
@@ -54,7 +55,12 @@ class _Message:
 
 
 def run_here(
-    tasks: Sequence[Task], reporter: Reporter, *, resume: bool, wait: bool = True
+    tasks: Sequence[Task],
+    reporter: Reporter,
+    *,
+    resume: bool,
+    wait: bool = True,
+    keep_going: bool = False,
 ) -> Generator[Outcome]:
     """Yields each task's outcome as it comes; devices work side by side, each alone.
 
@@ -64,7 +70,8 @@ def run_here(
     dealing with it disturbs no measurement. Closing the iterator stops the runs; they can be
     resumed.
     """
-    devices = [_Device(own, reporter, resume=resume, wait=wait) for own in _by_device(tasks)]
+    how = {"resume": resume, "keep_going": keep_going}
+    devices = [_Device(own, reporter, how, wait=wait) for own in _by_device(tasks)]
     outbox = queue.SimpleQueue[_Message]()
     threads = [threading.Thread(target=device.serve, args=(outbox,)) for device in devices]
     for thread in threads:
@@ -98,10 +105,9 @@ class _Device:
     """Runs the tasks of one device in turn, in a thread of its own."""
 
     def __init__(
-        self, tasks: Sequence[Task], reporter: Reporter, *, resume: bool, wait: bool
+        self, tasks: Sequence[Task], reporter: Reporter, how: dict[str, bool], *, wait: bool
     ) -> None:
-        self._tasks, self._reporter = tasks, reporter
-        self._resume, self._wait = resume, wait
+        self._tasks, self._reporter, self._how, self._wait = tasks, reporter, how, wait
         self.stop = CommandStop()
 
     def serve(self, outbox: queue.SimpleQueue[_Message]) -> None:
@@ -133,7 +139,8 @@ class _Device:
             step(f"waiting for {device.name}", 0, 1)
             known(device, holder)
 
-        return run_unit(task.unit, task.program, task.run, step, waiting, resume=self._resume)
+        listener = Listener(self._reporter.say, step, waiting)
+        return run_unit(task.unit, task.program, task.run, listener, **self._how)
 
     def _check(self) -> None:
         if self.stop.is_set():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from etprof.base.text import clean_lines
 from etprof.bench.archives import pack_run, unpack_program
 from etprof.bench.execution import run_unit
+from etprof.measuring.configured import Listener
 from etprof.targets.device_lock import patience
 
 if TYPE_CHECKING:
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
     from etprof.bench.execution import Outcome
 
 
-def run_remotely(unit: Unit, archive: bytes, program: str) -> tuple[Outcome, bytes]:
+def run_remotely(
+    unit: Unit, archive: bytes, program: str, *, keep_going: bool = False
+) -> tuple[Outcome, bytes]:
     """Measures `unit` in a folder of its own; returns its outcome and its run directory."""
     with tempfile.TemporaryDirectory(prefix="etprof-") as name:
         folder = Path(name)
         unpack_program(archive, folder / "programs")
         run = folder / "run"
-        outcome = run_unit(
-            unit, folder / "programs" / program, run, _ignore, patience(_log), resume=False
-        )
+        listener, path = Listener(_log, _ignore, patience(_log)), folder / "programs" / program
+        outcome = run_unit(unit, path, run, listener, resume=False, keep_going=keep_going)
         return outcome, pack_run(run)
 
 

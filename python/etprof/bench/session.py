@@ -16,7 +16,7 @@ from etprof.base.atomic import write_json
 from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
 from etprof.base.json_input import read_json
-from etprof.bench.execution import Outcome, describe_error, is_finished, keep_failure
+from etprof.bench.execution import Outcome, describe_error, keep_failure, why_unfinished
 from etprof.bench.pool import Task, run_here
 from etprof.export.exporter import export_model
 from etprof.registry import find_model
@@ -109,6 +109,8 @@ class Request:
     resume: bool = False
     export: bool = False
     """Export programs again that are up to date."""
+    keep_going: bool = False
+    """Never give an experiment up after failures."""
     scheduler: str | None = None
     """Address of a Dask scheduler; None: this host alone."""
     wait: bool = True
@@ -132,6 +134,8 @@ class Session:
     store: Store
     reporter: Reporter
     kept: list[Kept] = field(default_factory=list)
+    _told: set[str] = field(default_factory=set)
+    """Notes are mostly the same for all runs of a device."""
 
     def run(self) -> list[Kept]:
         """Measures what is not finished yet; returns how each unit went, in their order."""
@@ -170,18 +174,28 @@ class Session:
 
     def _is_finished(self, task: Task) -> bool:
         """Recognises a run that needs no repetition; it goes into the store if it is not there."""
-        if not (self.request.resume and is_finished(task.unit, task.program, task.run)):
+        if not self.request.resume:
+            return False
+        why = why_unfinished(task.unit, task.program, task.run)
+        if why is not None:
+            self.reporter.say(f"{task.unit.text}: {why}")
             return False
         self._keep(Outcome(task.unit))
         return True
 
     def _start(self, tasks: Sequence[Task]) -> Generator[Outcome]:
-        if self.request.scheduler is None:
-            how = self.request
-            return run_here(tasks, self.reporter, resume=how.resume, wait=how.wait)
+        how = self.request
+        if how.scheduler is None:
+            return run_here(
+                tasks,
+                self.reporter,
+                resume=how.resume,
+                wait=how.wait,
+                keep_going=how.keep_going,
+            )
         from etprof.bench.cluster import run_on_cluster
 
-        return run_on_cluster(tasks, self.request.scheduler, self.reporter)
+        return run_on_cluster(tasks, how.scheduler, self.reporter, keep_going=how.keep_going)
 
     def _keep(self, outcome: Outcome) -> None:
         """Adds a run to the history and writes its report, while nothing is timed here."""
@@ -198,6 +212,10 @@ class Session:
             # Even a defect of ours: the run itself is kept, `--resume` adds it, the others go on.
             except Exception as error:  # noqa: BLE001
                 errors.append(describe_error(error))
+        for note in outcome.notes:
+            if note not in self._told:
+                self._told.add(note)
+                self.reporter.say(f"{unit.device.name}: {note}")
         kept = Kept(replace(outcome, errors=tuple(errors)), runs)
         self.kept.append(kept)
         self.reporter.finished(kept.outcome)

@@ -46,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scheduler", metavar="HOST:PORT", help="Dask scheduler of a pool of several hosts"
     )
+    parser.add_argument(
+        "--keep-going", action="store_true", help="never give an experiment up after failures"
+    )
     add_no_wait_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     other = parser.add_mutually_exclusive_group()
@@ -94,9 +97,13 @@ def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> 
         threads = ", ".join(map(str, unit.threads))
         print(clean_lines(f"{number:4}  {unit.text}: SME {modes}; threads {threads}"))
     for device in dict.fromkeys(unit.device for unit in units):
-        if device.runner is not None or device.preset is not None:
-            runner = device.runner or f"the runner of preset {device.preset}"
-            print(clean_lines(f"device {device.name} starts {runner}"))
+        for what, runner, preset in (
+            ("starts", device.runner, device.preset),
+            ("counts microkernels with", device.trace_runner, device.trace_preset),
+        ):
+            if runner is not None or preset is not None:
+                named = runner or f"the runner of preset {preset}"
+                print(clean_lines(f"device {device.name} {what} {named}"))
     for each in left_out:
         print(clean_lines(f"   –  {each.text}: {each.reason}"))
     programs = len({unit.program for unit in units})
@@ -118,6 +125,7 @@ def _measure(
         resume=arguments.resume,
         export=arguments.export,
         scheduler=_scheduler_address(arguments.scheduler),
+        keep_going=arguments.keep_going,
         wait=not arguments.no_wait,
     )
     with BenchReporter(len(units)) as reporter:

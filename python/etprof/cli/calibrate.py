@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS
 from etprof.cli.flags import seconds, whole_number
-from etprof.cli.measuring import add_no_wait_argument, measure_config
+from etprof.cli.measuring import add_no_wait_argument, measure_and_show
 
 if TYPE_CHECKING:
     import argparse
@@ -109,7 +109,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetr
     target = configured_target(config)
     threads = (arguments.threads or target.default_threads(),)
     sides = tuple(each.model_copy(update={"threads": threads}) for each in config.experiments)
-    measured = measure_config(config.model_copy(update={"experiments": sides}), target, arguments)
+    measured = measure_and_show(config.model_copy(update={"experiments": sides}), target, arguments)
     metrics = load_metrics(folder)
     if metrics is None or measured.errors:
         msg = f"the calibration is not complete: {'; '.join(measured.errors)}; run it again"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import TargetError, UsageError
 from etprof.cli.flags import JSON, NO_WAIT, add_flags
-from etprof.cli.measuring import hold_device
+from etprof.cli.measuring import patience_of
 
 if TYPE_CHECKING:
     import argparse
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
     from etprof.targets.android.adb import choose_device, connect, lockable_device
+    from etprof.targets.device_lock import device_lock
 
     serial = connect(arguments.connect) if arguments.connect else arguments.serial
     if arguments.action == "list":
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     act = _ACTIONS[arguments.action]
     if arguments.action not in _CHANGING:
         return act(adb, arguments)
-    with hold_device(lockable_device(adb), arguments):
+    with device_lock(lockable_device(adb), patience_of(arguments)):
         return act(adb, arguments)
 
 

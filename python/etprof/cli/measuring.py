@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import TargetError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from etprof.config import Config
     from etprof.measuring.pipeline import Measured
-    from etprof.run.delegation import DelegationReport
     from etprof.targets import Target
-    from etprof.targets.device_lock import MeasuredDevice
+    from etprof.targets.device_lock import Waiting
 
 
 def add_no_wait_argument(parser: argparse.ArgumentParser) -> None:
@@ -28,76 +25,27 @@ def add_no_wait_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@contextmanager
-def hold_device(device: MeasuredDevice | None, arguments: argparse.Namespace) -> Iterator[None]:
-    """Keeps the device from all other commands that measure; says so when it must be waited for.
-
-    None, which is an emulator, is held by nobody.
-    """
+def patience_of(arguments: argparse.Namespace) -> Waiting:
+    """Returns how long to wait for a device that another command has, as the flags say."""
     from etprof.cli.progress import say
-    from etprof.targets.device_lock import device_lock, patience
+    from etprof.targets.device_lock import patience
 
-    if device is None:
-        yield
-        return
-    with device_lock(device, patience(say, wait=not arguments.no_wait)):
-        yield
+    return patience(say, wait=not arguments.no_wait)
 
 
-def measure_config(  # noqa: PLR0913 - what, where, how
+def measure_and_show(
     config: Config,
     target: Target,
     arguments: argparse.Namespace,
-    identity: dict[str, object] | None = None,
-    *,
-    only: Sequence[str] = (),
-    resume: bool = False,
-    keep_going: bool = False,
-    delegation: DelegationReport | None = None,
+    **how: Any,  # noqa: ANN401 - its own
 ) -> Measured:
-    """Measures once the device is free, from the start or from where a run was cut off."""
+    """Measures a config and shows how that goes; `how` is what `measure_config` takes."""
     from etprof.cli.progress import say, show_progress
-    from etprof.measuring.journal import Earlier
-    from etprof.measuring.pipeline import measure
-    from etprof.measuring.plan import (
-        configured_experiments,
-        configured_program,
-        configured_settings,
-        plan,
-    )
-    from etprof.measuring.resume import load_earlier
-    from etprof.run.directory import set_aside
+    from etprof.measuring.configured import Listener, measure_config
 
-    program, run = configured_program(config), config.output_root
-    experiments, settings = configured_experiments(config, only), configured_settings(config)
-    # What cannot be is told before an earlier run is set aside.
-    plan(experiments, settings, target)
-    earlier = Earlier()
-    # Whoever has the device may be writing this very run.
-    with hold_device(target.device(), arguments):
-        if resume:
-            earlier = load_earlier(run, program, target, experiments, settings)
-            say(f"{earlier.kept} launches were finished and are kept")
-        elif (kept := set_aside(run)) is not None:
-            say(f"The earlier run is kept in {kept}")
-        with show_progress() as progress:
-            return measure(
-                program=program,
-                target=target,
-                run=run,
-                experiments=experiments,
-                settings=settings,
-                progress=progress,
-                config=identity or describe_config(config),
-                earlier=earlier,
-                keep_going=keep_going,
-                delegation=delegation,
-            )
-
-
-def describe_config(config: Config) -> dict[str, object]:
-    """Returns what a manifest says of a config that no file holds: enough to repeat the run."""
-    return {"path": None, "content": config.model_dump(mode="json", exclude_unset=True)}
+    with show_progress() as progress:
+        listener = Listener(say, progress, patience_of(arguments))
+        return measure_config(config, target, listener, **how)
 
 
 def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None = None) -> int:

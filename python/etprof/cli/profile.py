@@ -22,7 +22,7 @@ from etprof.base.errors import UsageError
 from etprof.cli.flags import JSON, NO_WAIT, add_flags, path_list
 from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
 from etprof.cli.measurement_flags import add_measurement_arguments
-from etprof.cli.measuring import conclude, measure_config, report_run
+from etprof.cli.measuring import conclude, measure_and_show, report_run
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, proves_times
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments, model if model.suffix == ".pte" else _export(arguments), generation, target
     )
     recorded = _read_etrecord(arguments.etrecord, config.model)
-    measured = measure_config(config, target, arguments, delegation=recorded)
+    measured = measure_and_show(config, target, arguments, delegation=recorded)
     program, as_json = configured_program(config), arguments.json
     if not proves_times(target.platform):
         return _report_evidence(measured, program, config.output_root, as_json=as_json)

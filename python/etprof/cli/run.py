@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.text import clean_lines
-from etprof.cli.measuring import add_no_wait_argument, measure_config, report_run
+from etprof.cli.measuring import add_no_wait_argument, measure_and_show, report_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,11 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
         return report_run(config.output_root, as_json=arguments.json)
     if arguments.from_manifest is not None:
         _check_starts(config, arguments)
-    measured = measure_config(
+    measured = measure_and_show(
         config,
         configured_target(config),
         arguments,
-        identity,
+        identity=identity,
         only=arguments.only,
         resume=arguments.resume,
         keep_going=arguments.keep_going,

@@ -35,6 +35,10 @@ _EXPERIMENT_FIELDS = (
 _DEVICE_FIELDS = ("machine", "serial", "manufacturer", "model", "android_build")
 
 
+class DifferentRunError(UsageError):
+    """What is to be resumed has measured something else."""
+
+
 def load_earlier(
     run: Path,
     program: Program,
@@ -44,7 +48,7 @@ def load_earlier(
 ) -> Earlier:
     """Returns the finished launches of the run in `run`; nothing when there is none.
 
-    Raises UsageError, naming what differs, when that run measured something else.
+    Raises DifferentRunError, naming what differs, when that run measured something else.
     """
     manifest = load_manifest(run)
     if manifest is None:
@@ -58,7 +62,7 @@ def load_earlier(
     if differences:
         lines = "\n".join(f"  {line}" for line in differences)
         msg = f"{run} cannot be resumed, it measured something else:\n{lines}\nStart a new run"
-        raise UsageError(msg)
+        raise DifferentRunError(msg)
     now = {each.name: each for each in experiments}
     known = {each.name: each for each in (*manifest.experiments, *experiments)}
     launcher = Launcher(program, target, run, settings)

@@ -22,8 +22,8 @@ class Target(Protocol):
     def describe(self) -> dict[str, object]:
         """Identity and state of the machine, for the manifest."""
 
-    def device(self) -> MeasuredDevice | None:
-        """What must be locked while it is measured on; None where nothing can be disturbed."""
+    def device(self) -> MeasuredDevice:
+        """What must be locked while it is measured on: a phone, or the host that is loaded."""
 
     def sme_modes(self) -> tuple[str, ...]:
         """SME modes that the CPU can give, such as ("sme2", "sme1", "off") or ("off",)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.process import run_command
 from etprof.run.runner_result import read_result
+from etprof.targets.device_lock import this_host
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.qemu import read_version
 from etprof.targets.request import runner_arguments
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.run.runner_result import RunnerResult
+    from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.emulator.installation import Emulator
     from etprof.targets.request import RunnerRequest
 
@@ -52,8 +54,9 @@ class EmulatorTarget:
             "host_machine": platform.machine(),
         }
 
-    def device(self) -> None:
-        """None: what is emulated is not timed, so whoever shares the host does no harm."""
+    def device(self) -> MeasuredDevice:
+        """This host's CPU: what is emulated is not timed, but disturbs what is timed here."""
+        return this_host()
 
     def sme_modes(self) -> tuple[str, ...]:
         """All three; without SME in the CPU, only off."""

@@ -1,0 +1,84 @@
+"""Measures what a config says, from the start or from where a run was cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etprof.measuring.journal import Earlier
+from etprof.measuring.pipeline import measure
+from etprof.measuring.plan import (
+    configured_experiments,
+    configured_program,
+    configured_settings,
+    plan,
+)
+from etprof.measuring.resume import load_earlier
+from etprof.run.directory import set_aside
+from etprof.targets.device_lock import device_lock
+
+if TYPE_CHECKING:
+    from etprof.config import Config
+    from etprof.measuring.pipeline import Measured
+    from etprof.run.delegation import DelegationReport
+    from etprof.targets import Target
+    from etprof.targets.device_lock import Waiting
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who is told how a measurement goes."""
+
+    say: Callable[[str], None]
+    """Something that people should read."""
+    progress: Callable[[str, int, int], None]
+    """A launch starts: which, how many are done, of how many."""
+    waiting: Waiting
+    """Another has the device; what it raises ends the wait."""
+
+
+def measure_config(  # noqa: PLR0913 - what, where, how
+    config: Config,
+    target: Target,
+    listener: Listener,
+    *,
+    identity: dict[str, object] | None = None,
+    only: Sequence[str] = (),
+    resume: bool = False,
+    keep_going: bool = False,
+    delegation: DelegationReport | None = None,
+) -> Measured:
+    """Measures once the device is free; what cannot be is told before an earlier run is set aside.
+
+    `identity` is what the manifest says of the config. Raises as `measure` does, and
+    DifferentRunError for a `resume` of something else.
+    """
+    program, run = configured_program(config), config.output_root
+    experiments, settings = configured_experiments(config, only), configured_settings(config)
+    plan(experiments, settings, target)
+    earlier = Earlier()
+    # Whoever has the device may be writing this very run.
+    with device_lock(target.device(), listener.waiting):
+        if resume:
+            earlier = load_earlier(run, program, target, experiments, settings)
+            listener.say(f"{earlier.kept} launches were finished and are kept")
+        elif (kept := set_aside(run)) is not None:
+            listener.say(f"The earlier run is kept in {kept}")
+        return measure(
+            program=program,
+            target=target,
+            run=run,
+            experiments=experiments,
+            settings=settings,
+            progress=listener.progress,
+            config=identity or describe_config(config),
+            earlier=earlier,
+            keep_going=keep_going,
+            delegation=delegation,
+        )
+
+
+def describe_config(config: Config) -> dict[str, object]:
+    """Returns what a manifest says of a config that no file holds: enough to repeat the run."""
+    return {"path": None, "content": config.model_dump(mode="json", exclude_unset=True)}
