@@ -332,7 +332,6 @@ class Export(Scenario):
         missing = {path.name for path in self.template.glob(f"{program.name}*")} - {
             path.name for path in program.parent.iterdir()
         }
-        missing = {name for name in missing if not name.endswith(".source.json")}
         stated = json.loads(manifest.read_text())["pte"]["sha256"]
         if missing or stated != hash_file(program):
             yield Breach("lost", f"a manifest without its program; missing: {sorted(missing)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,15 @@ import etprof
 from etprof import registry
 from etprof.base.errors import ExportError
 from etprof.cli import main
-from etprof.export.request import ExportOptions
+from etprof.export.exporter import find_export
+from etprof.export.request import ExportOptions, ExportRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.export.request import ExportRequest
 
+TOOLS = ("executorch", "torch", "torchao")
+VERSIONS = {"etprof": etprof.__version__, **{tool: version(tool) for tool in TOOLS}}
 MODEL = "class Net:\n    def get_eager_model(self): ...\n    def get_example_inputs(self): ...\n"
 
 
@@ -50,7 +52,7 @@ def leave_export(folder: Path, **changes: Any) -> None:  # noqa: ANN401 - any JS
         "backend": "xnnpack",
         "precision": "fp16",
         "source": {"sha256": registry.find_model("one/net.py:Net").hash_files()},
-        "versions": {"etprof": etprof.__version__, "executorch": version("executorch")},
+        "versions": VERSIONS,
         "options": asdict(ExportOptions()),
     }
     text = json.dumps({**manifest, **changes})
@@ -71,13 +73,14 @@ def test_the_program_of_another_model_of_the_same_name_is_not_taken(
     "changes",
     [
         {"source": {}},
-        {"versions": {"etprof": "0.0.1", "executorch": version("executorch")}},
-        {"versions": {"etprof": etprof.__version__, "executorch": "1.0.0"}},
+        *({"versions": {**VERSIONS, tool: "0.0.1"}} for tool in VERSIONS),
+        {"pte": {"path": "Net_xnnpack_fp16.pte", "sha256": "0" * 64}},
     ],
 )
 def test_a_program_of_other_code_or_tools_is_not_taken(
     folder: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
 ) -> None:
+    """A-D18: after an upgrade of torch `profile` measured the old program, `bench` a new one."""
     leave_export(folder, **changes)
     assert main(["profile", "one/net.py:Net"]) != 0
     assert "exporting one/net.py:Net" in capsys.readouterr().err
@@ -100,6 +103,18 @@ def test_a_program_that_is_taken_says_how_it_was_exported(
     leave_export(folder, options=json.loads(json.dumps(asdict(options))))
     assert main(["profile", "one/net.py:Net", "--blocks", "1"]) != 0
     assert f"{told} --export makes it anew" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_matrix_takes_a_program_with_its_own_options_alone(folder: Path) -> None:
+    """A-D18: `profile` takes what was exported with others and says so; a matrix has no word."""
+    leave_export(folder, options=json.loads(json.dumps(asdict(ExportOptions(channels_last=True)))))
+    request = ExportRequest("one/net.py:Net")
+    assert find_export(request) is None
+    assert find_export(request, any_options=True) is not None
+    (folder / "net.pt").write_bytes(b"weights")
+    options = ExportOptions(channels_last=True, weights=folder / "net.pt")
+    assert find_export(replace(request, options=ExportOptions(channels_last=True))) is not None
+    assert find_export(replace(request, options=options)) is None
 
 
 def test_an_export_can_be_demanded(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import etprof
 from etprof.base.errors import UsageError
 from etprof.cli.flags import JSON, NO_WAIT, add_flags, path_list
 from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
@@ -240,35 +238,20 @@ def _export(arguments: argparse.Namespace) -> Path:
     from etprof.backends.registry import DEFAULT
     from etprof.cli.export import StageProgress
     from etprof.cli.progress import say
-    from etprof.export.exporter import export_model
+    from etprof.export.exporter import export_model, find_export
     from etprof.export.request import ExportRequest
-    from etprof.run.program import load_export_manifest
 
     request = ExportRequest(
         model=arguments.model,
         precision="fp16" if arguments.dtype is None else arguments.dtype,
         backend=arguments.backend or DEFAULT,
     )
-    program = request.files().pte
-    may_be_used = program.is_file() and not arguments.export
-    manifest = load_export_manifest(program) if may_be_used else None
-    if manifest is None or not _is_up_to_date(arguments.model, manifest):
+    manifest = None if arguments.export else find_export(request, any_options=True)
+    if manifest is None:
         return export_model(request, StageProgress()).pte
+    program = request.files().pte
     say(f"Using {program}, exported earlier{_tell_options(manifest)}; --export makes it anew")
     return program
-
-
-def _is_up_to_date(model: str, manifest: ExportManifest) -> bool:
-    """Whether a program was made of the model's code as it is now, by the same versions."""
-    from etprof.registry import find_model
-
-    code = find_model(model).hash_files()
-    return (
-        code is not None
-        and manifest.source.sha256 == code
-        and manifest.versions.get("executorch", "").partition("+")[0] == version("executorch")
-        and manifest.versions.get("etprof") == etprof.__version__
-    )
 
 
 def _tell_options(manifest: ExportManifest) -> str:

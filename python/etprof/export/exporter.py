@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+import etprof
 from etprof import registry
+from etprof.base.errors import EtprofError
+from etprof.base.files import hash_file
 from etprof.export.stages import StageClock
+from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
     from etprof.export.request import ExportedFiles, ExportRequest
     from etprof.export.stages import StageListener
+    from etprof.run.program import ExportManifest
+
+_TOOLS = ("executorch", "torch", "torchao")
+"""Whose versions decide what an export contains."""
 
 
 def export_model(request: ExportRequest, listener: StageListener | None = None) -> ExportedFiles:
@@ -26,3 +35,47 @@ def export_model(request: ExportRequest, listener: StageListener | None = None) 
         from etprof.export import session
     session.ExportSession(request, files, clock).run()
     return files
+
+
+def find_export(request: ExportRequest, *, any_options: bool = False) -> ExportManifest | None:
+    """Returns the manifest of the program that `request` would make, if it is there already.
+
+    None where it would be another one: of other code, weights, tools or options; with
+    `any_options` it may have been made with other weights and options.
+    """
+    program = request.files().pte
+    try:
+        manifest = load_export_manifest(program) if program.is_file() else None
+    except EtprofError:
+        # It is damaged, so nobody knows what the program is.
+        return None
+    if manifest is None or not (any_options or _has_options(request, manifest)):
+        return None
+    code = registry.find_model(request.model).hash_files()
+    is_same = manifest.pte is None or manifest.pte.sha256 == hash_file(program)
+    is_current = is_same and code is not None and manifest.source.sha256 == code
+    return manifest if is_current and _is_of_these_tools(manifest) else None
+
+
+def _is_of_these_tools(manifest: ExportManifest) -> bool:
+    """Whether the same versions would export; those of wheels for other CPUs are the same."""
+    now = {"etprof": etprof.__version__}
+    for tool in _TOOLS:
+        try:
+            now[tool] = version(tool)
+        except PackageNotFoundError:
+            # Then nothing can be exported, and an earlier program is as good as it gets.
+            continue
+    before = manifest.versions
+    return all(
+        before.get(name, "").partition("+")[0] == text.partition("+")[0]
+        for name, text in now.items()
+    )
+
+
+def _has_options(request: ExportRequest, manifest: ExportManifest) -> bool:
+    asked, weights = request.options.document(), request.options.weights
+    made = {**manifest.options, "weights": None}
+    before = manifest.options.get("weights")
+    known = before.get("sha256") if isinstance(before, dict) else None
+    return made == asked and known == (hash_file(weights) if weights else None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
@@ -99,6 +99,11 @@ class ExportOptions:
     """The lowered graphs as text too, with those inside the delegates."""
     trace: bool = False
     """Drawings too: where the export's time goes, and the memory plan."""
+
+    def document(self) -> dict[str, Any]:
+        """Returns them as JSON data, without the checkpoint: that is known by its content."""
+        options = {**asdict(self), "weights": None}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in options.items()}
 
     def check(self, backend: str) -> None:
         """Raises UsageError for a combination without sense."""

@@ -439,7 +439,7 @@ def describe_options(options: ExportOptions) -> dict[str, Any]:
     """Returns the options, with the checkpoint by its content."""
     weights = options.weights
     identity = None if weights is None else identify(weights, str(weights)).model_dump()
-    return {**asdict(options), "weights": identity}
+    return {**options.document(), "weights": identity}
 
 
 def describe_quantization(
