@@ -23,8 +23,6 @@ IMPORTED_ONCE = {
 """Modules of up to 150 lines that only one module of their folder imports, and why."""
 
 IMPORTED_ONCE_YET = {
-    "cli/generation_flags.py",
-    "cli/measurement_flags.py",
     "etrecord/archive.py",
     "measuring/metrics.py",
     "targets/android/logcat.py", "targets/emulator/sdk.py",

@@ -29,6 +29,7 @@ from etprof.base.limits import (
     MOST_INFERENCES,
     MOST_LAUNCHES,
     MOST_THREADS,
+    USUAL_BLOCKS,
 )
 from etprof.run.manifest import Measurement, Seconds, Setup
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
@@ -190,7 +191,7 @@ class MeasurementConfig(Measurement):
     model_config = STRICT
 
     blocks: Annotated[int, Field(gt=0, le=MOST_LAUNCHES)] = Field(
-        10, description="process launches of each experiment"
+        USUAL_BLOCKS, description="process launches of each experiment"
     )
 
 

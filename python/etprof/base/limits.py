@@ -1,4 +1,4 @@
-"""The largest numbers that a measurement takes, by flag or by config."""
+"""The largest numbers that a measurement takes, by flag or by config, and the usual ones."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ LARGEST_SEED: Final = 2**64 - 1
 """What etprof-runner takes."""
 MOST_ENTRIES: Final = 1000
 """Entries of a list in a config or matrix: experiments, models, devices, inputs."""
+
+USUAL_BLOCKS: Final = 10
+USUAL_SECONDS: Final = 0.2
+"""Least time of a block."""
+USUAL_TIMEOUT_S: Final = 3600
+USUAL_INFERENCES: Final = 20
+USUAL_WARMUP: Final = 10
+"""Where a command plans the experiments; a config has fewer inferences."""
+REPETITIONS: Final = 3
+WARMUP_REPETITIONS: Final = 1
+"""Fewer than of plain inferences, where nobody says how many: one generation is hundreds of them."""

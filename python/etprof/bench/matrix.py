@@ -18,7 +18,14 @@ from pydantic import (
 
 from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
-from etprof.base.limits import MOST_ENTRIES, MOST_LAUNCHES
+from etprof.base.limits import (
+    MOST_ENTRIES,
+    MOST_LAUNCHES,
+    REPETITIONS,
+    USUAL_INFERENCES,
+    USUAL_WARMUP,
+    WARMUP_REPETITIONS,
+)
 from etprof.config import (
     GenerationConfig,
     MeasurementConfig,
@@ -34,7 +41,6 @@ from etprof.config import (
 from etprof.export.request import parse_precision
 from etprof.registry import find_model
 from etprof.run.directory import safe_name
-from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS
 from etprof.run.manifest import Cpus, Inferences, Warmup
 from etprof.targets.registry import kind_of
 
@@ -148,11 +154,13 @@ class MatrixMeasurement(MeasurementConfig):
     """How to measure; the same everywhere."""
 
     iterations: Inferences = Field(
-        20,
+        USUAL_INFERENCES,
         validation_alias=AliasChoices("runs", "iterations"),
         description="least timed inferences in each process launch; by default 3 generations",
     )
-    warmup: Warmup = Field(10, description="inferences before those; by default 1 generation")
+    warmup: Warmup = Field(
+        USUAL_WARMUP, description="inferences before those; by default 1 generation"
+    )
 
     def repetitions(self, model: ModelEntry) -> dict[str, int]:
         """Returns iterations and warm-up of a model: where they are not given, by what it does."""

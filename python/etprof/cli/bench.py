@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 
 from etprof.base.errors import TargetError, UsageError
 from etprof.base.text import clean_lines
-from etprof.cli.measuring import add_no_wait_argument
+from etprof.cli.flags import JSON, NO_WAIT, STORE, add_flags
 
 if TYPE_CHECKING:
     import argparse
@@ -35,25 +35,24 @@ _LOG_WIDTH = 160
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    parser.add_argument("matrix", nargs="?", type=Path, metavar="MATRIX.json")
-    parser.add_argument(
-        "--store", metavar="FILE|URL", help="history (default: $ETPROF_HISTORY, then a file here)"
+    add_flags(
+        parser,
+        ("matrix", Path, "MATRIX.json", "what to measure", {"nargs": "?"}),
+        STORE,
+        ("--out", Path, "DIR", "instead of the matrix's folder"),
+        ("--resume", bool, "", "continue a matrix that was cut off"),
+        ("--export", bool, "", "export again what is up to date"),
+        ("--dry-run", bool, "", "show the plan, measure nothing"),
+        ("--scheduler", str, "HOST:PORT", "Dask scheduler of a pool of several hosts"),
+        ("--keep-going", bool, "", "never give an experiment up after failures"),
+        NO_WAIT,
+        JSON,
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="instead of the matrix's folder")
-    parser.add_argument("--resume", action="store_true", help="continue a matrix that was cut off")
-    parser.add_argument("--export", action="store_true", help="export again what is up to date")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan, measure nothing")
-    parser.add_argument(
-        "--scheduler", metavar="HOST:PORT", help="Dask scheduler of a pool of several hosts"
+    add_flags(
+        parser.add_mutually_exclusive_group(),
+        ("--init", bool, "", "print a matrix to start from"),
+        ("--schema", bool, "", "print the JSON Schema of matrices"),
     )
-    parser.add_argument(
-        "--keep-going", action="store_true", help="never give an experiment up after failures"
-    )
-    add_no_wait_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-    other = parser.add_mutually_exclusive_group()
-    other.add_argument("--init", action="store_true", help="print a matrix to start from")
-    other.add_argument("--schema", action="store_true", help="print the JSON Schema of matrices")
 
 
 def run(arguments: argparse.Namespace) -> int:

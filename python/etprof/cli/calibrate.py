@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS
-from etprof.cli.flags import seconds, whole_number
-from etprof.cli.measuring import add_no_wait_argument, measure_and_show
+from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS, USUAL_INFERENCES, USUAL_SECONDS
+from etprof.cli.flags import JSON, NO_WAIT, add_flags, seconds, whole_number
+from etprof.cli.measuring import measure_and_show
 
 if TYPE_CHECKING:
     import argparse
@@ -31,40 +31,21 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    parser.add_argument("model", type=Path, metavar="FILE.pte", help="program to measure")
     parser.epilog = EXAMPLES
-    parser.add_argument(
-        "--threads",
-        type=whole_number(1, MOST_THREADS),
-        metavar="N",
-        help="threads (default: all cores)",
-    )
-    parser.add_argument(
-        "--blocks",
-        type=whole_number(2, MOST_LAUNCHES),
-        default=30,
-        metavar="N",
-        help="pairs of process launches (default 30)",
-    )
-    parser.add_argument(
-        "--pairs",
-        type=whole_number(2, MOST_LAUNCHES),
-        default=10,
-        metavar="N",
-        help="pairs of the comparisons to judge (default 10)",
-    )
-    parser.add_argument(
-        "--min-seconds",
-        type=seconds,
-        default=0.2,
-        metavar="S",
-        help="least time a block (default 0.2 s)",
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="run directory (default out_<model>/runs/calibrate)"
-    )
-    add_no_wait_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_flags(
+        parser,
+        ("model", Path, "FILE.pte", "program to measure"),
+        ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
+        ("--blocks", whole_number(2, MOST_LAUNCHES), "N",
+         "pairs of process launches (default %(default)s)", {"default": 30}),
+        ("--pairs", whole_number(2, MOST_LAUNCHES), "N",
+         "pairs of the comparisons to judge (default %(default)s)", {"default": 10}),
+        ("--min-seconds", seconds, "S", "least time a block (default %(default)s s)",
+         {"default": USUAL_SECONDS}),
+        ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
+        NO_WAIT,
+        JSON,
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -98,7 +79,9 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetr
     config = Config(
         model=arguments.model,
         output_root=folder,
-        experiments=tuple(ExperimentConfig(name=side, iterations=20) for side in SIDES),
+        experiments=tuple(
+            ExperimentConfig(name=side, iterations=USUAL_INFERENCES) for side in SIDES
+        ),
         measurement=MeasurementConfig(
             blocks=arguments.blocks,
             min_seconds=arguments.min_seconds,

@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from etprof.targets.device_lock import Waiting
 
 
-def add_no_wait_argument(parser: argparse.ArgumentParser) -> None:
-    """Declares whether to wait for a device."""
-    parser.add_argument(
-        "--no-wait",
-        action="store_true",
-        help="fail at once (exit code 5) if another etprof has the device, instead of waiting",
-    )
-
-
 def patience_of(arguments: argparse.Namespace) -> Waiting:
     """Returns how long to wait for a device that another command has, as the flags say."""
     from etprof.cli.progress import say

@@ -17,9 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import UsageError
-from etprof.cli.flags import JSON, NO_WAIT, add_flags, path_list
-from etprof.cli.generation_flags import add_generation_arguments, find_generation, show_generated
-from etprof.cli.measurement_flags import add_measurement_arguments
+from etprof.base.limits import (
+    LARGEST_SEED,
+    MOST_INFERENCES,
+    MOST_LAUNCHES,
+    MOST_THREADS,
+    REPETITIONS,
+    USUAL_BLOCKS,
+    USUAL_INFERENCES,
+    USUAL_SECONDS,
+    USUAL_TIMEOUT_S,
+    USUAL_WARMUP,
+    WARMUP_REPETITIONS,
+)
+from etprof.cli.flags import JSON, NO_WAIT, add_flags, path_list, seconds, whole_number
 from etprof.cli.measuring import conclude, measure_and_show, report_run
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, proves_times
 
@@ -27,13 +38,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from etprof.analysis.assessment import Assessment
     from etprof.config import Config, GenerationConfig, TargetConfig
     from etprof.measuring.pipeline import Measured
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest, Program
     from etprof.targets import Target
-
-ITERATIONS, WARMUP = 20, 10
 
 EXAMPLES = """\
 examples:
@@ -71,8 +81,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--method", str, "", "method to run (default: forward, or the program's first)"),
         ("--out", Path, "DIR", "run directory instead of out_<model>/runs/…"),
     )  # fmt: skip
-    add_measurement_arguments(parser)
-    add_generation_arguments(parser)
+    add_flags(
+        parser.add_argument_group("measurement"),
+        ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
+        ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
+         f"process launches of each SME mode (default {USUAL_BLOCKS}; no 95 %% interval below 6)"),
+        ("--iterations", whole_number(1, MOST_INFERENCES), "N",
+         f"least inferences a block (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
+        ("--min-seconds", seconds, "S", f"least time a block (default {USUAL_SECONDS} s)"),
+        ("--warmup", whole_number(0, MOST_INFERENCES), "N",
+         f"warm-up inferences (default {USUAL_WARMUP}; generations: {WARMUP_REPETITIONS})"),
+        ("--seed", whole_number(0, LARGEST_SEED), "N", "of inputs and block order (default 0)"),
+        ("--timeout", seconds, "S", f"longest a launch may take (default {USUAL_TIMEOUT_S} s)"),
+    )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("language models: an iteration generates tokens, greedily"),
+        ("--generate", whole_number(2, MOST_INFERENCES), "N", "new tokens, at least 2"),
+        ("--prompt-tokens", str, "1,2,3|FILE", "token ids of the prompt, or a file of them"),
+        ("--prompt", str, "TEXT", "the prompt as text; needs --tokenizer"),
+        ("--tokenizer", Path, "FILE", "the model's own, to show what it says"),
+        ("--prefill-method", str, "NAME", "reads the prompt (default prefill)"),
+        ("--decode-method", str, "NAME", "adds one token (default decode, else forward)"),
+    )  # fmt: skip
     add_flags(parser, NO_WAIT, JSON)
 
 
@@ -97,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.measuring.plan import configured_program, find_runner, make_target
 
     _refuse_flags_without_effect(arguments)
-    generation = find_generation(arguments)
+    generation = _find_generation(arguments)
     way_out = kind_of(arguments.target).way_to_a_runner
     runner = find_runner(arguments.runner, None, "--runner", way_out)
     target = make_target(_target_config(arguments), runner)
@@ -118,6 +148,30 @@ def run(arguments: argparse.Namespace) -> int:
     return code
 
 
+def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:
+    """Returns what to generate; raises UsageError for flags that do not belong together."""
+    from etprof.config import GenerationConfig
+    from etprof.run.generation import parse_ids, plan_generation
+
+    beside = ("prompt_tokens", "prompt", "tokenizer", "prefill_method", "decode_method")
+    given = {name: getattr(arguments, name) for name in beside}
+    if arguments.generate is None:
+        for name, value in given.items():
+            if value is not None:
+                msg = f"--{name.replace('_', '-')} is given without --generate N"
+                raise UsageError(msg)
+        return None
+    if arguments.method is not None or arguments.inputs:
+        msg = "--generate takes its methods from --prefill-method and --decode-method, its inputs "
+        raise UsageError(msg + "from the prompt; leave out --method and --inputs")
+    tokens = given["prompt_tokens"]
+    if tokens is not None:
+        given["prompt_tokens"] = parse_ids(tokens) or Path(tokens)
+    # Says in words of flags what is wrong.
+    plan_generation(new_tokens=arguments.generate, **given)
+    return GenerationConfig(new_tokens=arguments.generate, **given)
+
+
 def _target_config(arguments: argparse.Namespace) -> TargetConfig:
     from etprof.config import TargetConfig
 
@@ -135,11 +189,10 @@ def _config(
     """Returns the config that says what the flags say: an experiment for each SME mode."""
     from etprof.config import Config
     from etprof.run.directory import runs_folder
-    from etprof.run.generation import REPETITIONS, WARMUP_REPETITIONS
     from etprof.run.program import describe_program
 
     counts = {"iterations": arguments.iterations, "warmup": arguments.warmup}
-    usual = {"iterations": ITERATIONS, "warmup": WARMUP}
+    usual = {"iterations": USUAL_INFERENCES, "warmup": USUAL_WARMUP}
     if generation is not None:
         usual = {"iterations": REPETITIONS, "warmup": WARMUP_REPETITIONS}
     if proves_times(target.platform):
@@ -205,7 +258,7 @@ def _report_evidence(
             print(json.dumps(evidence_document(evidence), indent=2))
         else:
             Console().print(*terminal_sections(evidence_sections(evidence), top=1000), sep="\n")
-            show_generated(assessment)
+            _show_generated(assessment)
     return conclude(run_directory, measured)
 
 
@@ -265,3 +318,21 @@ def _tell_options(manifest: ExportManifest) -> str:
         if name not in {"trace", "graph", "bundle"} and (value or None) != (usual.get(name) or None)
     ]
     return f" with {', '.join(given)}" if given else ""
+
+
+def _show_generated(assessment: Assessment) -> None:
+    """Shows what each SME mode generated, where times mean nothing, and whether it is the same."""
+    from rich.console import Console
+
+    from etprof.tables.measurement import generation_sections
+    from etprof.views.terminal import terminal_sections
+
+    run, console = assessment.run, Console()
+    if run.is_timed:
+        return
+    for section in generation_sections(run.experiments, is_timed=False):
+        console.print(section.title, markup=False)
+        console.print(*terminal_sections([section], top=1), sep="\n")
+    for comparison in assessment.comparisons:
+        if comparison.tokens is not None:
+            console.print(f"{comparison.name}: {comparison.tokens}", markup=False)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.text import clean_lines
-from etprof.cli.measuring import add_no_wait_argument, measure_and_show, report_run
+from etprof.cli.flags import JSON, NO_WAIT, add_flags
+from etprof.cli.measuring import measure_and_show, report_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,26 +36,22 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     parser.epilog = EXAMPLES
-    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.json")
-    parser.add_argument("--config", dest="config_flag", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--from-manifest", type=Path, metavar="RUN_DIR", help="take the config of an earlier run"
-    )
-    parser.add_argument(
-        "--allow-launcher",
-        action="store_true",
-        help="with --from-manifest: start the launcher, runner and arguments that it names",
-    )
-    parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="these experiments")
-    parser.add_argument("--output-root", type=Path, metavar="DIR", help="instead of the config's")
-    parser.add_argument("--dry-run", action="store_true", help="show the plan, measure nothing")
-    parser.add_argument("--resume", action="store_true", help="continue a run that was cut off")
-    parser.add_argument("--analysis-only", action="store_true", help="analyse what is there")
-    parser.add_argument(
-        "--keep-going", action="store_true", help="never give an experiment up after failures"
-    )
-    add_no_wait_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_flags(
+        parser,
+        ("config", Path, "CONFIG.json", "what to measure", {"nargs": "?"}),
+        ("--config", Path, "", argparse.SUPPRESS, {"dest": "config_flag"}),
+        ("--from-manifest", Path, "RUN_DIR", "take the config of an earlier run"),
+        ("--allow-launcher", bool, "",
+         "with --from-manifest: start the launcher, runner and arguments that it names"),
+        ("--only", str, "NAME", "these experiments", {"nargs": "+", "default": ()}),
+        ("--output-root", Path, "DIR", "instead of the config's"),
+        ("--dry-run", bool, "", "show the plan, measure nothing"),
+        ("--resume", bool, "", "continue a run that was cut off"),
+        ("--analysis-only", bool, "", "analyse what is there"),
+        ("--keep-going", bool, "", "never give an experiment up after failures"),
+        NO_WAIT,
+        JSON,
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

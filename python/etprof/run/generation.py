@@ -15,9 +15,6 @@ _MOST_BYTES: Final = 64 * 2**20
 """Of a file of token ids: more than the context of any model."""
 _MOST_DIGITS: Final = 18
 """Of a token id: fits 64 bits."""
-REPETITIONS: Final = 3
-WARMUP_REPETITIONS: Final = 1
-"""Fewer than of plain inferences, where nobody says how many: one generation is hundreds of them."""
 
 
 class Generation(Record):

@@ -26,6 +26,9 @@ from etprof.base.limits import (
     MOST_INFERENCES,
     MOST_LAUNCHES,
     MOST_SECONDS,
+    USUAL_BLOCKS,
+    USUAL_SECONDS,
+    USUAL_TIMEOUT_S,
 )
 from etprof.base.records import CleanData, Count, Name, Named, Record, check_record
 from etprof.run.generation import Generation
@@ -153,9 +156,11 @@ class Measurement(Record):
     """How to measure; the same for all experiments, or they could not be compared."""
 
     blocks: Annotated[int, Field(ge=0, le=MOST_LAUNCHES)] = Field(
-        10, description="process launches of each experiment"
+        USUAL_BLOCKS, description="process launches of each experiment"
     )
-    min_seconds: Seconds = Field(0.2, description="least time of timed inferences a launch")
+    min_seconds: Seconds = Field(
+        USUAL_SECONDS, description="least time of timed inferences a launch"
+    )
     operator_iterations: Inferences = Field(
         100,
         validation_alias=AliasChoices("etdump_runs", "operator_iterations", "etdump_iterations"),
@@ -168,7 +173,7 @@ class Measurement(Record):
         "and a runner that counts is there",
     )
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
-    timeout_s: Seconds = 3600.0
+    timeout_s: Seconds = float(USUAL_TIMEOUT_S)
     cool_down_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = Field(
         0.0, description="pause after each launch"
     )
