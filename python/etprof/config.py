@@ -62,8 +62,7 @@ class StrictModel(BaseModel):
 
 def _check_kind(name: str) -> str:
     if name not in KINDS:
-        msg = f"no such target{suggest(name, KINDS)}; known: {', '.join(KINDS)}"
-        raise ValueError(msg)
+        raise ValueError(f"no such target{suggest(name, KINDS)}; known: {', '.join(KINDS)}")
     return name
 
 
@@ -165,11 +164,9 @@ class GenerationConfig(StrictModel):
     @model_validator(mode="after")
     def _check_prompt(self) -> GenerationConfig:
         if (self.prompt is None) == (self.prompt_tokens is None):
-            msg = "give one of prompt and prompt_tokens"
-            raise ValueError(msg)
+            raise ValueError("give one of prompt and prompt_tokens")
         if self.prompt is not None and self.tokenizer is None:
-            msg = "prompt is text, so it needs the model's tokenizer"
-            raise ValueError(msg)
+            raise ValueError("prompt is text, so it needs the model's tokenizer")
         return self
 
     def files(self) -> list[tuple[str, Path]]:
@@ -220,8 +217,9 @@ class Config(StrictModel):
     def _check_names(self) -> Config:
         names = [experiment.name for experiment in self.experiments]
         if self.generation is not None and (self.method is not None or self.inputs):
-            msg = "generation: names its own methods and inputs, so leave out method and inputs"
-            raise ValueError(msg)
+            raise ValueError(
+                "generation: names its own methods and inputs, so leave out method and inputs"
+            )
         problems = [f"experiments: two are called {n!r}" for n in {*names} if names.count(n) > 1]
         launches = self.measurement.blocks * sum(len(each.threads) for each in self.experiments)
         if launches > MOST_LAUNCHES:
@@ -252,8 +250,9 @@ def read_config_text(path: Path, way_out: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        msg = f"{path} is not UTF-8 text (byte {error.start}); `{way_out}` writes a config"
-        raise UsageError(msg) from error
+        raise UsageError(
+            f"{path} is not UTF-8 text (byte {error.start}); `{way_out}` writes a config"
+        ) from error
 
 
 def parse_config(text: str, name: str) -> Config:
@@ -268,8 +267,7 @@ def parse_strictly(
     try:
         document = parse_json(text, unique_keys=True)
     except ValueError as error:
-        msg = f"{name} is not valid JSON: {error}"
-        raise UsageError(msg) from error
+        raise UsageError(f"{name} is not valid JSON: {error}") from error
     problems = find_placeholders(document)
     found = None
     try:
@@ -279,8 +277,7 @@ def parse_strictly(
     if found is not None:
         problems += check(found)
     if problems or found is None:
-        msg = f"{name} is not a valid config:\n{list_problems(problems)}"
-        raise UsageError(msg)
+        raise UsageError(f"{name} is not a valid config:\n{list_problems(problems)}")
     return found
 
 
@@ -408,5 +405,6 @@ def _read_installed(folder: str, name: str) -> str:
         path = Path(root, folder, name)
         if path.is_file():
             return path.read_text(encoding="utf-8")
-    msg = f"{folder}/{name} was not installed; install etprof again with `pip install .`"
-    raise BuildError(msg)
+    raise BuildError(
+        f"{folder}/{name} was not installed; install etprof again with `pip install .`"
+    )

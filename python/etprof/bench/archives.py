@@ -61,8 +61,7 @@ def unpack_run(archive: bytes, run: Path, program: Path) -> None:
         found = Path(name, "run")
         manifest = load_manifest(found)
         if manifest is None:
-            msg = f"the archive of a worker has no {MANIFEST}; measure again"
-            raise InputFileError(msg)
+            raise InputFileError(f"the archive of a worker has no {MANIFEST}; measure again")
         model = manifest.model.model_copy(update={"path": str(program)})
         update = {"git": read_git_state(Path()), "model": model}
         save_manifest(found, manifest.model_copy(update=update))
@@ -91,11 +90,10 @@ def _unpack(data: bytes, folder: Path) -> None:
             for member in archive:
                 members, size_bytes = members + 1, size_bytes + member.size
                 if members > MOST_MEMBERS or size_bytes > MOST_BYTES:
-                    msg = (
+                    raise InputFileError(
                         f"an archive from another host has more than {MOST_MEMBERS} files or "
                         f"{MOST_BYTES // 2**30} GiB; measure there with `etprof run`"
                     )
-                    raise InputFileError(msg)
                 _unpack_member(archive, member, folder)
     # ValueError: a number in a header that is none.
     except (tarfile.TarError, EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
@@ -118,8 +116,7 @@ def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Pa
     """
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts or "\0" in member.name:
-        msg = f"{member.name!r} is no place inside it"
-        raise tarfile.ExtractError(msg)
+        raise tarfile.ExtractError(f"{member.name!r} is no place inside it")
     target = folder / name
     if member.isdir():
         target.mkdir(parents=True, exist_ok=True)

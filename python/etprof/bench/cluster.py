@@ -78,13 +78,15 @@ def _connect(address: str) -> Client:
     try:
         from distributed import Client
     except ModuleNotFoundError as error:
-        msg = "a pool of several hosts needs Dask: `pip install 'etprof[cluster]'`"
-        raise UsageError(msg) from error
+        raise UsageError(
+            "a pool of several hosts needs Dask: `pip install 'etprof[cluster]'`"
+        ) from error
     try:
         return Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        msg = f"no Dask scheduler answers at {address}: {error}; start one with `dask scheduler`"
-        raise UsageError(msg) from error
+        raise UsageError(
+            f"no Dask scheduler answers at {address}: {error}; start one with `dask scheduler`"
+        ) from error
 
 
 def _submit(client: Client, tasks: Sequence[Task], *, keep_going: bool) -> dict[Future[Any], Task]:
@@ -122,11 +124,10 @@ def _check_offers(offers: Mapping[str, Mapping[str, float]]) -> None:
             amounts[device] = amounts.get(device, 0) + amount
     doubled = sorted(device for device, amount in amounts.items() if amount > 1)
     if doubled:
-        msg = (
+        raise UsageError(
             f"the workers offer {doubled[0]!r} {amounts[doubled[0]]:g} times, but a device runs "
             f"one thing at a time: give it to one worker, once (--resources '{doubled[0]}=1')"
         )
-        raise UsageError(msg)
 
 
 def _finished(client: Client, waiting: Mapping[Future[Any], Task]) -> list[Future[Any]]:

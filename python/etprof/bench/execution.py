@@ -96,11 +96,9 @@ def _load_own(unit: Unit, program: Path, run: Path) -> Manifest | None:
     if manifest.model.sha256 != hash_file(program):
         different.append("program")
     if different:
-        msg = f"the earlier run is of another {' and '.join(different)}"
-        raise UsageError(msg)
+        raise UsageError(f"the earlier run is of another {' and '.join(different)}")
     if manifest.status == "failed":
-        msg = "the earlier run failed"
-        raise UsageError(msg)
+        raise UsageError("the earlier run failed")
     return manifest
 
 

@@ -60,8 +60,7 @@ def _accepted_by(check: Callable[[str], object]) -> AfterValidator:
 
 def _check_backend(name: str) -> None:
     if name not in BY_NAME:
-        msg = f"no such backend{suggest(name, BY_NAME)}; known: {', '.join(BY_NAME)}"
-        raise UsageError(msg)
+        raise UsageError(f"no such backend{suggest(name, BY_NAME)}; known: {', '.join(BY_NAME)}")
 
 
 def _wrap(value: object) -> object:
@@ -97,8 +96,7 @@ class ModelEntry(StrictModel):
     @model_validator(mode="after")
     def _check_generation(self) -> ModelEntry:
         if self.generation is not None and self.method is not None:
-            msg = "generation names its own methods, so leave out method"
-            raise ValueError(msg)
+            raise ValueError("generation names its own methods, so leave out method")
         return self
 
     @property

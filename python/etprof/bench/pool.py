@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Generator, Sequence
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-from etprof.base.process import CommandStop, CommandStopped, stoppable
+from etprof.base.process import CommandStop, stoppable
 from etprof.bench.execution import Outcome, Stopped, run_unit
 from etprof.measuring.configured import Listener
 from etprof.targets.device_lock import patience
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from pathlib import Path
-
     from etprof.bench.combinations import Unit
-    from etprof.bench.execution import Outcome
     from etprof.targets.device_lock import Holder, MeasuredDevice
 
 
@@ -43,17 +42,6 @@ class Reporter(Protocol):
         """A unit has ended, well or not."""
 
 
-_PAUSE_S: Final = 0.2
-
-
-@dataclass
-class _Message:
-    """An outcome on its way to whoever asked; None when a thread has ended."""
-
-    outcome: Outcome | None
-    handled: threading.Event = field(default_factory=threading.Event)
-
-
 def run_here(
     tasks: Sequence[Task],
     reporter: Reporter,
@@ -70,26 +58,47 @@ def run_here(
     dealing with it disturbs no measurement. Closing the iterator stops the runs; they can be
     resumed.
     """
-    how = {"resume": resume, "keep_going": keep_going}
-    devices = [_Device(own, reporter, how, wait=wait) for own in _by_device(tasks)]
-    outbox = queue.SimpleQueue[_Message]()
-    threads = [threading.Thread(target=device.serve, args=(outbox,)) for device in devices]
-    for thread in threads:
-        thread.start()
-    running = len(threads)
+    stop = CommandStop()
+
+    def run(task: Task) -> Outcome:
+        def step(text: str, done: int, total: int) -> None:
+            if stop.is_set():
+                raise Stopped
+            reporter.step(task.unit, text, done, total)
+
+        known = patience(reporter.say, wait=wait)
+
+        def waiting(device: MeasuredDevice, holder: Holder) -> None:
+            step(f"waiting for {device.name}", 0, 1)
+            known(device, holder)
+
+        listener, how = Listener(reporter.say, step, waiting), {"keep_going": keep_going}
+        with stoppable(stop):
+            return run_unit(task.unit, task.program, task.run, listener, resume=resume, **how)
+
+    workers: list[ThreadPoolExecutor] = []
+    running: dict[Future[Outcome], Callable[[], None]] = {}
+
+    def start(worker: ThreadPoolExecutor, own: Sequence[Task]) -> None:
+        """Gives a device its tasks; the host's one by one, each once the last is dealt with."""
+        is_on_host = own[0].unit.device.is_on_host if own else False
+        for task in own[: 1 if is_on_host else None]:
+            rest = own[1:] if is_on_host else ()
+            running[worker.submit(run, task)] = partial(start, worker, rest)
+
     try:
+        for own in _by_device(tasks):
+            workers.append(ThreadPoolExecutor(1))
+            start(workers[-1], own)
         while running:
-            message = outbox.get()
-            if message.outcome is None:
-                running -= 1
-            else:
-                yield message.outcome
-            message.handled.set()
+            for future in futures.wait(running, return_when=futures.FIRST_COMPLETED).done:
+                then = running.pop(future)
+                yield future.result()
+                then()
     finally:
-        for device in devices:
-            device.stop.set()
-        for thread in threads:
-            thread.join()
+        stop.set()
+        for worker in workers:
+            worker.shutdown(cancel_futures=True)
 
 
 def _by_device(tasks: Sequence[Task]) -> list[list[Task]]:
@@ -99,49 +108,3 @@ def _by_device(tasks: Sequence[Task]) -> list[list[Task]]:
         device = task.unit.device
         groups.setdefault(None if device.is_on_host else device.name, []).append(task)
     return list(groups.values())
-
-
-class _Device:
-    """Runs the tasks of one device in turn, in a thread of its own."""
-
-    def __init__(
-        self, tasks: Sequence[Task], reporter: Reporter, how: dict[str, bool], *, wait: bool
-    ) -> None:
-        self._tasks, self._reporter, self._how, self._wait = tasks, reporter, how, wait
-        self.stop = CommandStop()
-
-    def serve(self, outbox: queue.SimpleQueue[_Message]) -> None:
-        """Puts an outcome per task into `outbox`, then one message without."""
-        try:
-            self._serve(outbox)
-        except (Stopped, CommandStopped):
-            # Whoever stopped us does not wait for an outcome.
-            return
-        finally:
-            outbox.put(_Message(None))
-
-    def _serve(self, outbox: queue.SimpleQueue[_Message]) -> None:
-        with stoppable(self.stop):
-            for task in self._tasks:
-                message = _Message(self._run(task))
-                outbox.put(message)
-                while task.unit.device.is_on_host and not message.handled.wait(_PAUSE_S):
-                    self._check()
-
-    def _run(self, task: Task) -> Outcome:
-        def step(text: str, done: int, total: int) -> None:
-            self._check()
-            self._reporter.step(task.unit, text, done, total)
-
-        known = patience(self._reporter.say, wait=self._wait)
-
-        def waiting(device: MeasuredDevice, holder: Holder) -> None:
-            step(f"waiting for {device.name}", 0, 1)
-            known(device, holder)
-
-        listener = Listener(self._reporter.say, step, waiting)
-        return run_unit(task.unit, task.program, task.run, listener, **self._how)
-
-    def _check(self) -> None:
-        if self.stop.is_set():
-            raise Stopped

@@ -69,14 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(Matrix.model_json_schema(), indent=2))
         return 0
     if arguments.matrix is None:
-        msg = "give a matrix, as in `etprof bench matrix.json`; `etprof bench --init` prints one"
-        raise UsageError(msg)
+        raise UsageError(
+            "give a matrix, as in `etprof bench matrix.json`; `etprof bench --init` prints one"
+        )
     matrix = load_matrix(arguments.matrix)
     units, left_out = expand(matrix)
     if not units:
         reasons = "; ".join(dict.fromkeys(each.reason for each in left_out))
-        msg = f"{arguments.matrix}: every combination is left out: {reasons}"
-        raise UsageError(msg)
+        raise UsageError(f"{arguments.matrix}: every combination is left out: {reasons}")
     if arguments.dry_run:
         return _show_plan(units, left_out, as_json=arguments.json)
     return _measure(arguments, matrix, units, left_out)

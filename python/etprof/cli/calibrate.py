@@ -57,8 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.statistics.calibration import calibrate
 
     if arguments.blocks < arguments.pairs:
-        msg = f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}"
-        raise UsageError(msg)
+        raise UsageError(f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}")
     program = describe_program(arguments.model)
     folder = arguments.out or runs_folder(program.name, "calibrate")
     sides = [_block_medians(side) for side in _measure(arguments, folder)]
@@ -95,8 +94,9 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetr
     measured = measure_and_show(config.model_copy(update={"experiments": sides}), target, arguments)
     metrics = load_metrics(folder)
     if metrics is None or measured.errors:
-        msg = f"the calibration is not complete: {'; '.join(measured.errors)}; run it again"
-        raise TargetError(msg)
+        raise TargetError(
+            f"the calibration is not complete: {'; '.join(measured.errors)}; run it again"
+        )
     return [metrics.experiments[side] for side in SIDES]
 
 

@@ -67,8 +67,7 @@ def _init(arguments: argparse.Namespace) -> int:
         print(text, end="")
         return 0
     if arguments.out.exists():
-        msg = f"{arguments.out} exists and is not overwritten; choose another --out"
-        raise OutputError(msg)
+        raise OutputError(f"{arguments.out} exists and is not overwritten; choose another --out")
     write_text(arguments.out, text)
     print(
         clean_lines(f"Wrote {arguments.out}; fill in what says REPLACE_WITH, then `etprof run` it")

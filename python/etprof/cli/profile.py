@@ -112,14 +112,12 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     of_export["--export"] = arguments.export or None
     given = [flag for flag, value in of_export.items() if value is not None]
     if given and arguments.model.endswith(".pte"):
-        msg = f"{given[0]} is for a model's name; {arguments.model} is already exported"
-        raise UsageError(msg)
+        raise UsageError(f"{given[0]} is for a model's name; {arguments.model} is already exported")
     takes = kind_of(arguments.target).takes
     for name in ("serial", "runner", "trace_runner"):
         if getattr(arguments, name) is not None and name not in takes:
             able = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
-            msg = f"--{name.replace('_', '-')} is for --target {able}; leave it out"
-            raise UsageError(msg)
+            raise UsageError(f"--{name.replace('_', '-')} is for --target {able}; leave it out")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -158,8 +156,7 @@ def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:
     if arguments.generate is None:
         for name, value in given.items():
             if value is not None:
-                msg = f"--{name.replace('_', '-')} is given without --generate N"
-                raise UsageError(msg)
+                raise UsageError(f"--{name.replace('_', '-')} is given without --generate N")
         return None
     if arguments.method is not None or arguments.inputs:
         msg = "--generate takes its methods from --prefill-method and --decode-method, its inputs "

@@ -86,21 +86,22 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
 
     given = [p for p in (arguments.config, arguments.config_flag, arguments.from_manifest) if p]
     if len(given) != 1:
-        msg = "give one config, as in `etprof run config.json`, or --from-manifest RUN_DIR"
-        raise UsageError(msg)
+        raise UsageError(
+            "give one config, as in `etprof run config.json`, or --from-manifest RUN_DIR"
+        )
     if arguments.from_manifest is None:
         if arguments.allow_launcher:
-            msg = (
+            raise UsageError(
                 "--allow-launcher is for --from-manifest; a config that you name may start anything"
             )
-            raise UsageError(msg)
         config = load_config(given[0])
         text = read_config_text(given[0], "etprof config init")
         return config, _identity(str(given[0]), text)
     manifest = load_manifest(given[0])
     if manifest is None or not isinstance((manifest.config or {}).get("content"), dict):
-        msg = f"{given[0]} has no manifest.json with a config; `etprof run` and `etprof profile` write one"
-        raise UsageError(msg)
+        raise UsageError(
+            f"{given[0]} has no manifest.json with a config; `etprof run` and `etprof profile` write one"
+        )
     text = json.dumps((manifest.config or {})["content"])
     return parse_config(text, str(given[0])), _identity(str(given[0]), text)
 
@@ -115,11 +116,10 @@ def _check_starts(config: Config, arguments: argparse.Namespace) -> None:
         say(f"  {line}")
     foreign = find_foreign_fields(config)
     if foreign and not arguments.allow_launcher:
-        msg = (
+        raise UsageError(
             f"{arguments.from_manifest}: {', '.join(foreign)}: not started, a run directory may be "
             "a stranger's; if what is listed above is yours, add --allow-launcher"
         )
-        raise UsageError(msg)
 
 
 def _identity(name: str, text: str) -> dict[str, object]:

@@ -174,8 +174,7 @@ def _notes_on_counting(
 
 def _check_that_it_can_count(target: Target, where: str) -> None:
     if not _can_count(target):
-        msg = f"{where}: {_how_to_count(target)}"
-        raise UsageError(msg)
+        raise UsageError(f"{where}: {_how_to_count(target)}")
 
 
 def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) -> bool:
@@ -244,8 +243,9 @@ def configured_experiments(config: Config, only: Sequence[str] = ()) -> list[Exp
     names = [experiment.name for experiment in config.experiments]
     for name in only:
         if name not in names:
-            msg = f"--only {name}: no such experiment; the config has {', '.join(names)}"
-            raise UsageError(msg)
+            raise UsageError(
+                f"--only {name}: no such experiment; the config has {', '.join(names)}"
+            )
     return [
         _experiment(experiment, threads, config)
         for experiment in config.experiments
@@ -279,14 +279,12 @@ def find_runner(path: Path | None, preset: str | None, where: str, way_out: str)
     Raises UsageError for one that is not there; `way_out` is what helps on its target.
     """
     if path is not None and preset is not None:
-        msg = f"{where}: give a path or a preset of the runner, not both"
-        raise UsageError(msg)
+        raise UsageError(f"{where}: give a path or a preset of the runner, not both")
     if preset is not None:
         path = Path("build", preset, "cpp", "runner", "etprof-runner")
         way_out = f"run `cmake --workflow --preset {preset}` in etprof's checkout first"
     if path is None:
         return None
     if not path.is_file():
-        msg = f"{where}: there is no runner at {path}; {way_out}"
-        raise UsageError(msg)
+        raise UsageError(f"{where}: there is no runner at {path}; {way_out}")
     return path.absolute()

@@ -71,8 +71,9 @@ class LocalTarget:
         try:
             found = parse_json(completed.stdout)
         except ValueError as error:
-            msg = f"etprof-runner --cpu-info says no JSON: {error}; install etprof again"
-            raise TargetError(msg) from None
+            raise TargetError(
+                f"etprof-runner --cpu-info says no JSON: {error}; install etprof again"
+            ) from None
         return found if isinstance(found, dict) else {}
 
     def sme_modes(self) -> tuple[str, ...]:
@@ -112,8 +113,9 @@ class LocalTarget:
     def run(self, request: RunnerRequest) -> RunnerResult:
         """Runs the model here and reads what was measured."""
         if request.cpus and sys.platform != "linux":
-            msg = "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
-            raise UsageError(msg)
+            raise UsageError(
+                "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
+            )
         before = [*taskset_words(request.cpus), *request.launcher]
         runner = self.runner_file(request)
         command: list[str | Path] = [*before, runner, *runner_arguments(request)]

@@ -41,8 +41,9 @@ def find_host_runner(*, tracing: bool = False) -> Path:
     """
     reader = find_spec("etprof._etdump")
     if reader is None or reader.origin is None:
-        msg = "etprof's native part is not built; install etprof again with `pip install .`"
-        raise BuildError(msg)
+        raise BuildError(
+            "etprof's native part is not built; install etprof again with `pip install .`"
+        )
     name = "etprof-runner-trace" if tracing else "etprof-runner"
     runner = Path(reader.origin).parent / "bin" / name
     if not runner.is_file():
