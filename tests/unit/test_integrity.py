@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from etprof.analysis.assessment import assess_run
+from etprof.analysis.run_analysis import analyze_run
+from etprof.base.errors import InputFileError
 from etprof.measuring.plan import Experiment, Settings
+from etprof.report_files import write_report_files
 from etprof.run.directory import find_measured_files
 from etprof.run.load import Run
 from etprof.run.manifest import MANIFEST
 from etprof.run.validation import validate_run, worst_level
+from tests.manifests import edit_manifest
 from tests.unit.test_load import watched
 from tests.unit.test_pipeline import run
 from tests.world.sim_target import SimTarget
+from tests.world.spec import Noise, RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,6 +175,72 @@ def test_a_file_that_changed_after_its_launch_is_measured_again(kind: str, tmp_p
     run(tmp_path, target, EXPERIMENTS, SETTINGS, resume=True)
     assert len(target.requests) == 1
     assert not damaged(folder)
+
+
+@pytest.mark.parametrize("first_edition", [False, True])
+def test_a_truncated_file_that_nobody_hashed_is_named(
+    sound: Path, tmp_path: Path, first_edition: bool
+) -> None:
+    """D15: validate parsed no kernel trace, result, delegation, export: "incomplete" or "ok"."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    document = json.loads((folder / MANIFEST).read_text())
+    document |= {"status": "running", "files": {}}
+    if first_edition:
+        document |= {"schema_version": 1, "status": "finished"}
+        del document["run_id"], document["checksum"]
+        (folder / MANIFEST).write_text(json.dumps(document))
+    else:
+        edit_manifest(folder, lambda whole: whole.update(document))
+    assert damaged(folder) == []
+    for name, kind in find_measured_files(folder).items():
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+        told = damaged(folder)
+        assert [kind == "log" or name in text for text in told] == [True] * (kind != "log"), name
+        (folder / name).write_bytes(content)
+
+
+def test_noise_is_what_rule_f13_calls_noise(tmp_path: Path) -> None:
+    """D15: validate had numbers and limits of its own."""
+    blocks = Settings(blocks=8, operator_iterations=3, kernels=False)
+    for index, spread in enumerate((0.0, 0.01, 0.045, 0.08, 0.3)):
+        spec = RunSpec(noise=Noise(block=spread, call=0.001), seed=4)
+        run(tmp_path / str(index), SimTarget(spec), EXPERIMENTS[:2], blocks)
+        folder = tmp_path / str(index) / "run"
+        told = {each.text.partition(" is noisy")[0] for each in validate_run(folder)}
+        loaded = Run.load(folder)
+        rules = assess_run(analyze_run(loaded)).findings
+        fired = {e.experiment for e in rules if any(f.rule == "F13" for f in e.findings)}
+        assert fired == told & set(loaded.timed)
+        assert (spread < 0.02) <= (not fired)
+        assert (spread > 0.2) <= (fired == set(loaded.timed))
+
+
+def test_the_summary_of_another_run_is_told(sound: Path, tmp_path: Path) -> None:
+    """Open 6 of the first session: run_id was not in analysis_summary.json."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+
+    def notes() -> list[str]:
+        told = [each.text for each in validate_run(folder) if each.level == "note"]
+        return [text for text in told if "analysis_summary.json" in text]
+
+    assert notes()
+    write_report_files(assess_run(analyze_run(Run.load(folder))), folder)
+    summary = json.loads((folder / "analysis_summary.json").read_text())
+    assert summary["run_id"] == json.loads((folder / MANIFEST).read_text())["run_id"]
+    assert not notes()
+    for content in (json.dumps(summary | {"run_id": "0" * 32}), "{"):
+        (folder / "analysis_summary.json").write_text(content)
+        assert notes()
+
+
+def test_metrics_of_another_run_are_refused(sound: Path, tmp_path: Path) -> None:
+    """D15: metrics.json had a run_id that nobody compared."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"run_id": "0" * 32}))
+    with pytest.raises(InputFileError, match="run_id"):
+        Run.load(folder)
 
 
 def test_an_edit_while_others_are_measured_is_told(tmp_path: Path) -> None:

@@ -186,4 +186,4 @@ def _compare_stored(index: int, value: StoredTensor, reference: StoredTensor) ->
 
 def _program(side: Side) -> str | None:
     model = side.provenance.model if side.provenance else None
-    return model.sha256 if model else None
+    return model.content if model else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.launch_state import fastest_core_khz
-from etprof.statistics.warmup import settled_after
+from etprof.statistics.warmup import is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,8 +102,7 @@ def _check_warmup(sides: Sequence[Side]) -> Check:
     ]
     if not blocks:
         return Check(name, "unknown", "no raw latencies")
-    settled = sum(after is not None and after <= len(block) // 4
-                  for block, after in ((b, settled_after(b)) for b in blocks))  # fmt: skip
+    settled = sum(map(is_settled, blocks))
     state: State = "passed" if settled >= _SETTLED_SHARE * len(blocks) else "failed"
     return Check(name, state, f"{settled} of {len(blocks)} blocks were steady from the start")
 

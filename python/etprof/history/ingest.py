@@ -247,7 +247,7 @@ def _variant(manifest: Manifest, experiment: Experiment) -> str | None:
 
 def _revision(manifest: Manifest) -> str | None:
     """Names what was measured; None where changed files leave that open."""
-    git, program = manifest.git, manifest.model.sha256
+    git, program = manifest.git, manifest.model.content
     if program is None or (git is not None and git.dirty is not False):
         return None
     runner = manifest.runner.model_dump() if manifest.runner else None
@@ -263,6 +263,8 @@ def _artefacts(run: Path, manifest: Manifest, experiment: Experiment) -> dict[st
     found: dict[str, dict[str, Any]] = {}
     model = manifest.model
     named = {f"input_{i}": entry for i, entry in enumerate(manifest.inputs or ())}
+    if model.data is not None:
+        named["weights"] = model.data
     for name, entry in {"program": model, **named}.items():
         if entry.sha256:
             found[name] = entry.model_dump(include={"sha256", "size_bytes"})

@@ -17,8 +17,8 @@ from pydantic import Field, model_validator
 from etprof.base.errors import InputFileError, OutputError
 from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES, decode_json
-from etprof.base.records import Count, Name, Named, Rate, Record, check_record
-from etprof.run.manifest import MANIFEST, WAY_OUT, load_manifest
+from etprof.base.records import Count, Name, Named, Rate, Record, check_record, read_record
+from etprof.run.manifest import MANIFEST, WAY_OUT, Manifest, load_manifest
 from etprof.run.runner_result import Load, Memory
 
 METRICS = "metrics.json"
@@ -127,6 +127,12 @@ class ExperimentMetrics(Record):
     """The operator split's ETDump, relative to the run directory."""
     generated: GeneratedTokens | None = None
     blocks: list[BlockMetrics]
+
+
+class Summary(Record):
+    """What is read of analysis_summary.json: whose it is."""
+
+    run_id: Name | None = None
 
 
 class Metrics(Record):
@@ -328,6 +334,19 @@ def load_metrics(run: Path) -> Metrics | None:
     if not path.exists():
         return None
     return parse_metrics(read_input(path, most_bytes=MOST_JSON_BYTES, way_out=WAY_OUT), path)
+
+
+def has_summary(run: Path, manifest: Manifest | None) -> bool:
+    """Whether analysis_summary.json is there and of this run, not of an earlier one."""
+    path = run / ANALYSIS_SUMMARY
+    if not path.is_file():
+        return False
+    try:
+        summary = read_record(Summary, path, way_out="`etprof analyze` writes it anew")
+    except InputFileError:
+        # Whoever asks writes it anew.
+        return False
+    return summary.run_id == (manifest.run_id if manifest else None)
 
 
 def parse_metrics(data: bytes | None, path: Path) -> Metrics | None:

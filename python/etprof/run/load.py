@@ -166,6 +166,9 @@ def _load_measured(source: Path) -> Run:
     contents = {name: _read(source / name) for name in (MANIFEST, METRICS)}
     manifest = parse_manifest(contents[MANIFEST], source / MANIFEST)
     metrics = parse_metrics(contents[METRICS], source / METRICS)
+    if manifest and metrics and metrics.run_id not in {None, manifest.run_id}:
+        msg = f"{source / METRICS} is of another run than {MANIFEST}: run_id; measure again"
+        raise InputFileError(msg)
     is_timed = False not in [each.times_are_meaningful for each in (manifest, metrics) if each]
     if metrics is not None and not is_timed:
         known = {

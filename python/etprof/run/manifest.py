@@ -71,6 +71,13 @@ class MeasuredModel(FileIdentity):
     data: FileIdentity | None = None
     """The weights in a file of their own, where the program has them so."""
 
+    @property
+    def content(self) -> str | None:
+        """The program by its content, weights included; None where it is not known."""
+        if self.sha256 is None or self.data is None:
+            return self.sha256
+        return f"{self.sha256} {self.data.sha256}"
+
 
 class MeasuredFile(Record):
     """A file of the run as it was when it had been measured."""
@@ -271,6 +278,16 @@ class Manifest(Session):
         """CMake's build type of the runner."""
         value = self.runner.build.get("build_type") if self.runner else None
         return str(value) if value else None
+
+
+def way_on(manifest: Manifest, run: Path) -> str:
+    """Says which command continues the run: that which has its config."""
+    config = manifest.config or {}
+    if "unit" in config:
+        return "`etprof bench MATRIX --resume` continues it"
+    if isinstance(config.get("content"), dict):
+        return f"`etprof run --from-manifest {run} --resume` continues it"
+    return "measure again: nobody knows its config"
 
 
 def new_run_id() -> str:

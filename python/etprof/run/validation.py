@@ -3,43 +3,52 @@
 from __future__ import annotations
 
 import os
-import statistics
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
+from etprof.base.records import read_record
 from etprof.base.text import clean
-from etprof.base.units import count_of
+from etprof.base.units import count_of, format_share
 from etprof.etdump.plausibility import describe_position, examine_events
-from etprof.etdump.reader import load_etdump
+from etprof.etdump.reader import ETDump, load_etdump
+from etprof.run.delegation import DelegationReport
 from etprof.run.directory import (
     ANALYSIS_SUMMARY,
     METRICS,
-    find_etdumps,
+    FileKind,
+    Metrics,
     find_measured_files,
+    has_summary,
     kind_of,
     list_files,
     load_metrics,
 )
-from etprof.run.manifest import MANIFEST, load_manifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from etprof.etdump.reader import ETDump
-    from etprof.run.directory import Metrics
-    from etprof.run.manifest import Manifest, MeasuredFile
+from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.manifest import MANIFEST, Manifest, MeasuredFile, load_manifest, way_on
+from etprof.run.program import ExportManifest
+from etprof.run.runner_result import RunnerResult, read_result
+from etprof.run.tensors import load_tensor
+from etprof.statistics.noise import launch_noise
+from etprof.statistics.warmup import is_settled
 
 Level = Literal["ok", "note", "incomplete", "damaged"]
 _LEVELS: tuple[Level, ...] = ("ok", "note", "incomplete", "damaged")
-_NOISY = 0.05
-"""Spread of block medians, relative, from which a measurement is called noisy (rule F13)."""
-_COLD = 1.2
-"""First quarter of a block's samples this much slower than the rest: warm-up was too short."""
+_EXPORT_AGAIN: Final = "export the model again and measure it"
+_PARSERS: Final[Mapping[str, Callable[[Path], object]]] = {
+    "metrics": lambda path: load_metrics(path.parent),
+    "delegation": lambda path: read_record(DelegationReport, path, way_out=_EXPORT_AGAIN),
+    "export": lambda path: read_record(ExportManifest, path, way_out=_EXPORT_AGAIN),
+    "etdump": load_etdump,
+    "result": read_result,
+    "kernels": read_kernel_trace,
+}
+"""What reads a file, by its kind; the manifest is read first, outputs beside their result."""
 
 
 @dataclass(frozen=True)
@@ -51,24 +60,28 @@ class Finding:
 
 
 def validate_run(run: Path) -> list[Finding]:
-    """Checks everything that can be checked; raises InputFileError when `run` is no folder."""
+    """Checks everything that can be checked; raises InputFileError when `run` is no folder.
+
+    Every file is read by the parser that reports read it with: what is damaged here is refused, or
+    told, by all others.
+    """
     if not run.is_dir():
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
     findings: list[Finding] = []
-    manifest, metrics = None, None
+    files, changed, manifest = list_files(run), dict[str, str](), None
     try:
         manifest = load_manifest(run)
-        findings += _check_manifest(run, manifest)
+        changed = _find_changes(run, manifest) if manifest else {}
+        findings += _check_manifest(run, manifest, is_whole=not changed)
     except InputFileError as error:
         findings.append(Finding("damaged", str(error)))
-    try:
-        metrics = load_metrics(run)
-        findings += _check_metrics(metrics)
-    except InputFileError as error:
-        findings.append(Finding("damaged", str(error)))
-    findings += _check_etdumps(run)
-    findings += _check_leftovers(run)
+    findings += [Finding("damaged", text) for text in changed.values()]
+    for name, kind in files.items():
+        if name not in changed and kind.name in _PARSERS:
+            findings += _check_file(run, name, _PARSERS[kind.name])
+    findings += _check_what_is_missing(run, files, manifest)
+    findings += _check_leftovers(files)
     return [Finding(finding.level, clean(finding.text)) for finding in findings]
 
 
@@ -77,7 +90,7 @@ def worst_level(findings: list[Finding]) -> Level:
     return max((finding.level for finding in findings), key=_LEVELS.index, default="ok")
 
 
-def _check_manifest(run: Path, manifest: Manifest | None) -> Iterator[Finding]:
+def _check_manifest(run: Path, manifest: Manifest | None, *, is_whole: bool) -> Iterator[Finding]:
     if manifest is None:
         lost = "who measured what, where and with what; files cannot be checked for changes"
         yield Finding("incomplete", f"{MANIFEST} is missing; lost: {lost}")
@@ -87,8 +100,7 @@ def _check_manifest(run: Path, manifest: Manifest | None) -> Iterator[Finding]:
     if manifest.status == "running":
         yield Finding(
             "incomplete",
-            f"the run was cut off after {done} finished launches; "
-            "`etprof run CONFIG --resume` completes it",
+            f"the run was cut off after {done} finished launches; {way_on(manifest, run)}",
         )
     else:
         by = f", measured by etprof {manifest.etprof_version}" if manifest.etprof_version else ""
@@ -103,7 +115,16 @@ def _check_manifest(run: Path, manifest: Manifest | None) -> Iterator[Finding]:
     yield from _check_sessions(manifest)
     yield from (Finding("note", text) for text in manifest.notes)
     yield from _check_runners(manifest)
-    yield from _check_hashes(run, manifest)
+    if is_whole and manifest.files:
+        yield Finding("ok", f"{len(manifest.files)} files have the hashes of the manifest")
+    if manifest.schema_version == 1:
+        text = f"{MANIFEST} is of etprof 0.1, without checksum: changes to it itself are not seen"
+        yield Finding("note", text)
+        others = len(find_measured_files(run).keys() - manifest.files.keys())
+        if others and manifest.status != "running":
+            # It closed its manifest before it measured kernels.
+            text = f"{count_of(others, 'file')} not in {MANIFEST}: changes to them are not seen"
+            yield Finding("note", text)
 
 
 def _check_sessions(manifest: Manifest) -> Iterator[Finding]:
@@ -131,31 +152,15 @@ def _check_runners(manifest: Manifest) -> Iterator[Finding]:
             yield Finding("note", text)
 
 
-def _check_hashes(run: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Compares the measured files with the manifest: all of them, and no others."""
-    damaged = 0
-    # Manifests of etprof up to 0.1 name reports too.
+def _find_changes(run: Path, manifest: Manifest) -> dict[str, str]:
+    """Compares the measured files with the manifest, all of them and no others: name → problem."""
+    # Manifests of etprof up to 0.1 name reports too, and not all that was measured.
     listed = {name: entry for name, entry in manifest.files.items() if kind_of(name) is not None}
-    for name, entry in listed.items():
-        problem = _problem_of(run, name, entry)
-        if problem is not None:
-            damaged += 1
-            yield Finding("damaged", problem)
-    if manifest.status != "running":
-        others = sorted(find_measured_files(run).keys() - listed.keys())
-        if manifest.schema_version == 1 and others:
-            # It closed its manifest before it measured kernels.
-            text = f"{len(others)} files are not in {MANIFEST}: changes to them are not seen"
-            yield Finding("note", text)
-            others = []
-        for name in others:
-            damaged += 1
-            yield Finding("damaged", f"{name} is not of this run: {MANIFEST} does not list it")
-    if listed and not damaged:
-        yield Finding("ok", f"{len(listed)} files have the hashes of the manifest")
-    if manifest.schema_version == 1:
-        text = f"{MANIFEST} is of etprof 0.1, without checksum: changes to it itself are not seen"
-        yield Finding("note", text)
+    found = {name: _problem_of(run, name, entry) for name, entry in listed.items()}
+    if manifest.status != "running" and manifest.schema_version != 1:
+        for name in find_measured_files(run).keys() - listed.keys():
+            found[name] = f"{name} is not of this run: {MANIFEST} does not list it"
+    return {name: problem for name, problem in sorted(found.items()) if problem is not None}
 
 
 def _problem_of(run: Path, name: str, listed: MeasuredFile) -> str | None:
@@ -170,53 +175,61 @@ def _problem_of(run: Path, name: str, listed: MeasuredFile) -> str | None:
     return f"{name} has changed since it was measured" if hash_file(path) != listed.sha256 else None
 
 
-def _check_metrics(metrics: Metrics | None) -> Iterator[Finding]:
-    if metrics is None:
-        yield Finding("incomplete", f"{METRICS} is missing; lost: latency without event tracer")
+def _check_file(run: Path, name: str, parse: Callable[[Path], object]) -> Iterator[Finding]:
+    """Reads a file as everyone reads it, and looks at what it says: can it be so?"""
+    try:
+        content = parse(run / name)
+        if isinstance(content, RunnerResult):
+            _read_outputs(run, name, content)
+    except EtprofError as error:
+        yield Finding("damaged", str(error))
         return
-    for name, experiment in metrics.experiments.items():
-        blocks = [block.latency_ns for block in experiment.blocks]
-        yield Finding("ok", f"{name}: {len(blocks)} timing blocks")
-        if any(latency <= 0 for block in blocks for latency in block):
-            yield Finding("damaged", f"{name}: a latency of zero is not plausible")
-            continue
-        yield from _check_noise(name, blocks)
+    if isinstance(content, Metrics):
+        for experiment, metrics in content.experiments.items():
+            yield from _check_times(experiment, [block.latency_ns for block in metrics.blocks])
+    elif isinstance(content, ETDump):
+        yield _check_events(name, content)
 
 
-def _check_noise(name: str, blocks: list[list[int]]) -> Iterator[Finding]:
-    """Looks at spread between blocks, and within them for a warm-up that was too short."""
-    medians = [statistics.median(block) for block in blocks]
-    if len(medians) > 1:
-        spread = statistics.stdev(medians) / statistics.mean(medians)
-        if spread > _NOISY:
-            text = f"{name}: block medians spread by {spread * 100:.0f} %; measure when it is quiet"
-            yield Finding("note", text)
-    cold = sum(_starts_cold(block) for block in blocks)
-    if cold > len(blocks) / 2:
+def _read_outputs(run: Path, name: str, result: RunnerResult) -> None:
+    stem = name.removesuffix("_result.json").removesuffix("_outputs")
+    folder = run / f"{stem}_outputs"
+    for output in result.outputs:
+        place = folder / f"output_{output.index}.bin"
+        if place.is_file():
+            load_tensor(place, output.dtype, output.shape).values()
+
+
+def _check_times(name: str, blocks: list[list[int]]) -> Iterator[Finding]:
+    """Looks at zeros, at noise as rule F13 does, and at warm-up as a verdict's validity does."""
+    yield Finding("ok", f"{name}: {len(blocks)} timing blocks")
+    if any(latency <= 0 for block in blocks for latency in block):
+        yield Finding("damaged", f"{name}: a latency of zero is not plausible")
+        return
+    noise = launch_noise(blocks)
+    if noise is not None and not noise.is_steady():
+        text = (
+            f"{name} is noisy: launches vary by {format_share(noise.between)}, inferences in a "
+            f"launch by {format_share(noise.within)}, the second half of the launches is "
+            f"{format_share(noise.drift)} off the first; measure when it is quiet"
+        )
+        yield Finding("note", text)
+    settled = sum(map(is_settled, blocks))
+    if settled < len(blocks) / 2:
         yield Finding("note", f"{name}: most blocks start slow; ask for more warm-up")
 
 
-def _starts_cold(block: list[int]) -> bool:
-    quarter = len(block) // 4
-    if quarter == 0:
-        return False
-    return statistics.median(block[:quarter]) > _COLD * statistics.median(block[quarter:])
-
-
-def _check_etdumps(run: Path) -> Iterator[Finding]:
-    etdumps = find_etdumps(run)
-    if not etdumps:
+def _check_what_is_missing(
+    run: Path, files: Mapping[str, FileKind], manifest: Manifest | None
+) -> Iterator[Finding]:
+    kinds = {kind.name for kind in files.values()}
+    if "metrics" not in kinds:
+        yield Finding("incomplete", f"{METRICS} is missing; lost: latency without event tracer")
+    if "etdump" not in kinds:
         yield Finding("incomplete", "there is no ETDump; lost: the split by operator")
-    for path in etdumps:
-        name = path.relative_to(run).as_posix()
-        try:
-            dump = load_etdump(path)
-        except EtprofError as error:
-            yield Finding("damaged", str(error))
-            continue
-        yield _check_events(name, dump)
-    if etdumps and not (run / ANALYSIS_SUMMARY).is_file():
-        yield Finding("note", f"{ANALYSIS_SUMMARY} is missing; `etprof analyze` writes it")
+    elif not has_summary(run, manifest):
+        text = f"there is no {ANALYSIS_SUMMARY} of this run; `etprof analyze` writes it"
+        yield Finding("note", text)
 
 
 def _check_events(name: str, dump: ETDump) -> Finding:
@@ -233,7 +246,7 @@ def _check_events(name: str, dump: ETDump) -> Finding:
     )
 
 
-def _check_leftovers(run: Path) -> Iterator[Finding]:
-    for name, kind in list_files(run).items():
+def _check_leftovers(files: Mapping[str, FileKind]) -> Iterator[Finding]:
+    for name, kind in files.items():
         if kind.is_temporary:
             yield Finding("note", f"{name} was left by a writer that was killed; it can be deleted")

@@ -14,6 +14,12 @@ _MAD_TO_SIGMA: Final = 1.4826
 _LEAST_SAMPLES: Final = 4 * _WINDOW
 
 
+def is_settled(latency_ns: Sequence[int]) -> bool:
+    """Whether a block was steady from its first quarter on."""
+    after = settled_after(latency_ns)
+    return after is not None and after <= len(latency_ns) // 4
+
+
 def settled_after(latency_ns: Sequence[int]) -> int | None:
     """Returns how many samples come before the steady state; None when it is never reached.
 

@@ -37,6 +37,7 @@ def assessment_document(assessment: Assessment) -> Document:
     timed = run.is_timed
     return with_raw_names({
         "schema_version": SUMMARY_VERSION,
+        "run_id": run.manifest.run_id if run.manifest else None,
         "model": run.manifest.model.name if run.manifest else None,
         "platform": run.manifest.platform if run.manifest else None,
         "times_are_meaningful": timed,

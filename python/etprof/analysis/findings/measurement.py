@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
 from etprof.analysis.output_check import check_references
 from etprof.backends.registry import BACKENDS
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
+from etprof.statistics.noise import launch_noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.output_check import OutputCheck
-    from etprof.run.directory import BlockMetrics
     from etprof.run.runner_result import Tensor
 
-_LEAST_BLOCKS: Final = 4
 _RELEASE_TYPES: Final = frozenset({"Release", "RelWithDebInfo", "MinSizeRel"})
 
 
@@ -58,19 +56,14 @@ def _fp16_beats_int8(comparison: Comparison) -> bool:
 def find_noise(subject: Subject) -> Finding | None:
     """F13: process launches differ, or the latency drifts while measuring."""
     metrics = subject.insight.experiment.metrics
-    if metrics is None or len(metrics.blocks) < _LEAST_BLOCKS:
+    noise = launch_noise([block.latency_ns for block in metrics.blocks]) if metrics else None
+    if noise is None:
         return None
-    medians = [statistics.median(block.latency_ns) for block in metrics.blocks]
-    between = statistics.stdev(medians) / statistics.fmean(medians)
-    within = statistics.median(_variation(block) for block in metrics.blocks)
-    half = len(medians) // 2
-    drift = statistics.median(medians[-half:]) / statistics.median(medians[:half]) - 1
     limits = subject.thresholds
     interrupted = subject.select(lambda detail: detail.is_interrupted)
     lost = sum(detail.row.mean_ns - detail.typical_ns for detail in interrupted)
     is_split_sound = lost <= limits.variation * subject.total_ns
-    steady = max(between, within) <= limits.variation and abs(drift) <= limits.drift
-    if steady and is_split_sound:
+    if noise.is_steady(limits.variation, limits.drift) and is_split_sound:
         return None
     return Finding(
         rule="F13",
@@ -78,14 +71,14 @@ def find_noise(subject: Subject) -> Finding | None:
         severity="medium",
         experiment=subject.name,
         summary=(
-            f"Launches vary by {format_share(between)} (standard deviation ÷ mean), inferences "
-            f"inside a launch by {format_share(within)}, and the second half of the launches is "
-            f"{format_share(drift)} off the first."
+            f"Launches vary by {format_share(noise.between)} (standard deviation ÷ mean), "
+            f"inferences inside a launch by {format_share(noise.within)}, and the second half of "
+            f"the launches is {format_share(noise.drift)} off the first."
             + ("" if is_split_sound else _describe_interruptions(len(interrupted), lost))
         ),
         evidence=(
-            EvidenceRow("fastest launch", format_duration(min(medians))),
-            EvidenceRow("slowest launch", format_duration(max(medians))),
+            EvidenceRow("fastest launch", format_duration(noise.fastest)),
+            EvidenceRow("slowest launch", format_duration(noise.slowest)),
             *(() if is_split_sound else subject.show(interrupted)),
         ),
         gain_ns=None,
@@ -101,17 +94,6 @@ def _describe_interruptions(count: int, lost_ns: float) -> str:
         f" In the operator split, interruptions of {count_of(count, 'operator')} add "
         f"{format_duration(lost_ns)} to a mean inference."
     )
-
-
-def _variation(block: BlockMetrics) -> float:
-    """Spread inside a launch by quartiles, so that single interruptions do not count.
-
-    The interquartile range ÷ 1.35 estimates the standard deviation of normal samples.
-    """
-    if len(block.latency_ns) < _LEAST_BLOCKS:
-        return 0.0
-    low, middle, high = statistics.quantiles(block.latency_ns, n=4)
-    return (high - low) / 1.349 / middle if middle else 0.0
 
 
 def find_thread_slowdown(subject: Subject) -> Finding | None:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from etprof.statistics.noise import DRIFT, VARIATION
+
 Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(gt=0)]
 
@@ -30,5 +32,5 @@ class Thresholds(BaseModel):
     shift_movement_share: Share = 0.40
     accelerated_ratio: Ratio = 1.2
     overhead_share: Share = 0.10
-    variation: Share = 0.05
-    drift: Share = 0.05
+    variation: Share = VARIATION
+    drift: Share = DRIFT
