@@ -251,7 +251,7 @@ def test_the_run_continues_only_with_the_same_prompt(tmp_path: Path) -> None:
     load_earlier(tmp_path / "run", program, FakeTarget(), SIDES, settings)
     changed = GENERATION.model_copy(update={"prompt_tokens": (7,)})
     other = settings.model_copy(update={"generation": changed})
-    with pytest.raises(UsageError, match="generation: was"):
+    with pytest.raises(UsageError, match="generation was"):
         load_earlier(tmp_path / "run", program, FakeTarget(), SIDES, other)
 
 

@@ -265,7 +265,7 @@ def test_a_run_of_something_else_is_not_resumed(tmp_path: Path) -> None:
         run(tmp_path, FakeTarget(), EXPERIMENTS[:1], changed, resume=True)
     assert str(caught.value) == (
         f"{tmp_path}/run cannot be resumed, it measured something else:\n"
-        "  seed: was 0, is 7\nStart a new run"
+        "  seed was 0, is 7\nStart a new run"
     )
 
 

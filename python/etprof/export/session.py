@@ -20,7 +20,7 @@ import etprof
 from etprof.backends.registry import BY_NAME
 from etprof.base.atomic import write_json, write_text
 from etprof.base.errors import ExportError, OutputError
-from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, read_bounded
+from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.export import (
     delegation,
     lowering,
@@ -36,10 +36,10 @@ from etprof.export.eager_model import ExportMethod
 from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
 from etprof.run.delegation import DelegationReport
+from etprof.run.manifest import FileIdentity, identify
 from etprof.run.program import (
     ExportCheck,
     ExportManifest,
-    FileIdentity,
     MethodFiles,
     ModelCode,
     TensorFile,
@@ -374,11 +374,6 @@ def _with_dtypes(values: list[Any], dtypes: list[torch.dtype | None]) -> list[An
         value if dtype is None else value.to(dtype)
         for value, dtype in zip(values, dtypes, strict=True)
     ]
-
-
-def identify(file: Path, name: str) -> FileIdentity:
-    """Returns the SHA-256 and the size of a file, which is called `name` later."""
-    return FileIdentity(path=name, sha256=hash_file(file), size_bytes=file.stat().st_size)
 
 
 def _write_values(values: Sequence[object], folder: Path, prefix: str) -> tuple[TensorFile, ...]:

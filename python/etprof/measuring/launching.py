@@ -14,7 +14,7 @@ from etprof.measuring.plan import repetitions
 from etprof.run.directory import ExperimentFiles, experiment_files
 from etprof.run.manifest import LaunchRecord, identify
 from etprof.targets.registry import proves_times
-from etprof.targets.request import RunnerRequest, runner_arguments
+from etprof.targets.request import REQUESTED, RunnerRequest, runner_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,29 +71,16 @@ class Launcher:
     def request(self, launch: Launch) -> RunnerRequest:
         """Returns what the runner is asked for; one instrument at most."""
         experiment, files = launch.experiment, self.files(launch.experiment)
-        generation, is_timed = self._settings.generation, proves_times(self._target.platform)
+        is_timed = proves_times(self._target.platform)
         iterations, warmup = repetitions(launch, self._settings, is_timed=is_timed)
-        request = RunnerRequest(
-            model=self._program.model,
-            data=self._program.data,
-            inputs=self._program.inputs,
-            shapes=self._program.shapes,
-            method=self._program.method,
-            iterations=iterations,
-            warmup=warmup,
-            threads=experiment.threads,
-            seed=self._settings.seed,
-            sme=experiment.sme,
-            timeout_s=self._settings.timeout_s,
-            runner=experiment.runner,
-            launcher=experiment.launcher,
-            cpus=experiment.cpus,
-            extra_arguments=experiment.extra_arguments,
-            generation=generation,
-            result=files.file(_RESULTS.get(launch.purpose) or f"_b{launch.block:02d}_result.json"),
-        )
+        result = files.file(_RESULTS.get(launch.purpose) or f"_b{launch.block:02d}_result.json")
+        given = {**vars(self._program), **dict(self._settings), **dict(experiment)}
+        known = {name: value for name, value in given.items() if name in REQUESTED}
+        given = {**known, "iterations": iterations, "warmup": warmup, "result": result}
+        request = RunnerRequest(**given)
         if launch.purpose == "timing":
-            return replace(request, min_seconds=self._settings.min_seconds)
+            return request
+        request = replace(request, min_seconds=None)
         if launch.purpose == "kernels":
             # Unless it was named for this, an experiment's runner is one that is timed.
             runner = experiment.runner if experiment.mode == "kernels" else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -16,9 +17,10 @@ from etprof.run.manifest import FileIdentity, load_manifest
 from etprof.run.runner_result import read_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from etprof.base.records import Record
     from etprof.measuring.plan import Experiment, Identity, Settings
     from etprof.run.manifest import LaunchRecord, Manifest, MeasuredFile
     from etprof.run.program import Program
@@ -28,10 +30,6 @@ if TYPE_CHECKING:
 
 _FREE_TO_CHANGE = {"blocks", "budget_s", "target_half_width", "timeout_s", "max_wait_s", "kernels"}
 """Settings that may differ in a continuation: they do not change what a launch measures."""
-_EXPERIMENT_FIELDS = (
-    "sme", "threads", "mode", "iterations", "warmup", "cpus", "runner", "launcher",
-    "extra_arguments",
-)  # fmt: skip
 _DEVICE_FIELDS = ("machine", "serial", "manufacturer", "model", "android_build")
 
 
@@ -56,8 +54,13 @@ def load_earlier(
     differences = [
         *_program_differences(manifest, program),
         *_target_differences(manifest, target),
-        *_setting_differences(manifest, settings),
-        *_experiment_differences(manifest, experiments),
+        *_differences(manifest.settings, settings, free=_FREE_TO_CHANGE),
+        *(
+            line
+            for before, now in itertools.product(manifest.experiments, experiments)
+            for line in _differences(before, now, f"experiment {now.name}: ")
+            if before.name == now.name
+        ),
     ]
     if differences:
         lines = "\n".join(f"  {line}" for line in differences)
@@ -158,23 +161,13 @@ def _target_differences(manifest: Manifest, target: Target) -> Iterator[str]:
             yield f"target {name}: was {both[0]}, is {both[1]}"
 
 
-def _setting_differences(manifest: Manifest, settings: Settings) -> Iterator[str]:
-    """Names what would be measured otherwise in all experiments."""
-    for name, now in settings:
-        before = getattr(manifest.settings, name)
-        if name not in _FREE_TO_CHANGE and before != now:
-            yield f"{name}: was {before}, is {now}"
-
-
-def _experiment_differences(manifest: Manifest, experiments: Sequence[Experiment]) -> Iterator[str]:
-    """Names what would be measured otherwise in an experiment; others may come and go."""
-    known = {experiment.name: experiment for experiment in manifest.experiments}
-    for experiment in experiments:
-        earlier = known.get(experiment.name)
-        for name in _EXPERIMENT_FIELDS if earlier is not None else ():
-            before, now = getattr(earlier, name), getattr(experiment, name)
-            if before != now:
-                yield f"experiment {experiment.name}: {name} was {before}, is {now}"
+def _differences(
+    before: Record, now: Record, before_each: str = "", free: Container[str] = ()
+) -> Iterator[str]:
+    """Names the fields that differ of two records of one kind."""
+    for (name, was), (_, given) in zip(before, now, strict=True):
+        if was != given and name not in free:
+            yield f"{before_each}{name} was {was}, is {given}"
 
 
 def tidy(run: Path, earlier: Earlier) -> None:

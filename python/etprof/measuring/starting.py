@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.errors import BuildError
 from etprof.base.text import clean
 from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from etprof.config import Config, ExperimentConfig
@@ -20,18 +19,14 @@ _LONGEST_LINE = 10_000
 """Of what is shown; a command that is longer ends visibly, in an ellipsis."""
 
 
+_STARTED: Final = {"launcher", "runner", "preset", "extra_arguments", "cpus"}
+
+
 def list_starts(config: Config) -> list[dict[str, Any]]:
     """Returns what each experiment starts, as JSON-ready data; None: the target's own runner."""
     return [
-        {
-            "experiment": experiment.name,
-            "launcher": list(experiment.launcher),
-            "runner": None if experiment.runner is None else str(experiment.runner),
-            "preset": experiment.preset,
-            "extra_arguments": list(experiment.extra_arguments),
-            "cpus": list(experiment.cpus),
-        }
-        for experiment in config.experiments
+        {"experiment": each.name, **each.model_dump(mode="json", include=_STARTED)}
+        for each in config.experiments
     ]
 
 
@@ -72,36 +67,29 @@ def _describe(experiment: ExperimentConfig) -> str:
 
 def find_foreign_fields(config: Config) -> list[str]:
     """Names the fields that choose a command, its words, or a device to connect to."""
-    return [*_foreign_in_target(config), *_foreign_in_experiments(config)]
-
-
-def _foreign_in_target(config: Config) -> Iterator[str]:
-    if config.target.connect is not None:
-        yield "target.connect"
-    if config.target.remote_folder is not None:
-        yield "target.remote_folder"
-    if config.target.trace_runner is not None and not _is_installed(config.target.trace_runner):
-        yield "target.trace_runner"
-    # Built in the current folder, which may be the stranger's as well.
-    if config.target.trace_preset is not None:
-        yield "target.trace_preset"
-
-
-def _foreign_in_experiments(config: Config) -> Iterator[str]:
-    for index, experiment in enumerate(config.experiments):
-        runner = experiment.runner
-        chosen = {
-            "launcher": bool(experiment.launcher),
-            "runner_path": runner is not None and not _is_installed(runner),
-            "preset": experiment.preset is not None,
-            "extra_args": bool(experiment.extra_arguments),
+    target = config.target
+    chosen = {
+        "target.connect": target.connect is not None,
+        "target.remote_folder": target.remote_folder is not None,
+        "target.trace_runner": _is_foreign(target.trace_runner),
+        # Built in the current folder, which may be the stranger's as well.
+        "target.trace_preset": target.trace_preset is not None,
+    }
+    for index, each in enumerate(config.experiments):
+        chosen |= {
+            f"experiments.{index}.launcher": bool(each.launcher),
+            f"experiments.{index}.runner_path": _is_foreign(each.runner),
+            f"experiments.{index}.preset": each.preset is not None,
+            f"experiments.{index}.extra_args": bool(each.extra_arguments),
         }
-        yield from (f"experiments.{index}.{name}" for name, is_set in chosen.items() if is_set)
+    return [name for name, is_chosen in chosen.items() if is_chosen]
 
 
-def _is_installed(runner: Path) -> bool:
-    """Whether a runner is one that was installed with etprof."""
-    try:
-        return runner.resolve().parent == find_host_runner().resolve().parent
-    except BuildError:
+def _is_foreign(runner: Path | None) -> bool:
+    """Whether a runner is none that was installed with etprof."""
+    if runner is None:
         return False
+    try:
+        return runner.resolve().parent != find_host_runner().resolve().parent
+    except BuildError:
+        return True

@@ -55,9 +55,10 @@ class FileIdentity(Record):
     size_bytes: Count | None = None
 
 
-def identify(path: Path) -> FileIdentity:
-    """Says which file `path` is; raises OSError when it cannot be read."""
-    return FileIdentity(path=str(path), sha256=hash_file(path), size_bytes=path.stat().st_size)
+def identify(path: Path, name: str | None = None) -> FileIdentity:
+    """Says which file `path` is, which may be called `name` later; raises OSError if unreadable."""
+    name = str(path) if name is None else name
+    return FileIdentity(path=name, sha256=hash_file(path), size_bytes=path.stat().st_size)
 
 
 class MeasuredModel(FileIdentity):

@@ -11,7 +11,7 @@ from pydantic import Field
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
 from etprof.run.directory import DELEGATION_REPORT, EXPORT_MANIFEST, safe_name
-from etprof.run.manifest import GitState
+from etprof.run.manifest import FileIdentity, GitState
 
 _MINIMUM_SNR_DB: Final = {
     "fp32": 80.0,
@@ -32,14 +32,6 @@ ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
 def find_minimum_snr_db(precision: str | None) -> float | None:
     """Returns the least signal-to-noise ratio expected of a precision, `8da4w_b…` as `8da4w`."""
     return _MINIMUM_SNR_DB.get((precision or "").partition("_b")[0])
-
-
-class FileIdentity(Record):
-    """A file that an export wrote, or read."""
-
-    path: str = ""
-    sha256: str
-    size_bytes: Count | None = None
 
 
 class TensorFile(Record):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +53,10 @@ class RunnerRequest:
         """The files and folders that the launch is asked to leave."""
         places = (self.result, self.etdump, self.kernel_trace, self.outputs, self.log)
         return tuple(path for path in places if path is not None)
+
+
+REQUESTED: Final = frozenset(each.name for each in fields(RunnerRequest))
+"""What a program, an experiment and the settings say of a launch, by the same names."""
 
 
 def runner_arguments(request: RunnerRequest) -> list[str]:
