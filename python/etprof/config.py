@@ -7,7 +7,7 @@ import importlib
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -31,6 +31,7 @@ from etprof.base.limits import (
     MOST_THREADS,
     USUAL_BLOCKS,
 )
+from etprof.base.records import SmeMode
 from etprof.run.manifest import Measurement, Seconds, Setup
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
 
@@ -48,7 +49,6 @@ _MOST_BYTES = 4 * 2**20
 """Of a file that people write."""
 
 Threads = Annotated[int, Field(gt=0, le=MOST_THREADS)]
-SmeMode = Literal["sme2", "sme1", "off", "auto"]
 PresetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 """A folder below build/, so nothing that leads out of it."""
 STRICT = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)

@@ -78,7 +78,7 @@ def test_every_problem_is_listed_at_once() -> None:
             "backends.0: no such backend; did you mean 'xnnpack'?; known: xnnpack, portable"
             " (got 'xnpack')"
         ),
-        "sme.0: Input should be 'sme2', 'sme1', 'off' or 'auto' (got 'fast')",
+        "sme.0: Input should be 'sme2', 'sme1', 'auto' or 'off' (got 'fast')",
         "threads.0: Input should be greater than 0 (got 0)",
         "measurement.block: unknown field; did you mean 'blocks'?",
         "device: unknown field; did you mean 'devices'?",

@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "targets": {"backends", "base", "run"},
     "measuring": {"analysis", "base", "config", "etdump", "run", "statistics", "targets"},
     "analysis": {"backends", "base", "etdump", "run", "statistics"},
-    "tables": {"analysis", "base", "run", "statistics", "targets"},
+    "tables": {"analysis", "backends", "base", "run", "statistics", "targets"},
     "views": {"analysis", "backends", "base", "etdump", "run", "statistics", "tables"},
     "report_files": {"analysis", "base", "run", "tables", "views"},
     "history": {"analysis", "base", "run", "statistics", "tables", "targets", "views"},

@@ -92,7 +92,7 @@ def test_every_problem_is_listed_at_once(good: dict[str, Any]) -> None:
         ),
         (
             {"experiments": [{"name": "a", "sme": "sme3"}]},
-            "experiments.0.sme: Input should be 'sme2', 'sme1', 'off' or 'auto' (got 'sme3')",
+            "experiments.0.sme: Input should be 'sme2', 'sme1', 'auto' or 'off' (got 'sme3')",
         ),
         (
             {"target": "ios"},

@@ -109,6 +109,12 @@ class ExperimentInsight:
     """In the order of the split's rows."""
     has_kernel_trace: bool
 
+    @property
+    def sme_unit(self) -> str:
+        """What its operators ran on, if they did: SME2, or SME where no more can be said."""
+        best = {d.evidence.level for d in self.details if d.evidence.route.answer == "proven"}
+        return "SME2" if self.experiment.sme == "sme2" and best <= {"sme2"} else "SME"
+
     @cached_property
     def typical_total_ns(self) -> float:
         """An inference without interruptions: all operators' typical times and the overheads."""

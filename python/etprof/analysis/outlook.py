@@ -14,6 +14,8 @@ class Outlook:
     """The part of a run without SME that its delegates have SME2 kernels for."""
 
     operators: int
+    unknown: int
+    """Operators of which the export could not tell."""
     share: float
     """Fraction of `Method::execute` on this CPU; another CPU's may differ."""
     backends: str
@@ -38,5 +40,10 @@ def predict_sme2(insight: ExperimentInsight) -> Outlook | None:
     backends = " and ".join(dict.fromkeys(row.backend.title for row, _ in predictions))
     types = dict.fromkeys(found.packed_type for _, found in hopeful if found.packed_type)
     return Outlook(
-        len(hopeful), share, backends, tuple(types), 1 / (1 - share) if share < 1 else None
+        len(hopeful),
+        sum(found.sme2 is None for _, found in predictions),
+        share,
+        backends,
+        tuple(types),
+        1 / (1 - share) if share < 1 else None,
     )

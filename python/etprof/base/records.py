@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +28,12 @@ Name = Annotated[str, AfterValidator(clean)]
 CleanData = Annotated[dict[str, Any], AfterValidator(clean_data)]
 """JSON data that no record describes, and that is shown."""
 Entry = TypeVar("Entry")
+SmeInForce = Literal["sme2", "sme1", "off"]
+"""What a CPU can be told."""
+SmeMode = Literal["sme2", "sme1", "auto", "off"]
+"""What can be asked for; with `auto` the CPU's best is in force."""
+SME_MODES: Final[tuple[str, ...]] = get_args(SmeMode)
+"""From everything to nothing: the one order of them."""
 
 
 def _refuse_alike(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401

@@ -26,11 +26,11 @@ from etprof.base.limits import (
     USUAL_WARMUP,
     WARMUP_REPETITIONS,
 )
+from etprof.base.records import SmeMode
 from etprof.config import (
     GenerationConfig,
     MeasurementConfig,
     PresetName,
-    SmeMode,
     StrictModel,
     TargetConfig,
     Threads,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from etprof.base.records import SME_MODES
 from etprof.base.units import count_of
 from etprof.dashboard.addresses import DEFAULTS, PART, file_word, make_address, pages
 from etprof.dashboard.visit import NoSuchPageError
@@ -22,7 +23,6 @@ Entry = TypeVar("Entry")
 
 _LABELS: Final = {"axis": "Along", "by": "Columns", "sme": "SME"}
 """Of choices whose label is not their own name."""
-_SME_ORDER: Final = ("off", "auto", "sme1", "sme2")
 SME_LABELS: Final = {"off": "SME off", "auto": "SME auto", "sme1": "SME1", "sme2": "SME2"}
 
 
@@ -33,7 +33,7 @@ def sme_label(mode: str) -> str:
 
 def sme_key(mode: str) -> tuple[int, str]:
     """Sorts SME modes from nothing to everything."""
-    return (_SME_ORDER.index(mode) if mode in _SME_ORDER else len(_SME_ORDER), mode)
+    return (-SME_MODES.index(mode) if mode in SME_MODES else 1, mode)
 
 
 def choose_metric(visit: Visit) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
+from etprof.base.records import CleanData, Count, Name, Named, Record, SmeInForce, read_record
 
 
 class RunnerBuild(Record):
@@ -59,7 +59,7 @@ class SmeState(Record):
     """The SME mode in force, and the features that prove it."""
 
     requested: Name | None = None
-    in_force: Literal["sme2", "sme1", "off"]
+    in_force: SmeInForce
     cpu_features: tuple[Name, ...] | None = None
     shown_features: tuple[Name, ...] | None = None
     """Those of the CPU's that the delegate could see."""

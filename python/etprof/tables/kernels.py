@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from etprof.analysis.split.evidence import count_reasons
+from etprof.analysis.split.evidence import GRADES, count_reasons
+from etprof.backends.kernel_names import LEVELS
 from etprof.base.units import format_count
 from etprof.tables.comparisons import OUTPUTS
 from etprof.tables.table import Column, Section, Table
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from etprof.analysis.split.kernels import KernelEvidence
 
 _SHOWN_NAMES: Final = 4
-_LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")
-GRADES: Final = "Grades: A executed (calls counted), B named (type in the ETDump)"
 
 
 class _Row(NamedTuple):
@@ -52,7 +51,7 @@ KERNELS: Final = Table(
         Column("kernels", "string", title="microkernel", of=lambda r: r.kernels,
                says="those that compute, by line"),
         Column("grade", "string", title="", of=lambda r: r.best.grade if r.best else None,
-               says="A, B or C"),
+               says=" or ".join(GRADES)),
         Column("calls", "string", of=lambda r: r.calls, says="per inference, by line"),
     ),
     title="Microkernels by operator, with its data types in two modes",
@@ -63,7 +62,7 @@ MODES: Final = Table(
     (
         Column("mode", "string", of=lambda s: s[0], says="SME mode"),
         *(Column(level, "Int64", "count", of=_count(level),
-                 says=f"calls of {level} microkernels") for level in _LEVELS),
+                 says=f"calls of {level} microkernels") for level in LEVELS),
         Column("outside", "Int64", "count", title="outside operators",
                of=lambda s: s[1].calls_outside, says="calls that belong to no operator"),
         Column("complete", "boolean", title="all operators named", of=lambda s: s[1].is_complete,
@@ -85,7 +84,8 @@ def evidence_sections(evidence: KernelEvidence) -> list[Section]:
         nothing = "no convolution or matrix product"
         rows.append(_Row(f"{others} others", None, None, nothing, ""))
     tables = [KERNELS.of(rows).titled(types=fastest), MODES.of(evidence.modes.items())]
-    note = f"{GRADES}. Calls per inference; packing kernels are in the JSON."
+    grades = ", ".join(f"{grade} {says}" for grade, says in GRADES.items())
+    note = f"Grades: {grades}. Calls per inference; packing kernels are in the JSON."
     sections = [Section("kernels", "", tuple(tables), lines=(note,))]
     if fastest == "sme2":
         sections.append(_reasons(evidence.modes[fastest]))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from etprof.analysis.split.evidence import GRADES
 from etprof.analysis.split.operators import OperatorRow, OverheadRow, class_totals_ns, group_of
 from etprof.analysis.split.rollup import Key, roll_up
+from etprof.backends.kernel_names import LEVELS
 from etprof.tables.table import Column, Table, Value
 
 if TYPE_CHECKING:
@@ -110,9 +112,9 @@ DETAIL_COLUMNS: Final = (
     Column("kernels", "string", title="microkernel", of=_of_detail(_kernels), place="page",
            says="the microkernels with their calls per inference, packing included, or the hint"),
     Column("kernel_grade", "string", title="grade", of=lambda s: s.detail.evidence.grade, place="page",
-           says="A counted calls, B operator name"),
+           says="; ".join(f"{grade}: {says}" for grade, says in GRADES.items())),
     Column("kernel_level", "string", of=lambda s: s.detail.evidence.level, place="data",
-           says="sme2, sme, i8mm, dotprod or neon"),
+           says=" or ".join(LEVELS)),
     Column("kernel_source", "string", place="data", says="what the hint rests on",
            of=lambda s: "counted calls" if s.detail.kernels else "operator name"),
     Column("kernel_calls", "Int64", "count", place="data", says="KleidiAI calls per inference",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.outlook import predict_sme2
+from etprof.analysis.split.evidence import GRADES
 from etprof.base.errors import UsageError
 from etprof.base.units import count_of, format_ratio, format_share
 from etprof.tables import comparisons, findings, measurement, operators
@@ -38,11 +39,6 @@ _TITLES: Final[tuple[Key, ...]] = ("source", "module", "microkernel")
 _WORTH: Final = (
     "Worth: what an inference would gain if they sped up as the operators of this run did that "
     "took SME2."
-)
-_GRADES: Final = (
-    "Grade A: calls of the microkernel were counted in this run. B: the operator's type "
-    "stands for SME in the mode in force. Microkernel, work and rate "
-    "are of"
 )
 
 
@@ -250,7 +246,7 @@ def _amdahl_sentence(comparison: Comparison) -> str:
 def _outlook(assessment: Assessment) -> Iterator[Section]:
     """What SME2 could do for this model, where no experiment had it."""
     run = assessment.run
-    if not run.is_timed or any(e.sme not in {None, "off"} for e in run.experiments):
+    if not run.is_timed or any(e.sme != "off" for e in run.experiments):
         return
     found = predict_sme2(assessment.primary)
     if found is not None:
@@ -264,6 +260,8 @@ def _outlook(assessment: Assessment) -> Iterator[Section]:
             f"all, the whole would be {format_ratio(found.ceiling)} as fast. That is a ceiling, "
             "not a forecast."
         )
+        if found.unknown:
+            text += f" Of {count_of(found.unknown, 'operator')} more it is not known."
         yield Section("outlook", "What SME2 could do", lines=(text,))
 
 
@@ -280,10 +278,12 @@ def _operator_section(assessment: Assessment, place: Place) -> Section:
         details = {id(d.row): d for e in assessment.insight.experiments for d in e.details}
         table = comparisons.compared_operators(comparison, details)
     counted = any(detail.kernel_hint for detail in primary.details)
+    grades = " ".join(f"Grade {grade}: {says}." for grade, says in GRADES.items())
+    of = f"Microkernel, work and rate are of {primary.experiment.name}."
     unknown = [name for each in assessment.run.experiments for name in each.split.unknown_names]
     return Section(
         "operators", "Operators", (table,),
-        says=f"{_GRADES} {primary.experiment.name}." if counted else "",
+        says=f"{grades} {of}" if counted else "",
         lines=_unknown_line(unknown) if place == "page" else (),
         place="page" if comparison is None else "everywhere",
     )  # fmt: skip

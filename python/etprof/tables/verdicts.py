@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,7 @@ from etprof.base.text import clean
 from etprof.base.units import (
     MISSING,
     count_of,
+    format_count,
     format_duration,
     format_interval,
     format_ratio,
@@ -25,12 +27,19 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.comparison import Comparison
+    from etprof.analysis.insight import ExperimentInsight
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.analysis.split.cold_start import LedgerEntry
     from etprof.statistics.effect import Effect, Verdict
 
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
 _MODES = {"sme2": "With SME2", "sme1": "With SME (not SME2)", "off": "With SME off"}
+_ROUTES = {
+    "proven": "{} ran on {} (calls counted)",
+    "named": "{} named for {} by type, not counted",
+    "excluded": "{} not on {}",
+    "unknown": "of {} it is not known",
+}
 _MEANINGS: dict[Verdict, str] = {
     "faster": ". Noise is ruled out.",
     "slower": ". Noise is ruled out.",
@@ -153,7 +162,7 @@ def head_of(assessment: Assessment) -> Headline:
 
 
 def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline:
-    """Speed-up with verdict; for emulated runs how many operators ran on SME2."""
+    """Speed-up with verdict; for emulated runs what is known of the operators' SME routes."""
     effect = comparison.latency
     figure, plain = format_ratio(effect.speed_up if effect else None), describe_plainly(comparison)
     detail = [str(check) for check in comparison.outputs]
@@ -165,8 +174,8 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
             "speed-up is baseline ÷ candidate",
         )
     if not comparison.times_are_meaningful:
-        figure = _count_on_sme2(assessment)
-        plain = f"{figure} convolutions and matrix products ran on SME2."
+        routes = describe_routes(assessment.primary)
+        figure, plain = routes.figure, routes.text
     return Headline(
         figure=figure,
         badge=badge_of(comparison),
@@ -211,19 +220,42 @@ def _emulated_tiles(assessment: Assessment) -> list[Tile]:
     """Counts instead of times."""
     details = assessment.primary.details
     calls = sum(kernel.calls for detail in details for kernel in detail.kernels)
-    counted = "counted calls" if assessment.primary.has_kernel_trace else "no kernel trace"
+    is_counted = assessment.primary.has_kernel_trace
+    counted = "counted calls" if is_counted else "no kernel trace"
     delegated = f"{sum(d.row.is_delegated for d in details)} delegated"
+    routes = describe_routes(assessment.primary)
     return [
-        Tile("Convolutions and products on SME2", _count_on_sme2(assessment), counted),
+        Tile(f"Convolutions and products on {routes.unit}", routes.figure, counted),
         Tile("Operators", f"{len(details)}", delegated),
-        Tile("KleidiAI calls an inference", f"{calls:,}"),
+        Tile("KleidiAI calls an inference", format_count(calls) if is_counted else MISSING),
     ]
 
 
-def _count_on_sme2(assessment: Assessment) -> str:
-    """How many of those that could ran on SME2, such as `36 of 53`."""
-    compute = [d for d in assessment.primary.details if d.evidence.could_use_sme2]
-    return f"{sum(d.evidence.level == 'sme2' for d in compute)} of {len(compute)}"
+class RouteSummary(NamedTuple):
+    """What is known of SME under all convolutions and matrix products of an experiment."""
+
+    figure: str
+    """Such as `36 of 53`, if all were counted; else `30 proven, 6 named of 53`."""
+    text: str
+    unit: str
+    """SME2, or SME where that is all that can be said."""
+
+
+def describe_routes(insight: ExperimentInsight) -> RouteSummary:
+    """Counts the SME routes, proven, named and unknown apart; what nobody counted is no zero."""
+    compute = [d.evidence for d in insight.details if d.evidence.could_use_sme2]
+    unit, found = insight.sme_unit, Counter[str](each.route.answer for each in compute)
+    if not compute:
+        return RouteSummary(MISSING, "There is no convolution or matrix product.", unit)
+    if all(each.is_counted for each in compute):
+        figure = f"{found['proven']} of {len(compute)}"
+        text = f"{figure} convolutions and matrix products ran on {unit}."
+        return RouteSummary(figure, text, unit)
+    said = [f"{found[key]} {key}" for key in ("proven", "named", "unknown") if found[key]]
+    figure = f"{', '.join(said)} of {len(compute)}" if said else MISSING
+    told = [says.format(found[key], unit) for key, says in _ROUTES.items() if found[key]]
+    text = f"Of {len(compute)} convolutions and matrix products: {'; '.join(told)}."
+    return RouteSummary(figure, text, unit)
 
 
 def platform_warning(assessment: Assessment) -> str | None:

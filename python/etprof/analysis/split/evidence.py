@@ -1,8 +1,4 @@
-"""Which microkernels each operator ran, how sure that is, and how the SME modes differ.
-
-Grades: A executed, the calls were counted in this run; B named, the operator's type in the ETDump
-stands for SME in the mode in force.
-"""
+"""Which microkernels each operator ran, how sure that is, and how the SME modes differ."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.backends.backend import OperatorFacts
-from etprof.backends.kernel_names import parse_kernel_name
+from etprof.backends.kernel_names import LEVELS, parse_kernel_name
 from etprof.backends.registry import PORTABLE, backend_of_labels
+from etprof.base.records import SME_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +20,11 @@ if TYPE_CHECKING:
     from etprof.run.kernel_trace import KernelTrace, TracedOperator
 
 Grade = Literal["A", "B"]
-MODES: Final = ("sme2", "sme1", "auto", "off")
-_LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")
+GRADES: Final[dict[Grade, str]] = {
+    "A": "calls of the microkernel were counted in this run",
+    "B": "the operator's type stands for SME in the mode in force",
+}
+"""Every grade, the surest first, and what it rests on."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class OperatorEvidence:
     def level(self) -> str | None:
         """Level of the best microkernel that computes; None when none is KleidiAI's."""
         found = {kernel.level for kernel in self.compute_kernels}
-        return next((level for level in _LEVELS if level in found), None)
+        return next((level for level in LEVELS if level in found), None)
 
     @property
     def could_use_sme2(self) -> bool:
@@ -119,7 +119,7 @@ class AlignedOperator:
 
     def best(self) -> OperatorEvidence:
         """The operator in the fastest mode that has it."""
-        return next(found for mode in MODES if (found := self.by_mode.get(mode)) is not None)
+        return next(found for mode in SME_MODES if (found := self.by_mode.get(mode)) is not None)
 
 
 def read_evidence(trace: KernelTrace) -> ModeEvidence:
@@ -197,7 +197,7 @@ def join_evidence(
 
 def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[AlignedOperator, ...]:
     """Pairs the operators of all modes by order and kind; types may differ, `Convert`s may lack."""
-    modes = [mode for mode in MODES if mode in evidence]
+    modes = [mode for mode in SME_MODES if mode in evidence]
     rows = [{modes[0]: operator} for operator in evidence[modes[0]].operators]
     for mode in modes[1:]:
         _merge(rows, mode, evidence[mode].operators)

@@ -12,11 +12,12 @@ import functools
 import importlib.resources
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 from etprof.backends.backend import OperatorFacts, OperatorName, Reason, SmeRoute
 from etprof.backends.kernel_names import SME_LEVELS, parse_kernel_name
 from etprof.backends.xnnpack.labels import DEPTHWISE_MICROKERNELS, name_node, parse_label
+from etprof.base.records import SmeInForce
 from etprof.run.delegation import Prediction
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from etprof.backends.xnnpack.graph import XnnpackNode
 
-_MODES: Final = frozenset({"sme2", "sme1", "off"})
-"""Those that a runner can have in force; any other word says nothing."""
+_MODES: Final = get_args(SmeInForce)
+"""Any other word says nothing."""
 _PRODUCT_MICROKERNELS: Final = frozenset({"GEMM", "IGEMM"})
 
 

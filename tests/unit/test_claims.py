@@ -1,0 +1,77 @@
+"""No headline says more of SME than the operators' routes do."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from etprof.analysis.assessment import Assessment, assess_run
+from etprof.base.units import MISSING
+from etprof.tables.verdicts import head_of, tiles_of
+from tests.known_runs import Experiment, Op, Run, analyze
+from tests.unit.test_kernel_evidence import make_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+NAMED = "Fully Connected (NC, PF32) GEMM #1"
+PLAIN = "Convolution (NHWC, F32) IGEMM #1"
+BLOCKS = "Fully Connected (NC, QP8, F32, QB4W) GEMM #1"
+NOBODY_KNOWS = "Fully Connected (NC, QP8, F32, QC2W) GEMM #1"
+OTHER = "Softmax (NC, F32) #1"
+LABELS = (
+    [NAMED], [PLAIN], [NOBODY_KNOWS], [OTHER], [NAMED, PLAIN], [NAMED, NOBODY_KNOWS, BLOCKS, OTHER],
+)  # fmt: skip
+KERNELS = {
+    "sme2": "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa",
+    "sme1": "kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme",
+}
+
+
+def assess(
+    folder: Path, labels: Sequence[str], mode: str, *, counted: bool, timed: bool = False
+) -> Assessment:
+    """Off against a mode; where calls were counted, `NAMED` called a microkernel of SME."""
+    ops = [Op(label, 100) for label in labels]
+    calls = [(label, {KERNELS["sme2"]: 4} if label == NAMED else {}) for label in labels]
+    trace = make_trace(mode, calls).model_dump(mode="json") if counted else None
+    off = Experiment("off", ops, sme="off")
+    experiments = [off, Experiment("e", ops, sme=mode, kernels=trace)]
+    return assess_run(analyze(folder / "r", Run(experiments, meaningful=timed)))
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("mode", ["sme2", "sme1"])
+@pytest.mark.parametrize(
+    "labels", LABELS, ids=lambda labels: "+".join(x.split(" #")[0] for x in labels)
+)
+def test_the_headline_counts_the_routes(
+    tmp_path: Path, labels: Sequence[str], mode: str, counted: bool
+) -> None:
+    """B-D3: "0 of 53 ran on SME2" of a run in which nobody counted, and of every SME1 run."""
+    assessment = assess(tmp_path, labels, mode, counted=counted)
+    evidence = [d.evidence for d in assessment.insight.of("e").details]
+    routes = Counter(each.route.answer for each in evidence if each.could_use_sme2)
+    head = head_of(assessment)
+    if not routes:
+        assert head.figure == MISSING
+    elif counted:
+        assert head.figure == f"{routes['proven']} of {routes.total()}"
+    else:
+        told = {
+            name: int(number) for number, name in re.findall(r"(\d+) ([a-z]+)(?=[, ])", head.figure)
+        }
+        assert {name: told.get(name, 0) for name in ("named", "unknown")} == {
+            name: routes[name] for name in ("named", "unknown")
+        }
+        assert not head.figure.startswith("0 ")
+        assert "ran on" not in head.plain
+        calls = next(tile for tile in tiles_of(assessment) if tile.label.startswith("KleidiAI"))
+        assert calls.value == MISSING
+    assert head.figure == tiles_of(assessment)[0].value
+    if mode == "sme1":
+        assert "SME2" not in head.plain
