@@ -55,7 +55,7 @@ HEAVY = {"torch", "executorch", "torchao", "transformers"}
 MAY_IMPORT_TORCH = {
     "export", "etrecord",
     # A backend's part of the export; `Backend.exporter` imports it when a model is exported.
-    "backends/exporter.py", "backends/xnnpack/exporting.py", "backends/xnnpack/graph.py",
+    "backends/xnnpack/exporting.py", "backends/xnnpack/graph.py",
 }  # fmt: skip
 UNCHECKED = {"cli", "__main__", "__init__"}
 

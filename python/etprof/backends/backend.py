@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from etprof.backends.exporter import Exporter
 from etprof.backends.kernel_names import SME_LEVELS
+
+if TYPE_CHECKING:
+    from etprof.run.delegation import DelegateNode
 
 
 class OperatorClass(NamedTuple):
@@ -112,6 +115,38 @@ class OperatorFacts:
     def prove_sme(self) -> bool:
         """Whether a call of an SME microkernel was counted, whatever the name says."""
         return self.counted is not None and bool(SME_LEVELS & self.counted)
+
+
+class Exporter:
+    """What a backend does while a model is exported for it; the base is for none at all."""
+
+    def make_partitioners(
+        self, rules: Sequence[str], precisions: Sequence[str], *, per_operator: bool
+    ) -> list[Any]:
+        """Returns ExecuTorch's partitioners, in their order; none without a delegate."""
+        del rules, precisions, per_operator
+        return []
+
+    def collected_reasons(self) -> AbstractContextManager[Mapping[str, str]]:
+        """Yields why nodes were left out, by name; they arrive while the block lowers a model."""
+        return nullcontext({})
+
+    def make_quantizer(self, *, per_channel: bool, dynamic: bool) -> Any:  # noqa: ANN401 - torchao's
+        """Returns the quantizer of PT2E that annotates what the delegate takes."""
+        raise NotImplementedError
+
+    def read_delegate(
+        self,
+        blob: bytes,
+        nodes: Sequence[Any],
+        is_bookkeeping: Callable[[Any], bool],
+    ) -> list[DelegateNode]:
+        """Reads the delegate's own graph back; `nodes` are those of the model that are in it.
+
+        What work the nodes do is told later. Bookkeeping only picks a result or (de)quantises, sharing its operator's handle.
+        """
+        del blob, nodes, is_bookkeeping
+        return []
 
 
 class Backend:

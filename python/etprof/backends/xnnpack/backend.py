@@ -10,7 +10,7 @@ from etprof.backends.xnnpack import labels, sme
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from etprof.backends.exporter import Exporter
+    from etprof.backends.backend import Exporter
 
 
 class XnnpackBackend(Backend):

@@ -10,7 +10,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from etprof.backends.exporter import Exporter
+from etprof.backends.backend import Exporter
 from etprof.backends.xnnpack.graph import map_nodes, read_xnnpack_graph
 from etprof.backends.xnnpack.sme import predict
 from etprof.base.errors import UsageError

@@ -9,28 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from etprof.backends.backend import (
-    ACTIVATION,
-    ARITHMETIC,
-    COMPARISON,
-    CONVERT,
-    CONVOLUTION,
-    COPY,
-    DECONVOLUTION,
-    LAYOUT,
-    LINEAR,
-    MATMUL,
-    NORM,
-    PACKING,
-    POOL,
-    REDUCTION,
-    RESIZE,
-    SOFTMAX,
-    UNKNOWN,
-    VIEW,
-    OperatorClass,
-    OperatorName,
-)
+from etprof.backends import backend
+from etprof.backends.backend import OperatorClass, OperatorName
 
 MICROKERNEL_CLASSES: Final = {
     ("Convolution", "DWConv"): OperatorClass("Convolution", "depthwise"),
@@ -41,34 +21,34 @@ MICROKERNEL_CLASSES: Final = {
 """XNNPACK operators whose microkernel type decides the class."""
 
 _XNNPACK_TABLE: Final = {
-    CONVOLUTION: ("Convolution",),
-    DECONVOLUTION: ("Deconvolution",),
-    LINEAR: ("Fully Connected", "Dynamic Fully Connected"),
-    MATMUL: ("Batch Matrix Multiply",),
-    LAYOUT: ("Transpose", "Depth To Space", "Space To Depth"),
-    COPY: ("Copy", "Slice", "Constant Pad"),
-    VIEW: ("Static Reshape", "Static Expand Dims", "Fuse Dims", "Split Dims"),
-    PACKING: ("Pack LH",),
-    CONVERT: ("Convert",),
-    ARITHMETIC: (
+    backend.CONVOLUTION: ("Convolution",),
+    backend.DECONVOLUTION: ("Deconvolution",),
+    backend.LINEAR: ("Fully Connected", "Dynamic Fully Connected"),
+    backend.MATMUL: ("Batch Matrix Multiply",),
+    backend.LAYOUT: ("Transpose", "Depth To Space", "Space To Depth"),
+    backend.COPY: ("Copy", "Slice", "Constant Pad"),
+    backend.VIEW: ("Static Reshape", "Static Expand Dims", "Fuse Dims", "Split Dims"),
+    backend.PACKING: ("Pack LH",),
+    backend.CONVERT: ("Convert",),
+    backend.ARITHMETIC: (
         "Abs", "Add", "ATan2", "Bankders Rounding", "Bankers Rounding", "Binary Elementwise",
         "Ceiling", "Copy Sign", "Cosine", "Count Leading Zeros", "Cube Root", "Divide", "Exp",
         "Floor", "Log", "Maximum", "Minimum", "Modulus", "Multiply", "Negate", "Population Count",
         "Power", "Reciprocal Square Root", "RoPE", "Sign", "Sine", "Square", "Square Root",
         "Squared Difference", "Subtract", "Unary Elementwise",
     ),
-    ACTIVATION: (
+    backend.ACTIVATION: (
         "ApproxGELU", "Clamp", "ELU", "GELU", "HardSwish", "LeakyReLU", "PReLU", "Sigmoid", "TanH",
     ),
-    COMPARISON: (
+    backend.COMPARISON: (
         "Bitwise And", "Bitwise Not", "Bitwise Or", "Bitwise Xor", "Shift Left",
         "Shift Right Arithmetic", "Shift Right Logical",
     ),
-    NORM: ("Normalize",),
-    POOL: ("ArgMax Pooling", "Average Pooling", "Max Pooling", "Unpooling"),
-    SOFTMAX: ("Softmax",),
-    REDUCTION: ("Mean", "Mean Squared", "Reduce Max", "Reduce Min", "Sum"),
-    RESIZE: ("Resize Bilinear",),
+    backend.NORM: ("Normalize",),
+    backend.POOL: ("ArgMax Pooling", "Average Pooling", "Max Pooling", "Unpooling"),
+    backend.SOFTMAX: ("Softmax",),
+    backend.REDUCTION: ("Mean", "Mean Squared", "Reduce Max", "Reduce Min", "Sum"),
+    backend.RESIZE: ("Resize Bilinear",),
 }  # fmt: skip
 
 XNNPACK_CLASSES: Final = {name: entry for entry, names in _XNNPACK_TABLE.items() for name in names}
@@ -105,12 +85,12 @@ def parse_label(label: str) -> OperatorName:
     """Reads the label of an operator, such as `Softmax (NC, F32) #1`."""
     match = _LABEL.fullmatch(label)
     if match is None:
-        return OperatorName(label, (), None, UNKNOWN)
+        return OperatorName(label, (), None, backend.UNKNOWN)
     base, microkernel = match["base"], match["microkernel"]
     words = [word.strip() for word in match["detail"].split(",")]
     types = tuple(word for word in words if word and word not in _LAYOUTS)
     by_microkernel = MICROKERNEL_CLASSES.get((base, microkernel or ""))
-    found = by_microkernel or XNNPACK_CLASSES.get(base, UNKNOWN)
+    found = by_microkernel or XNNPACK_CLASSES.get(base, backend.UNKNOWN)
     return OperatorName(base, types, microkernel, found)
 
 
@@ -129,4 +109,4 @@ NEUTRAL_KINDS: Final = frozenset(
 
 def name_node(kind: str) -> OperatorName:
     """Returns the name of a node that is no product; its types are not in it."""
-    return OperatorName(kind, (), None, _KINDS.get(canonical_kind(kind), UNKNOWN))
+    return OperatorName(kind, (), None, _KINDS.get(canonical_kind(kind), backend.UNKNOWN))
