@@ -23,7 +23,7 @@ from etprof.analysis.compare.comparison import Comparison, compare_sides
 from etprof.analysis.compare.pairs import match_runs
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.atomic import write_text
-from etprof.base.errors import InputFileError, UsageError
+from etprof.base.errors import UsageError
 from etprof.run.load import Run as LoadedRun
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables import comparisons
@@ -57,11 +57,7 @@ def load_run(path: str | Path) -> Run:
 
     Raises InputFileError when there is nothing to read, or it is damaged.
     """
-    source = Path(path)
-    if not source.exists():
-        msg = f"{source} does not exist; `etprof profile MODEL` makes a run directory"
-        raise InputFileError(msg)
-    return Run(assess_run(analyze_run(LoadedRun.load(source, with_reference=True))))
+    return Run(assess_run(analyze_run(LoadedRun.load(Path(path), with_reference=True))))
 
 
 def compare(

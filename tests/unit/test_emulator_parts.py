@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from etprof.base.errors import BuildError
 from etprof.cli import main
+from etprof.tables.machine import EMULATOR_PARTS
 from etprof.targets.emulator import build, qemu, sdk, sysroot
 from etprof.targets.emulator.apt import Archive, PackageSource, find_archive
-from etprof.targets.emulator.cache import Cache
+from etprof.targets.emulator.cache import SETUP, Cache
 from etprof.targets.emulator.installation import Emulator, locate
 
 LIBRARIES = ("ld-linux-aarch64.so.1", "libc.so.6", "libgcc_s.so.1", "libstdc++.so.6")
@@ -176,10 +178,16 @@ def test_the_first_missing_part_is_named() -> None:
 
 
 def test_status_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["emulator", "status", "--json"]) == BuildError.exit_code
+    parts = json.loads(capsys.readouterr().out)["parts"]
+    assert parts[0] == {"name": "qemu-aarch64", "path": None, "problem": None, "way_out": SETUP}
+    assert len(parts) == 5
+    assert [set(part) for part in parts] == [{c.name for c in EMULATOR_PARTS.columns}] * 5
+    # People read the same rows.
     assert main(["emulator", "status"]) == BuildError.exit_code
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "qemu-aarch64: missing; run `etprof emulator setup`"
-    assert len(lines) == 5
+    shown = capsys.readouterr().out
+    assert all(part["name"] in shown for part in parts)
+    assert main(["emulator", "setup", "--json"]) == 2
 
 
 def test_the_command_line_of_an_emulated_run() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +16,7 @@ from etprof.analysis.assessment import Assessment, assess_run
 from etprof.api import COLUMNS
 from etprof.base.errors import UsageError
 from etprof.cli import run_command_line
+from etprof.tables.machine import CHECKS
 from etprof.tables.operators import MODULES, OPERATORS, SPLIT
 from etprof.tables.report import DECLARED, report_sections, report_table, report_tables
 from etprof.tables.table import Column, Table
@@ -198,3 +201,17 @@ def test_an_unknown_table_names_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         run.table("source")
     assert all(name in str(raised.value) for name in DECLARED)
+
+
+def test_validate_prints_the_rows_of_its_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A-cut 7: people and programs are told from one declared table."""
+    folder = write_run(tmp_path / "r", on_off_run())
+    code = run_command_line(["validate", str(folder), "--json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert found
+    assert [set(row) for row in found] == [set(CHECKS.names)] * len(found)
+    assert run_command_line(["validate", str(folder)]) == code
+    shown = re.sub(r"[\s│]", "", capsys.readouterr().out)
+    assert all(re.sub(r"\s", "", row[name]) in shown for row in found for name in row)

@@ -7,11 +7,11 @@ message names the difference; --allow FIELD compares all the same.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.cli.flags import JSON, MANY, add_flags, fraction, whole_number
+from etprof.cli.output import show, show_json
 
 if TYPE_CHECKING:
     import argparse
@@ -52,14 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
         from etprof.views.documents import comparison_document
 
         documents = [comparison_document(entry) for entry in comparisons]
-        print(json.dumps(documents if len(documents) > 1 else documents[0], indent=2))
+        show_json(documents if len(documents) > 1 else documents[0])
         return 0
-    from rich.console import Console
-
     from etprof.views.terminal import render_comparison
 
     for comparison in comparisons:
-        Console().print(render_comparison(comparison, top=arguments.top))
+        show(render_comparison(comparison, top=arguments.top))
     return 0
 
 
@@ -80,14 +78,10 @@ def _compare(arguments: argparse.Namespace) -> list[Comparison]:
 def _load(text: str) -> tuple[RunAnalysis, str | None]:
     """Reads RUN_DIR, RUN_DIR:EXPERIMENT or FILE.etdump; a path that exists is taken whole."""
     from etprof.analysis.run_analysis import analyze_run
-    from etprof.base.errors import InputFileError
     from etprof.run.load import Run
 
     path, name = Path(text), None
     if not path.exists() and ":" in text:
         before, _, name = text.rpartition(":")
         path = Path(before)
-    if not path.exists():
-        msg = f"{path} does not exist; `etprof profile MODEL` makes a run directory"
-        raise InputFileError(msg)
     return analyze_run(Run.load(path)), name

@@ -15,17 +15,18 @@ lifts a frequency cap nor chooses a governor: docs/android.md says what that mea
 from __future__ import annotations
 
 import dataclasses
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from etprof.base.errors import TargetError, UsageError
 from etprof.cli.flags import JSON, NO_WAIT, add_flags
 from etprof.cli.measuring import patience_of
+from etprof.cli.output import show, show_json
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from etprof.tables.table import Table
     from etprof.targets.android.adb import Adb
 
 PROFILE_NAMES = ("boost", "app")
@@ -63,43 +64,32 @@ def run(arguments: argparse.Namespace) -> int:
         return act(adb, arguments)
 
 
-def _show(arguments: argparse.Namespace, document: object, text: str) -> None:
-    """Prints the document as JSON, or the text."""
-    print(json.dumps(document, indent=2) if arguments.json else text)
+def _show(arguments: argparse.Namespace, document: object, *parts: Table | str) -> None:
+    """Prints the document as JSON, or tables and lines."""
+    if arguments.json:
+        show_json(document)
+    else:
+        show(*parts)
 
 
 def _list_devices(arguments: argparse.Namespace) -> int:
+    from etprof.tables.machine import DEVICES
     from etprof.targets.android.adb import list_devices
 
-    devices = list_devices()
-    text = "\n".join(device.text for device in devices) or "no device is attached"
-    _show(arguments, [dataclasses.asdict(device) for device in devices], text)
+    table = DEVICES.of(list_devices())
+    _show(arguments, table.records(), table if table.rows else "no device is attached")
     return 0
 
 
 def _describe(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.tables.machine import FACTS
+    from etprof.tables.verdicts import flatten
     from etprof.targets.android.identity import describe_device, read_device_state
 
-    state = dataclasses.asdict(read_device_state(adb))
-    document: dict[str, Any] = {**describe_device(adb), "state": state}
-    shown = {**document, **state}
-    del shown["state"]
-    lines = (f"{name.replace('_', ' ')}: {_value_text(value)}" for name, value in shown.items())
-    _show(arguments, document, "\n".join(lines))
+    document = {**describe_device(adb), "state": dataclasses.asdict(read_device_state(adb))}
+    facts = (fact for name, value in document.items() for fact in flatten(name, value))
+    _show(arguments, document, FACTS.of(facts))
     return 0
-
-
-def _value_text(value: object) -> str:
-    """Shows a value for people; what the device does not tell is a dash."""
-    if value is None or value in ({}, (), []):
-        return "–"
-    if isinstance(value, dict):
-        return ", ".join(
-            f"{name.replace('_', ' ')} {_value_text(part)}" for name, part in value.items()
-        )
-    if isinstance(value, list | tuple):
-        return ", ".join(_value_text(part) for part in value)
-    return str(value)
 
 
 def _prepare(adb: Adb, arguments: argparse.Namespace) -> int:
@@ -110,16 +100,18 @@ def _prepare(adb: Adb, arguments: argparse.Namespace) -> int:
         raise UsageError(msg)
     saved_in = prepare(adb, arguments.profile)
     document = {"serial": adb.serial, "profile": arguments.profile, "saved_in": str(saved_in)}
-    text = (
+    _show(
+        arguments,
+        document,
         f"Profile {arguments.profile} is in force on {adb.serial}; frequency caps and governor "
-        f"are as they were.\nThe settings from before are in {saved_in}; "
-        f"`etprof device restore` puts them back."
+        "are as they were.",
+        f"The settings from before are in {saved_in}; `etprof device restore` puts them back.",
     )
-    _show(arguments, document, text)
     return 0
 
 
 def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.tables.machine import DIFFERENCES
     from etprof.targets.android import profiles
 
     saved = profiles.load_saved(profiles.saved_path(adb))
@@ -130,27 +122,28 @@ def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
     settings = profiles.read_settings(adb)
     differences = profiles.compare_settings(settings, profile)
     power = profiles.power_lines(adb)
+    table = DIFFERENCES.of(differences)
     document = {
         "serial": adb.serial,
         "profile": profile,
-        "differences": [dataclasses.asdict(difference) for difference in differences],
+        "differences": table.records(),
         "settings": settings,
         "power": power,
     }
-    lines = [f"{d.setting} is {d.found or 'not set'}, not {d.wanted}" for d in differences]
     verdict = "is not in force" if differences else "is in force"
-    lines += [f"power: {line}" for line in power]
-    _show(arguments, document, "\n".join([f"Profile {profile} {verdict} on {adb.serial}", *lines]))
+    lines = (f"power: {line}" for line in power)
+    _show(arguments, document, f"Profile {profile} {verdict} on {adb.serial}", table, *lines)
     return TargetError.exit_code if differences else 0
 
 
 def _restore(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.tables.machine import SETTINGS
     from etprof.targets.android.profiles import restore
 
     settings = restore(adb)
-    lines = [f"{name}: {value or 'not set'}" for name, value in settings.items()]
-    text = "\n".join([f"The settings of {adb.serial} are as they were before", *lines])
-    _show(arguments, {"serial": adb.serial, "settings": settings}, text)
+    line = f"The settings of {adb.serial} are as they were before"
+    document = {"serial": adb.serial, "settings": settings}
+    _show(arguments, document, line, SETTINGS.of(settings.items()))
     return 0
 
 

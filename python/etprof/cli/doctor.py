@@ -11,29 +11,26 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 
 from etprof.base.errors import BuildError
+from etprof.cli.flags import JSON, add_flags
+from etprof.cli.output import show, show_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    add_flags(parser, JSON)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Examines the machine and prints what was found."""
-    from rich.console import Console
-
     from etprof.doctor import examine
-    from etprof.tables.export import PARTS
-    from etprof.views.terminal import terminal_table
+    from etprof.tables.machine import PARTS
 
     findings = examine()
+    table = PARTS.of(dataclasses.asdict(finding) for finding in findings)
     if arguments.json:
-        document = {"schema_version": 1, "findings": [dataclasses.asdict(f) for f in findings]}
-        print(json.dumps(document, indent=2))
+        show_json({"schema_version": 1, "findings": table.records()})
     else:
-        table = PARTS.of(dataclasses.asdict(finding) for finding in findings)
-        Console().print(terminal_table(table))
+        show(table)
     return BuildError.exit_code if any(f.status == "missing" for f in findings) else 0

@@ -14,13 +14,18 @@ import argparse
 import sys
 
 from etprof.base.errors import BuildError, UsageError
-from etprof.base.text import clean_lines
+from etprof.cli.flags import add_flags
+from etprof.cli.output import show, show_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    parser.add_argument("action", choices=("setup", "status"), help="what to do")
-    parser.add_argument("--remove", action="store_true", help="with setup: delete everything")
+    add_flags(
+        parser,
+        ("action", ("setup", "status"), "", "what to do"),
+        ("--remove", bool, "", "with setup: delete everything"),
+        ("--json", bool, "", "with status: print the same data as JSON"),
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,7 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
         msg = "--remove deletes what setup brought: `etprof emulator setup --remove`"
         raise UsageError(msg)
     if arguments.action == "status":
-        return _show_status()
+        return _show_status(as_json=arguments.json)
+    if arguments.json:
+        msg = "--json prints what is there: `etprof emulator status --json`"
+        raise UsageError(msg)
     return _remove() if arguments.remove else _set_up()
 
 
@@ -50,13 +58,16 @@ def _set_up() -> int:
     return 0
 
 
-def _show_status() -> int:
+def _show_status(*, as_json: bool) -> int:
+    from etprof.tables.machine import EMULATOR_PARTS
     from etprof.targets.emulator.installation import find_parts
 
     parts = find_parts()
-    for part in parts:
-        where = part.path or part.problem or f"missing; run `{part.way_out}`"
-        print(clean_lines(f"{part.name}: {where}"))
+    table = EMULATOR_PARTS.of(parts)
+    if as_json:
+        show_json({"schema_version": 1, "parts": table.records()})
+    else:
+        show(table)
     return 0 if all(part.path for part in parts) else BuildError.exit_code
 
 

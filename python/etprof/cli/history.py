@@ -17,7 +17,6 @@ or ~/.pgpass). RUN is a number from `list`, a run directory, or the name of one.
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from etprof.base.errors import EtprofError, OutputError, UsageError
 from etprof.base.text import clean_lines
 from etprof.base.units import count_of
 from etprof.cli.flags import JSON, MANY, STORE, add_flags, whole_number
+from etprof.cli.output import show, show_json
 
 if TYPE_CHECKING:
     import argparse
@@ -197,21 +197,17 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from etprof.history.selection import find_runs
     from etprof.history.tables import run_details
 
     with _open(arguments) as store, store.session() as session:
         for found in find_runs(session, arguments.run_text):
-            Console().print(run_details(found))
+            show(run_details(found))
     return 0
 
 
 def _check(arguments: argparse.Namespace) -> int:
     """Judges, and prints or writes the result; returns 1 for a regression or a failed run."""
-    from rich.console import Console
-
     from etprof.base.atomic import write_text
     from etprof.history.check import check_history
     from etprof.history.tables import check_on_terminal, render_check
@@ -222,7 +218,7 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         write_text(arguments.out, render_check(result, arguments.format))
     elif arguments.format == "text":
-        Console().print(check_on_terminal(result))
+        show(check_on_terminal(result))
     else:
         print(render_check(result, arguments.format), end="")
     return result.exit_code
@@ -285,7 +281,7 @@ def _noise(arguments: argparse.Namespace) -> int:
     with _open(arguments) as store, store.session() as session:
         floors = NoiseFloors(session).every()
     if arguments.json:
-        print(json.dumps([asdict(floor) for floor in floors], indent=2, ensure_ascii=False))
+        show_json([asdict(floor) for floor in floors])
         return 0
     missing = (
         "No A/A data yet: measure the same program twice on one device, at one commit without "
@@ -330,11 +326,7 @@ def _say(text: str) -> None:
 
 def _show_table(table: Any, subjects: Any, missing: str) -> int:  # noqa: ANN401 - imported lazily
     """Prints a table of `subjects`, or that there are none."""
-    from rich.console import Console
-
-    from etprof.views.terminal import terminal_table
-
-    Console().print(terminal_table(table.of(subjects)) if subjects else missing)
+    show(table.of(subjects) if subjects else missing)
     return 0
 
 

@@ -10,40 +10,30 @@ through ETPROF_MODEL_PATH, whose folders hold <name>/model.py, or named as path/
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from etprof.base.text import clean_lines
+from etprof.cli.flags import JSON, add_flags
+from etprof.cli.output import show, show_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    add_flags(parser, JSON)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the list."""
     from etprof.export.model_loading import describe_models
+    from etprof.tables.machine import MODELS
 
     models = describe_models()
     if arguments.json:
-        print(json.dumps({"schema_version": 1, "models": models}, indent=2))
+        show_json({"schema_version": 1, "models": models})
     else:
-        _print_table(models)
+        table = MODELS.of(row for model in models for row in _rows(model))
+        show(table, *(model["problem"] for model in models if model["problem"]))
     return 0
-
-
-def _print_table(models: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-
-    from etprof.tables.export import MODELS
-    from etprof.views.terminal import terminal_table
-
-    rows = [row for model in models for row in _rows(model)]
-    Console().print(terminal_table(MODELS.of(rows)))
-    for model in models:
-        if model["problem"]:
-            print(clean_lines(model["problem"]))
 
 
 def _rows(model: dict[str, Any]) -> list[dict[str, Any]]:

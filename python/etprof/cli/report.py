@@ -15,7 +15,6 @@ from etprof.views.formats import format_names
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from etprof.analysis.findings.thresholds import Thresholds
 
@@ -52,7 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     formats = _formats(arguments.format)
     check_formats(formats)
-    _check_sources([*arguments.sources, *([arguments.reference] if arguments.reference else [])])
     assessments = assess_runs(
         [
             Run.load(source, with_reference=arguments.reference is None)
@@ -75,15 +73,6 @@ def _formats(text: str) -> list[str]:
         msg = f"--format {text}: give one or more of {', '.join(format_names())}, joined by commas"
         raise UsageError(msg)
     return names
-
-
-def _check_sources(sources: Sequence[Path]) -> None:
-    from etprof.base.errors import InputFileError
-
-    for source in sources:
-        if not source.exists():
-            msg = f"{source} does not exist; `etprof profile MODEL` makes a run directory"
-            raise InputFileError(msg)
 
 
 def _folder(arguments: argparse.Namespace) -> Path:

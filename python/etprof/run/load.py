@@ -138,6 +138,10 @@ class Run:
         what was exported, are missing or damaged. `with_reference` looks for a run of a reference
         model beside it.
         """
+        if not source.exists():
+            raise InputFileError(
+                f"{source} does not exist; `etprof profile MODEL` makes a run directory"
+            )
         if not source.is_dir():
             alone = LoadedExperiment(
                 name=clean(source.stem), etdump=source, dump=load_etdump(source)

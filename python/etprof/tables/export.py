@@ -1,4 +1,4 @@
-"""The tables of an export: what came out, what is not delegated and why; models and machine parts."""
+"""The tables of an export: what came out, what is not delegated and why."""
 
 from __future__ import annotations
 
@@ -44,32 +44,6 @@ UNDELEGATED_NODES: Final = Table(
         Column("reason", "string", says="Why the partitioner left it out"),
     ),
     says="Every operator outside the delegate.",
-)
-MODELS: Final = Table(
-    "models",
-    (
-        Column("model", "string", says="Its registered name"),
-        Column("inputs", "string", says="Of each method, as dtype[shape]"),
-        Column("parameters", "Int64", unit="count", says="Weights and biases"),
-        Column("macs", "Int64", unit="count", title="MACs", says="Of one call of the method"),
-    ),
-    says="A method of a model that can be exported.",
-)
-PARTS: Final = Table(
-    "parts",
-    (
-        Column("part", "string", says="What was looked for"),
-        Column(
-            "status",
-            "string",
-            title="",
-            says="ok, missing, or a note: for some uses only",
-            styles={"ok": "green", "missing": "red", "note": "yellow"},
-        ),
-        Column("detail", "string", title="found", says="What is there"),
-        Column("way_out", "string", says="How to get it"),
-    ),
-    says="A part of this machine that etprof uses.",
 )
 
 

@@ -20,6 +20,7 @@ from etprof.base.units import (
     format_size,
     format_value,
 )
+from etprof.tables.machine import FACTS
 from etprof.targets.registry import TARGETS, find_kind
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.analysis.split.cold_start import LedgerEntry
     from etprof.statistics.effect import Effect, Verdict
+    from etprof.tables.table import Table
 
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
 _MODES = {"sme2": "With SME2", "sme1": "With SME (not SME2)", "off": "With SME off"}
@@ -285,26 +287,27 @@ def reference_name(reference: RunAnalysis | None) -> str:
     return f"{reference.name}, {clean(str(reference.source))}" if reference else ""
 
 
-def provenance_lines(assessment: Assessment) -> list[tuple[str, str]]:
-    """Every field of the manifest as one line, nested names joined by dots."""
+def provenance_table(assessment: Assessment) -> Table:
+    """Every field of the manifest as one row, nested names joined by dots."""
     manifest = assessment.run.manifest
     if manifest is None:
-        return [("source", clean(str(assessment.run.source)))]
-    lines: list[tuple[str, str]] = []
+        return FACTS.of([("source", clean(str(assessment.run.source)))])
+    lines: list[tuple[str, str | None]] = []
     for name, value in manifest.model_dump(mode="json").items():
         if name == "launches":
             lines.append((name, f"{len(value)} process launches, listed in manifest.json"))
         else:
-            lines += _flatten(name, value)
-    return lines
+            lines += flatten(name, value)
+    return FACTS.of(lines)
 
 
-def _flatten(name: str, value: object) -> Iterator[tuple[str, str]]:
+def flatten(name: str, value: object) -> Iterator[tuple[str, str | None]]:
+    """Yields every fact in a value under its name, nested names joined by dots."""
     if isinstance(value, dict) and value:
         for key, entry in value.items():
-            yield from _flatten(f"{name}.{key}", entry)
+            yield from flatten(f"{name}.{key}", entry)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
         for index, entry in enumerate(value):
-            yield from _flatten(f"{name}[{index}]", entry)
+            yield from flatten(f"{name}[{index}]", entry)
     else:
-        yield name, value if isinstance(value, str) else json.dumps(value)
+        yield name, value if isinstance(value, str | None) else json.dumps(value)

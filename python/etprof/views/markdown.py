@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_duration
@@ -13,7 +14,7 @@ from etprof.tables.verdicts import (
     head_of,
     notes_of,
     platform_warning,
-    provenance_lines,
+    provenance_table,
     reference_name,
     silent_rules,
     tiles_of,
@@ -60,8 +61,9 @@ def _run_lines(assessment: Assessment) -> Iterator[str]:
     for section in report_sections(assessment):
         yield from _section(section)
     yield from ("## Provenance", "", *(f"- {escape(note)}" for note in notes_of(assessment)), "")
-    short = [line for line in provenance_lines(assessment) if not line[0].startswith("files.")]
-    yield from markdown_rows(("fact", "value"), short)
+    facts = provenance_table(assessment)
+    short = tuple(row for row in facts.rows if not str(row[0]).startswith("files."))
+    yield from markdown_table(replace(facts, rows=short))
 
 
 def _section(section: Section) -> Iterator[str]:

