@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from etprof.base import files
 from etprof.base.cpu_list import parse_cpus
 from etprof.base.errors import UsageError
+from etprof.cli import main
 from etprof.config import Config, load_config, parse_config
 
 ROOT = Path(__file__).parents[2]
@@ -223,3 +225,29 @@ def test_the_schema_describes_every_field() -> None:
     schema = json.dumps(Config.model_json_schema())
     for field in ("num_runs", "runs", "threads", "compare_pairs", "max_start_temperature_c"):
         assert field in schema or field == "num_runs"
+
+
+def test_what_is_checked_is_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D20: a config was read twice, so the text in the manifest might be another."""
+    path, model = tmp_path / "c.json", tmp_path / "m.pte"
+    model.write_bytes(b"program")
+    document = {"model": str(model), "output_root": "first", "experiments": [{"name": "a"}]}
+    path.write_text(json.dumps(document))
+    read = files.read_input
+
+    def reads_and_changes(*given: Any, **more: Any) -> bytes:  # noqa: ANN401 - as it takes them
+        data = read(*given, **more)
+        path.write_text(json.dumps(document | {"output_root": "second"}))
+        return data
+
+    kept: list[object] = []
+
+    def measures(config: Config, *_: object, identity: Any, **__: object) -> None:  # noqa: ANN401
+        kept.extend([str(config.output_root), identity["content"]["output_root"]])
+
+    monkeypatch.setattr("etprof.config.read_input", reads_and_changes)
+    monkeypatch.setattr("etprof.cli.run.measure_and_show", measures)
+    monkeypatch.setattr("etprof.cli.run.report_run", lambda *_, **__: 0)
+    monkeypatch.setattr("etprof.measuring.plan.configured_target", lambda _: None)
+    assert main(["run", str(path)]) == 0
+    assert kept == ["first", "first"]

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, object]]:
     """Returns the config and its identity for the manifest: path, hash, content."""
-    from etprof.config import load_config, parse_config, read_config_text
+    from etprof.config import parse_config, read_config_text
     from etprof.run.manifest import load_manifest
 
     given = [p for p in (arguments.config, arguments.config_flag, arguments.from_manifest) if p]
@@ -94,15 +94,16 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
             raise UsageError(
                 "--allow-launcher is for --from-manifest; a config that you name may start anything"
             )
-        config = load_config(given[0])
         text = read_config_text(given[0], "etprof config init")
-        return config, _identity(str(given[0]), text)
-    manifest = load_manifest(given[0])
-    if manifest is None or not isinstance((manifest.config or {}).get("content"), dict):
-        raise UsageError(
-            f"{given[0]} has no manifest.json with a config; `etprof run` and `etprof profile` write one"
-        )
-    text = json.dumps((manifest.config or {})["content"])
+    else:
+        manifest = load_manifest(given[0])
+        content = ((manifest and manifest.config) or {}).get("content")
+        if not isinstance(content, dict):
+            raise UsageError(
+                f"{given[0]} has no manifest.json with a config; `etprof run` and `etprof profile` "
+                "write one"
+            )
+        text = json.dumps(content)
     return parse_config(text, str(given[0])), _identity(str(given[0]), text)
 
 
