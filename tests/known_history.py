@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+import itertools
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from sqlalchemy import insert
 
 from etprof.base.files import hash_file
-from etprof.history.schema import FAILED, OK, Baseline, CategoryTime, Metric, Run
+from etprof.history.ingest import metric_of
+from etprof.history.schema import FAILED, OK, Baseline, Run, full_hash, make_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,23 +59,13 @@ class KnownHistory:
     hostile: bool = False
     emulated: bool = False
     all_metrics: bool = True
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def fill(store: Store, known: KnownHistory) -> int:
-    """Writes the history into an empty store; returns how many runs it has."""
+    """Adds the history to an empty store; returns how many runs it has."""
     builder = _Builder(known)
-
-    def write(session: Session) -> int:
-        count = 0
-        for rows in builder.batches():
-            for table, entries in zip((Run, Metric, CategoryTime), rows, strict=True):
-                if entries:
-                    session.execute(insert(table), entries)
-            count += len(rows[0])
-        return count
-
-    return store.write(write)
+    counts = [len(store.add(runs)) for runs in builder.batches()]
+    return sum(counts)
 
 
 def pin(store: Store, name: str, run_id: int) -> None:
@@ -87,97 +78,82 @@ def pin(store: Store, name: str, run_id: int) -> None:
     store.write(write)
 
 
-Rows = tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]
-
-
 class _Builder:
-    """Counts ids and draws numbers."""
+    """Draws numbers, run by run."""
 
     def __init__(self, known: KnownHistory) -> None:
         self._known = known
         self._random = np.random.default_rng(known.seed)
-        self._next_id = 1
+        self._count = 0
         manifest = Path(known.run_path) / "manifest.json" if known.run_path else None
         self._manifest_sha256 = hash_file(manifest) if manifest else None
 
-    def batches(self) -> Iterator[Rows]:
-        """Yields the rows of one commit at a time, in the order of measuring."""
+    def batches(self) -> Iterator[list[Run]]:
+        """Yields the runs of one commit at a time, in the order of measuring."""
         for number in range(self._known.commits * self._known.rounds):
-            rows: Rows = ([], [], [])
-            for place in self._places():
-                self._add_run(rows, number, place)
-            yield rows
+            yield [self._make_run(number, place) for place in self._places()]
 
     def _places(self) -> Iterator[dict[str, Any]]:
         known = self._known
-        devices = [(name, "android", True) for name in known.devices]
-        devices += [(EMULATOR, "emulator", False)] if known.emulated else []
-        for model in known.models:
-            for device, kind, representative in devices:
-                for precision in known.precisions:
-                    for threads in known.threads:
-                        for sme in known.sme_modes:
-                            yield {
-                                "model": model, "device": device, "device_kind": kind,
-                                "precision": precision, "threads": threads, "sme_mode": sme,
-                                "representative": representative,
-                            }  # fmt: skip
-        if known.hostile:
-            for sme in known.sme_modes:
-                yield {
-                    "model": HOSTILE, "device": HOSTILE_DEVICE, "device_kind": "android",
-                    "precision": HOSTILE_PRECISION, "threads": 1, "sme_mode": sme,
-                    "representative": True,
-                }  # fmt: skip
-
-    def _add_run(self, rows: Rows, number: int, place: dict[str, Any]) -> None:
-        known, run_id = self._known, self._next_id
-        self._next_id += 1
-        hostile = place["model"] == HOSTILE
-        runs = known.commits * known.rounds
-        failed = _has_failed(place, number, runs)
-        branch = (
-            HOSTILE_BRANCH
-            if hostile
-            else known.branches[number // known.rounds % len(known.branches)]
+        devices = [*known.devices, *([EMULATOR] if known.emulated else [])]
+        facts = itertools.product(
+            known.models, devices, known.precisions, known.threads, known.sme_modes
         )
-        commit = hashlib.sha1(f"{known.seed} {number // known.rounds}".encode()).hexdigest()  # noqa: S324
-        text = "|".join(str(value) for value in place.values())
+        hostile = ((HOSTILE, HOSTILE_DEVICE, HOSTILE_PRECISION, 1, sme) for sme in known.sme_modes)
+        names = ("model", "device", "precision", "threads", "sme_mode")
+        for place in itertools.chain(facts, hostile if known.hostile else ()):
+            yield dict(zip(names, place, strict=True))
+
+    def _make_run(self, number: int, place: dict[str, Any]) -> Run:
+        known, hostile = self._known, place["model"] == HOSTILE
+        self._count += 1
+        runs, turn = known.commits * known.rounds, number // known.rounds
+        failed = _has_failed(place, number, runs)
+        commit = hashlib.sha1(f"{known.seed} {turn}".encode()).hexdigest()  # noqa: S324
         reason = HOSTILE_FAILURE if hostile else "etprof-runner: cannot load method (synthetic)"
-        rows[0].append({
-            **place, **known.extra, "id": run_id, "key": f"{known.seed}-{run_id}",
+        samples = None if failed else self._samples(place, number)
+        run = make_run({
+            **place,
+            "key": full_hash(known.seed, self._count),
             "run_name": f"run_{number}_{place['model']}_{place['precision']}",
-            "run_path": known.run_path, "manifest_sha256": self._manifest_sha256, "experiment": f"sme_{place['sme_mode']}_t{place['threads']}",
-            "measured_at": START + timedelta(hours=24 * number), "added_at": START,
+            "run_path": known.run_path, "manifest_sha256": self._manifest_sha256,
+            "experiment": f"sme_{place['sme_mode']}_t{place['threads']}",
+            "measured_at": START + timedelta(hours=24 * number),
             "status": FAILED if failed else OK, "failure": reason if failed else None,
             "backend": "xnnpack", "method": "forward", "soc": "Synthetic SoC",
-            "series": hashlib.sha256(text.encode()).hexdigest()[:16],
-            "revision": commit[:16], "git_commit": commit, "git_branch": branch,
+            "device_kind": "android", "representative": True,
+            "revision": commit[:16], "git_commit": commit,
+            "git_branch": HOSTILE_BRANCH if hostile else known.branches[turn % len(known.branches)],
             "git_dirty": False, "executorch_version": "1.5.1",
             "pins": {"xnnpack": "synthetic", "kleidiai": "synthetic"},
             "artefacts": {"program.pte": {"sha256": "0" * 64, "size_bytes": 1_234_567}},
+            "metrics": [] if samples is None else self._metrics(place, samples),
+            "categories": {} if samples is None else {
+                name: share * float(np.mean(samples)) for name, share in SHARES.items()
+            },
         })  # fmt: skip
-        if not failed:
-            self._add_values(rows, run_id, place, number)
+        if place["device"] == EMULATOR:
+            # As stores of older editions have it: with figures that mean nothing.
+            run.device_kind, run.representative = "emulator", False
+        return run
 
-    def _add_values(self, rows: Rows, run_id: int, place: dict[str, Any], number: int) -> None:
+    def _samples(self, place: dict[str, Any], number: int) -> NDArray[np.float64]:
+        """Latencies of blocks: the truth, under noise of the run and of each block."""
         latency = _latency_ns(place, number, self._known.commits * self._known.rounds)
         run_noise = 1 + self._random.normal(0, self._known.noise)
-        samples = latency * run_noise * (1 + self._random.normal(0, self._known.noise, BLOCKS))
-        rows[1].append(_metric(run_id, "latency_ns", "ns", samples))
+        blocks: NDArray[np.float64] = 1 + self._random.normal(0, self._known.noise, BLOCKS)
+        return latency * run_noise * blocks
+
+    def _metrics(self, place: dict[str, Any], samples: NDArray[np.float64]) -> list[dict[str, Any]]:
+        found = {"latency_ns": samples}
         if self._known.all_metrics:
+            level = float(np.median(samples))
             jitter = 1 + self._random.normal(0, 2 * self._known.noise, BLOCKS)
-            rows[1].append(_metric(run_id, "load_ns", "ns", 30 * latency * jitter))
-            rows[1].append(_metric(run_id, "first_inference_ns", "ns", 3 * latency * jitter))
-            rows[1].append(_metric(run_id, "peak_rss_bytes", "bytes", 5e7 * jitter))
+            found |= {"load_ns": 30 * level * jitter, "first_inference_ns": 3 * level * jitter}
+            found |= {"peak_rss_bytes": 5e7 * jitter}
         if self._known.all_metrics and "transformer" in place["model"]:
-            rates = 1e9 / samples
-            rows[1].append(_metric(run_id, "decode_tokens_per_second", "1/s", rates))
-        if place["representative"]:
-            rows[2].extend(
-                {"run_id": run_id, "category": name, "time_ns": share * float(np.mean(samples))}
-                for name, share in SHARES.items()
-            )
+            found["decode_tokens_per_second"] = 1e9 / samples
+        return [metric_of(name, values.tolist()) for name, values in found.items()]
 
 
 def _latency_ns(place: dict[str, Any], number: int, runs: int) -> float:
@@ -200,13 +176,3 @@ def _has_failed(place: dict[str, Any], number: int, runs: int) -> bool:
     if place["model"] == HOSTILE:
         return number == runs // 2
     return (place["model"], place["precision"]) == (FAILING, "int8") and number == runs - 1
-
-
-def _metric(run_id: int, name: str, unit: str, samples: NDArray[np.float64]) -> dict[str, Any]:
-    """A row of `metrics`; the interval is from the second to the last but one of ten blocks."""
-    ordered = np.sort(samples)
-    return {
-        "run_id": run_id, "name": name, "unit": unit, "higher_is_better": unit == "1/s",
-        "value": float(np.median(samples)), "low": float(ordered[1]), "high": float(ordered[-2]),
-        "count": len(samples), "samples": tuple(samples.tolist()),
-    }  # fmt: skip

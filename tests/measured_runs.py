@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from etprof.run.manifest import seal
+from etprof.base.atomic import write_json
+from etprof.history.schema import full_hash
+from etprof.run.directory import METRICS, BlockMetrics, ExperimentMetrics, Metrics
+from etprof.run.manifest import Manifest, save_manifest
+from etprof.run.runner_result import Load, Memory
+from etprof.targets.registry import proves_times
 
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 TARGETS: Mapping[str, Mapping[str, object]] = {
@@ -56,17 +60,13 @@ class MeasuredRun:
 def write_measured(folder: Path, run: MeasuredRun) -> Path:
     """Writes manifest.json and, unless all experiments failed, metrics.json."""
     folder.mkdir(parents=True)
-    document = _manifest(run)
-    content = json.dumps(document).encode() if document["schema_version"] == 1 else seal(document)
-    (folder / "manifest.json").write_bytes(content)
+    save_manifest(folder, Manifest.model_validate(_manifest(run)))
     measured = [name for name in run.experiments if name not in run.failing]
     if measured and run.status != "running":
-        document = {
-            "schema_version": 1,
-            "times_are_meaningful": run.platform != "emulator",
-            "experiments": {name: _experiment(run) for name in measured},
-        }
-        (folder / "metrics.json").write_text(json.dumps(document))
+        experiments = {name: _experiment(run) for name in measured}
+        is_timed = proves_times(run.platform)
+        metrics = Metrics(times_are_meaningful=is_timed, experiments=experiments)
+        write_json(folder / METRICS, metrics.model_dump(mode="json"))
     return folder
 
 
@@ -75,19 +75,19 @@ def scaled(factor: float, values: Sequence[float] = STEADY) -> tuple[float, ...]
     return tuple(value * factor for value in values)
 
 
-def _experiment(run: MeasuredRun) -> dict[str, Any]:
+def _experiment(run: MeasuredRun) -> ExperimentMetrics:
     blocks = [
-        {
-            "block": number,
-            "load": {"program_ns": 1000, "method_ns": 90_000 + number},
-            "first_inference_ns": round(latency * 3000),
-            "warmup_latency_ns": [round(latency * 1500)],
-            "latency_ns": [round(latency * 1000 * f) for f in (0.99, 1.0, 1.01)],
-            "memory": {"peak_rss_bytes": 2**21 + 4096 * (number % 2)},
-        }
+        BlockMetrics(
+            block=number,
+            load=Load(program_ns=1000, method_ns=90_000 + number),
+            first_inference_ns=round(latency * 3000),
+            warmup_latency_ns=[round(latency * 1500)],
+            latency_ns=[round(latency * 1000 * factor) for factor in (0.99, 1.0, 1.01)],
+            memory=Memory(peak_rss_bytes=2**21 + 4096 * (number % 2)),
+        )
         for number, latency in enumerate(run.blocks_us)
     ]
-    return {"sme": run.sme, "threads": 1, "blocks": blocks}
+    return ExperimentMetrics(sme=run.sme, threads=1, blocks=blocks)
 
 
 def _manifest(run: MeasuredRun) -> dict[str, Any]:
@@ -99,12 +99,12 @@ def _manifest(run: MeasuredRun) -> dict[str, Any]:
         for name, error in run.failing.items()
     ]  # fmt: skip
     return {
-        "schema_version": 1,
+        "run_id": full_hash(repr(run))[:32],
         "status": run.status,
         "created_at": (START + timedelta(minutes=run.minute)).isoformat(),
         "git": run.git,
         "platform": run.platform,
-        "times_are_meaningful": run.platform != "emulator",
+        "times_are_meaningful": proves_times(run.platform),
         "model": {
             "name": run.model, "precision": run.precision, "backend": "xnnpack",
             "method": "forward", "sha256": run.program, "size_bytes": 1000,

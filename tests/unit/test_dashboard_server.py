@@ -277,9 +277,7 @@ def test_a_run_that_is_moved_and_added_again_is_shown_from_there(
 
 def test_a_run_that_was_resumed_since_is_told(tmp_path: Path, report: str) -> None:
     """T14: the same run by its own name, but no longer what the history has of it."""
-    place = write_measured(
-        tmp_path / "linux", MeasuredRun(extra={"schema_version": 2, "run_id": "r1"})
-    )
+    place = write_measured(tmp_path / "linux", MeasuredRun())
     with open_store(tmp_path / "history.sqlite") as store:
         store.add_run_directory(place)
         manifest = place / "manifest.json"

@@ -13,9 +13,11 @@ from etprof.history.ingest import read_run_directory
 from etprof.history.schema import make_run, record_of
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
+from etprof.run.manifest import seal
 from etprof.run.program import Program
 from tests.fake_target import FakeTarget
-from tests.measured_runs import START, MeasuredRun, write_measured
+from tests.manifests import edit_manifest
+from tests.measured_runs import START, STEADY, MeasuredRun, write_measured
 from tests.unit.test_load import watched
 
 if TYPE_CHECKING:
@@ -184,9 +186,11 @@ def test_a_damaged_split_does_not_lose_the_run(tmp_path: Path) -> None:
 def test_a_damaged_manifest_is_named(
     tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
-    run = MeasuredRun(extra=change, failing={"off": "so that nothing is measured"})
+    measured = MeasuredRun(failing={"off": "so that nothing is measured"})
+    run = write_measured(tmp_path / "run", measured)
+    edit_manifest(run, lambda document: document.update(change))
     with pytest.raises(InputFileError, match=message):
-        read_one(tmp_path / "run", run)
+        read_run_directory(run)
 
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
@@ -196,8 +200,35 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         read_run_directory(tmp_path / "nowhere")
 
 
+def first_schema(folder: Path, platform: str = "linux", **facts: Any) -> Path:  # noqa: ANN401
+    """A run as etprof 0.1 left it: files that no class of today writes."""
+    blocks = [
+        {
+            "block": number, "first_inference_ns": round(latency * 3000),
+            "load": {"program_ns": 1000, "method_ns": 90_000 + number},
+            "warmup_latency_ns": [round(latency * 1500)],
+            "latency_ns": [round(latency * 1000 * factor) for factor in (0.99, 1.0, 1.01)],
+            "memory": {"peak_rss_bytes": 2**21 + 4096 * (number % 2)},
+        }
+        for number, latency in enumerate(STEADY)
+    ]  # fmt: skip
+    manifest = {
+        "schema_version": 1, "status": "finished", "created_at": START.isoformat(),
+        "platform": platform, "model": {"name": "toy_cnn", "sha256": "b" * 64},
+        "experiments": [{"name": "off", "sme": "auto", "threads": 1}], "launches": [], **facts,
+    }  # fmt: skip
+    experiments = {"off": {"sme": "off", "threads": 1, "blocks": blocks}}
+    metrics = {"schema_version": 1, "times_are_meaningful": True, "experiments": experiments}
+    folder.mkdir()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    if not facts:
+        (folder / "metrics.json").write_text(json.dumps(metrics))
+    return folder
+
+
 PLANNED = {
-    "threads": 4, "cpus": [1, 2], "launcher": ["taskset"], "iterations": 20, "group": "g",
+    "name": "off", "sme": "auto", "threads": 4, "cpus": [1, 2], "launcher": ["taskset"],
+    "iterations": 20, "group": "g",
 }  # fmt: skip
 LAUNCH = {
     "experiment": "off", "purpose": "etdump", "block": 0, "duration_s": 0.1,
@@ -206,35 +237,39 @@ LAUNCH = {
 
 
 @pytest.mark.parametrize(
-    ("run", "key"),
+    ("platform", "facts", "key"),
     [
-        (MeasuredRun(), "27e6f4b9b03fd56fc87d9c3d4543b803bd576ed2d4abd1646e53b8e4ee1867bf"),
+        ("linux", {}, "27e6f4b9b03fd56fc87d9c3d4543b803bd576ed2d4abd1646e53b8e4ee1867bf"),
+        ("emulator", {}, "45dda318162cefb623eb1dd565196b6659c9416d0bb3befb2bb4b93e427c6031"),
         (
-            MeasuredRun(platform="emulator"),
-            "45dda318162cefb623eb1dd565196b6659c9416d0bb3befb2bb4b93e427c6031",
-        ),
-        (
-            MeasuredRun(extra={"schema_version": 2, "run_id": "1"}),
-            "8543b0871ab170e43ab7c3361f6f01fbed4369f71161c8a47a90600e542dadd7",
-        ),
-        (
-            MeasuredRun(failing={"off": "lost"}, extra={"launches": [LAUNCH]}, planned=PLANNED),
+            "linux",
+            {"launches": [LAUNCH], "experiments": [PLANNED]},
             "4a478fd3847c39fd57590058023c728834366e22033c8d82d0d38050451ace44",
         ),
     ],
 )
-def test_a_run_keeps_its_key(run: MeasuredRun, key: str, tmp_path: Path) -> None:
-    """The keys that stores have: adding a run once more changes nothing, whatever is kept of it."""
-    assert read_one(tmp_path / "run", run).key == key
+def test_a_run_of_the_first_schema_keeps_its_key(
+    platform: str, facts: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    """The keys that stores of earlier editions have: adding the run once more changes nothing."""
+    (run,) = read_run_directory(first_schema(tmp_path / "run", platform, **facts))
+    assert run.key == key
+
+
+def test_a_run_keeps_its_key(tmp_path: Path) -> None:
+    """B-C18: of a run with an identity, its launches and all that metrics.json says of it count."""
+    run = first_schema(tmp_path / "run")
+    document = {**json.loads((run / "manifest.json").read_text()), "run_id": "1"}
+    (run / "manifest.json").write_bytes(seal({**document, "schema_version": 2}))
+    (found,) = read_run_directory(run)
+    assert found.key == "8543b0871ab170e43ab7c3361f6f01fbed4369f71161c8a47a90600e542dadd7"
 
 
 def test_a_run_is_known_by_its_own_identity(tmp_path: Path) -> None:
     """A resume that finds all done writes the manifest anew; another run is another one."""
-    one = read_one(tmp_path / "one", MeasuredRun(extra={"schema_version": 2, "run_id": "1"}))
-    anew = read_one(
-        tmp_path / "anew", MeasuredRun(extra={"schema_version": 2, "run_id": "1", "command": ["x"]})
-    )
-    other = read_one(tmp_path / "other", MeasuredRun(extra={"schema_version": 2, "run_id": "2"}))
+    one = read_one(tmp_path / "one", MeasuredRun(extra={"run_id": "1"}))
+    anew = read_one(tmp_path / "anew", MeasuredRun(extra={"run_id": "1", "command": ["x"]}))
+    other = read_one(tmp_path / "other", MeasuredRun(extra={"run_id": "2"}))
     assert one.key == anew.key != other.key
     assert one.manifest_run_id == "1"
     assert one.manifest_sha256 != anew.manifest_sha256

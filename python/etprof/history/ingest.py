@@ -288,13 +288,13 @@ def _metrics(measured: ExperimentMetrics) -> list[dict[str, Any]]:
     """Reduces blocks to metrics, by name; a metric that not all blocks have is left out."""
     blocks = [_block_values(block) for block in measured.blocks]
     return [
-        _metric(name, [block[name] for block in blocks])
+        metric_of(name, [block[name] for block in blocks])
         for name in sorted(METRICS)
         if blocks and all(name in block for block in blocks)
     ]
 
 
-def _metric(name: str, samples: Sequence[float]) -> dict[str, Any]:
+def metric_of(name: str, samples: Sequence[float]) -> dict[str, Any]:
     """Reduces block values to their median with its interval."""
     kind, interval = METRICS[name], median_interval(samples)
     return {
