@@ -32,7 +32,7 @@ from etprof.base.limits import (
     USUAL_BLOCKS,
 )
 from etprof.base.records import SmeMode
-from etprof.run.manifest import Measurement, Seconds, Setup
+from etprof.run.manifest import Compared, Measurement, Seconds, Setup
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
 
 if TYPE_CHECKING:
@@ -127,26 +127,6 @@ class ExperimentConfig(Setup):
         return words.get(str(value), value) if isinstance(value, str | bool) else value
 
 
-class SideConfig(StrictModel):
-    """One side of a comparison."""
-
-    experiment: str
-    threads: Threads | None = None
-
-
-class PairConfig(StrictModel):
-    """A comparison: baseline against candidate."""
-
-    baseline: SideConfig
-    candidate: SideConfig
-    label: str | None = None
-
-    @field_validator("baseline", "candidate", mode="before")
-    @classmethod
-    def _accept_a_name(cls, value: object) -> object:
-        return {"experiment": value} if isinstance(value, str) else value
-
-
 class GenerationConfig(StrictModel):
     """Tokens that each iteration generates, greedily: for programs that are language models."""
 
@@ -175,13 +155,6 @@ class GenerationConfig(StrictModel):
         return [(name, path) for name, path in named.items() if isinstance(path, Path)]
 
 
-class AnalysisConfig(StrictModel):
-    """What to compare, and how small a difference does not matter."""
-
-    compare_pairs: Annotated[tuple[PairConfig, ...], Field(max_length=MOST_ENTRIES)] = ()
-    margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
-
-
 class MeasurementConfig(Measurement):
     """How to measure; the same for all experiments, or they could not be compared."""
 
@@ -206,7 +179,7 @@ class Config(StrictModel):
         tuple[ExperimentConfig, ...], Field(min_length=1, max_length=MOST_ENTRIES)
     ]
     measurement: MeasurementConfig = MeasurementConfig()
-    analysis: AnalysisConfig = AnalysisConfig()
+    analysis: Compared = Compared()
 
     @field_validator("target", mode="before")
     @classmethod

@@ -13,7 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AliasChoices, BeforeValidator, Field, field_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from etprof.base.atomic import json_bytes, write_bytes
 from etprof.base.cpu_list import parse_cpus
@@ -23,9 +30,11 @@ from etprof.base.json_input import MOST_JSON_BYTES, decode_json
 from etprof.base.limits import (
     LARGEST_SEED,
     MOST_CPU,
+    MOST_ENTRIES,
     MOST_INFERENCES,
     MOST_LAUNCHES,
     MOST_SECONDS,
+    MOST_THREADS,
     USUAL_BLOCKS,
     USUAL_SECONDS,
     USUAL_TIMEOUT_S,
@@ -200,6 +209,39 @@ class Settings(Measurement):
 
     generation: Generation | None = None
     """Tokens to generate; None: an iteration is one execution of the method."""
+
+
+class _Section(Record):
+    """Part of a config that people write: a field that nobody knows is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ComparedSide(_Section):
+    """One side of a comparison; a bare name stands for it."""
+
+    experiment: Name
+    threads: Annotated[int, Field(gt=0, le=MOST_THREADS)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_a_name(cls, value: object) -> object:
+        return {"experiment": value} if isinstance(value, str) else value
+
+
+class ComparedPair(_Section):
+    """A comparison: baseline against candidate."""
+
+    baseline: ComparedSide
+    candidate: ComparedSide
+    label: str | None = None
+
+
+class Compared(_Section):
+    """What to compare, and how small a difference does not matter: the config's `analysis`."""
+
+    compare_pairs: Annotated[tuple[ComparedPair, ...], Field(max_length=MOST_ENTRIES)] = ()
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.02
 
 
 class LaunchRecord(Record):

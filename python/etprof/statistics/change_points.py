@@ -2,7 +2,7 @@
 
 Optimal partitioning by PELT (Killick, Fearnhead and Eckley, "Optimal detection of changepoints with
 a linear computational cost", 2012) with the squared-error cost on log values, in units of the
-noise. It is 30 lines of NumPy, exact, and needs milliseconds for a thousand runs, where the
+noise. It is 30 lines of NumPy, exact, and needs milliseconds for a thousand runs; the
 `ruptures` library would bring SciPy into every installation; a test holds it against ruptures.
 
 The noise is taken from the differences of neighbours, which a change of level hardly touches, and

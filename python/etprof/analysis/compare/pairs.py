@@ -9,14 +9,14 @@ from pydantic import ValidationError
 from etprof.analysis.compare.comparability import Side
 from etprof.analysis.compare.comparison import Comparison, compare_sides
 from etprof.base.errors import InputFileError, UsageError
-from etprof.base.records import Name, Record, first_problem
-from etprof.run.manifest import MANIFEST
-from etprof.statistics.effect import DEFAULT_MARGIN
+from etprof.base.records import first_problem
+from etprof.run.manifest import MANIFEST, Compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.run.manifest import ComparedSide
 
 
 def sides_of(run: RunAnalysis) -> tuple[Side, ...]:
@@ -32,34 +32,13 @@ def compare_within(run: RunAnalysis) -> tuple[Comparison, ...]:
     return tuple(compare_sides(one, other, margin=wanted.margin) for one, other in pairs)
 
 
-class _WantedSide(Record):
-    """One side of a pair as the config names it."""
-
-    experiment: Name
-    threads: int | None = None
-
-
-class _WantedPair(Record):
-    """A pair as the config names it; a bare name stands for a side."""
-
-    baseline: _WantedSide | Name
-    candidate: _WantedSide | Name
-
-
-class _WantedAnalysis(Record):
-    """The config's section `analysis`, as kept in the manifest."""
-
-    compare_pairs: tuple[_WantedPair, ...] = ()
-    margin: float = DEFAULT_MARGIN
-
-
-def _configured_analysis(run: RunAnalysis) -> _WantedAnalysis:
+def _configured_analysis(run: RunAnalysis) -> Compared:
     """Reads what the config wanted to be compared; the config was checked when it was run."""
     config = run.manifest.config if run.manifest else None
     content = (config or {}).get("content")
     section = content.get("analysis", {}) if isinstance(content, dict) else {}
     try:
-        return _WantedAnalysis.model_validate(section)
+        return Compared.model_validate(section)
     except ValidationError as error:
         msg = (
             f"{run.source / MANIFEST} is damaged: config.content.analysis.{first_problem(error)}; "
@@ -68,27 +47,23 @@ def _configured_analysis(run: RunAnalysis) -> _WantedAnalysis:
         raise InputFileError(msg) from None
 
 
-def _configured_pairs(
-    sides: tuple[Side, ...], wanted: _WantedAnalysis
-) -> Iterator[tuple[Side, Side]]:
+def _configured_pairs(sides: tuple[Side, ...], wanted: Compared) -> Iterator[tuple[Side, Side]]:
     """Yields the wanted pairs that were measured; without thread count, at every common one."""
     for pair in wanted.compare_pairs:
         for one in (side for side in sides if _is_wanted(side, pair.baseline)):
             for other in (side for side in sides if _is_wanted(side, pair.candidate)):
-                named = not isinstance(pair.candidate, str) and pair.candidate.threads is not None
+                named = pair.candidate.threads is not None
                 alike = one.experiment.threads == other.experiment.threads
                 several = sum(_is_wanted(side, pair.candidate) for side in sides) > 1
                 if named or alike or not several:
                     yield one, other
 
 
-def _is_wanted(side: Side, wanted: _WantedSide | str) -> bool:
+def _is_wanted(side: Side, wanted: ComparedSide) -> bool:
     """Whether the side is the named experiment, at the wanted thread count if one is given."""
-    name = wanted if isinstance(wanted, str) else wanted.experiment
-    threads = None if isinstance(wanted, str) else wanted.threads
-    experiment = side.experiment
+    experiment, name = side.experiment, wanted.experiment
     called = experiment.name in {name, f"{name}_t{experiment.threads}"}
-    return called and threads in {None, experiment.threads}
+    return called and wanted.threads in {None, experiment.threads}
 
 
 def _pairs(sides: tuple[Side, ...]) -> Iterator[tuple[Side, Side]]:
