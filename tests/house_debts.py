@@ -25,7 +25,6 @@ IMPORTED_ONCE = {
 IMPORTED_ONCE_YET = {
     "etrecord/archive.py",
     "measuring/metrics.py",
-    "targets/android/logcat.py", "targets/emulator/sdk.py",
 }  # fmt: skip
 """The same without a reason: they are to be folded."""
 

@@ -14,8 +14,8 @@ from etprof.targets.android.identity import (
     parse_sensors,
     parse_thermal_status,
 )
-from etprof.targets.android.logcat import read_log
 from etprof.targets.android.profiles import PROFILES, compare_settings, profile_in_force
+from etprof.targets.android.session import read_log
 
 BATTERY = """\
 Current Battery Service state:

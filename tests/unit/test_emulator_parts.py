@@ -11,7 +11,7 @@ import pytest
 from etprof.base.errors import BuildError
 from etprof.cli import main
 from etprof.tables.machine import EMULATOR_PARTS
-from etprof.targets.emulator import build, qemu, sdk, sysroot
+from etprof.targets.emulator import build, installation, qemu, sysroot
 from etprof.targets.emulator.apt import Archive, PackageSource, find_archive
 from etprof.targets.emulator.cache import SETUP, Cache
 from etprof.targets.emulator.installation import Emulator, locate
@@ -114,12 +114,12 @@ def test_a_wheel_cut_short_is_refused(tmp_path: Path) -> None:
         archive.writestr("executorch/lib/libexecutorch.so", b"x" * 5000)
         archive.writestr("executorch/version.py", "git_version = 'abcdef0'\n")
     # The runner says which commit its libraries were built from: the build reads it there.
-    sdk._extract(whole, tmp_path / "sdk")
+    installation._extract(whole, tmp_path / "sdk")
     assert (tmp_path / "sdk/executorch/version.py").is_file()
     cut = tmp_path / "cut.whl"
     cut.write_bytes(whole.read_bytes()[:-60])
     with pytest.raises(BuildError, match=r"cut\.whl cannot be unpacked: .*; run the setup again"):
-        sdk._extract(cut, tmp_path / "sdk")
+        installation._extract(cut, tmp_path / "sdk")
 
 
 def test_a_missing_compiler_names_one_package(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from etprof.base.process import run_command
-from etprof.targets.emulator.sdk import pinned_version
+from etprof.targets.emulator.installation import pinned_version
 
 ROOT = Path(__file__).parents[2]
 GATES = ROOT / "cmake" / "checks" / "Gates.cmake"

@@ -11,6 +11,7 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,9 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--bundle", bool, "", "also write a .bpte with inputs and outputs inside"),
         ("--memory-planning", str, "PLANNER", "%(default)s (default) or naive",
          {"default": "greedy"}),
-        ("--operators", str, "LIST", "delegate only these, such as linear,convolution"),
-        ("--config-precisions", str, "LIST", "of fp32,static_quant,dynamic_quant; all"),
-        ("--per-op", bool, "", "one delegate call per operator: less memory"),
+        ("--operators", _words, "LIST", "delegate only these, such as linear,convolution",
+         {"default": ()}),
+        ("--config-precisions", _words, "LIST", "of fp32,static_quant,dynamic_quant; all",
+         {"default": ()}),
+        ("--per-op", bool, "", "one delegate call per operator: less memory",
+         {"dest": "per_op_mode"}),
     )  # fmt: skip
 
 
@@ -94,23 +98,14 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
         outdir=arguments.outdir,
         out=arguments.out,
         options=ExportOptions(
-            weights=arguments.weights,
-            operators=_split(arguments.operators),
-            config_precisions=_split(arguments.config_precisions),
-            per_op_mode=arguments.per_op,
-            external_constants=arguments.external_constants,
-            memory_planning=arguments.memory_planning,
-            channels_last=arguments.channels_last,
-            bundle=arguments.bundle,
-            graph=arguments.graph,
-            trace=arguments.trace,
+            **{each.name: getattr(arguments, each.name) for each in fields(ExportOptions)}
         ),
     )
 
 
-def _split(text: str | None) -> tuple[str, ...]:
+def _words(text: str) -> tuple[str, ...]:
     """Returns the words of a comma-separated list."""
-    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _show(files: ExportedFiles, *, explain: bool) -> None:

@@ -180,67 +180,46 @@ def _with_suffix(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
+class _Beside:
+    """A file beside the program: the program's name and more, or another ending."""
+
+    suffix: str
+    is_ending: bool = False
+
+    def __get__(self, files: ExportedFiles, _: type | None = None) -> Path:
+        """Returns where it is."""
+        name = files.pte.stem if self.is_ending else files.pte.name
+        return files.pte.with_name(name + self.suffix)
+
+
+@dataclass(frozen=True)
 class ExportedFiles:
     """The files of one export, all beside the program and named after it."""
 
     pte: Path
 
-    @property
-    def etrecord(self) -> Path:
-        """ExecuTorch's own description of the export, for its Inspector and for etprof."""
-        return self._beside(".etrecord")
-
-    @property
-    def manifest(self) -> Path:
-        """What was exported, how and with what; JSON."""
-        return self._beside(".json")
-
-    @property
-    def external_data(self) -> Path:
-        """The weights, when they are asked to be outside the program."""
-        return self.pte.with_suffix(".ptd")
-
-    @property
-    def bundle(self) -> Path:
-        """The program with its test cases inside, when it is asked for."""
-        return self.pte.with_suffix(".bpte")
-
-    @property
-    def report(self) -> Path:
-        """What is delegated and what is not, operator by operator; JSON."""
-        return self._beside(".delegation.json")
-
-    @property
-    def graph(self) -> Path:
-        """The lowered graphs as text, when they are asked for."""
-        return self._beside(".graph.txt")
-
-    @property
-    def stage_trace(self) -> Path:
-        """The export's stages and the steps in them as a Chrome trace, when it is asked for."""
-        return self._beside(".stages.trace.json")
-
-    @property
-    def stage_graph(self) -> Path:
-        """The same times summed as a flame graph, when it is asked for; HTML."""
-        return self._beside(".stages.html")
-
-    @property
-    def memory_trace(self) -> Path:
-        """The memory plan as a Chrome trace, when it is asked for."""
-        return self._beside(".memory.trace.json")
-
-    @property
-    def data(self) -> Path:
-        """The folder of example inputs and reference outputs."""
-        return self._beside(".data")
+    external_data = _Beside(".ptd", is_ending=True)
+    """The weights, when they are asked to be outside the program."""
+    bundle = _Beside(".bpte", is_ending=True)
+    """The program with its test cases inside, when it is asked for."""
+    etrecord = _Beside(".etrecord")
+    """ExecuTorch's own description of the export, for its Inspector and for etprof."""
+    manifest = _Beside(".json")
+    """What was exported, how and with what; JSON."""
+    report = _Beside(".delegation.json")
+    """What is delegated and what is not, operator by operator; JSON."""
+    graph = _Beside(".graph.txt")
+    """The lowered graphs as text, when they are asked for."""
+    stage_trace = _Beside(".stages.trace.json")
+    """The export's stages and the steps in them as a Chrome trace, when it is asked for."""
+    stage_graph = _Beside(".stages.html")
+    """The same times summed as a flame graph, when it is asked for; HTML."""
+    memory_trace = _Beside(".memory.trace.json")
+    """The memory plan as a Chrome trace, when it is asked for."""
+    data = _Beside(".data")
+    """The folder of example inputs and reference outputs."""
 
     def written(self) -> list[Path]:
         """Returns the files that are there."""
-        programs = (self.pte, self.external_data, self.bundle, self.etrecord)
-        drawn = (self.graph, self.stage_trace, self.stage_graph, self.memory_trace)
-        every = (*programs, self.manifest, self.report, *drawn, self.data)
-        return [path for path in every if path.exists()]
-
-    def _beside(self, suffix: str) -> Path:
-        return self.pte.with_name(self.pte.name + suffix)
+        known = [name for name, each in vars(ExportedFiles).items() if isinstance(each, _Beside)]
+        return [path for name in ("pte", *known) if (path := getattr(self, name)).exists()]

@@ -1,4 +1,4 @@
-"""The importer of ExecuTorch's export code, and of torchao's."""
+"""The importer of ExecuTorch's export code, and of torchao's: others take it from here."""
 
 from __future__ import annotations
 
@@ -39,34 +39,3 @@ with quiet_upstream():
 
 EXECUTORCH_VERSION: str = executorch.version.__version__
 TORCH_VERSION: str = torch.__version__
-
-__all__ = [
-    "EXECUTORCH_VERSION",
-    "SERIALIZED_DTYPES",
-    "TORCH_VERSION",
-    "BundledProgram",
-    "EdgeCompileConfig",
-    "EdgeProgramManager",
-    "ExecutorchBackendConfig",
-    "ExecutorchProgramManager",
-    "InitializedMutableBufferPass",
-    "Int8DynamicActivationIntxWeightConfig",
-    "MemoryPlanningAlgorithmSuite",
-    "MemoryPlanningPass",
-    "MethodTestCase",
-    "MethodTestSuite",
-    "PerAxis",
-    "PerGroup",
-    "TorchAOTensor",
-    "convert_pt2e",
-    "delegate_external_constants_pass_unlifted",
-    "deserialize_pte_binary",
-    "format_delegated_graph",
-    "greedy",
-    "naive",
-    "prepare_pt2e",
-    "quantize_",
-    "quiet_upstream",
-    "serialize_from_bundled_program_to_flatbuffer",
-    "to_edge_transform_and_lower",
-]

@@ -11,6 +11,7 @@ import pytest
 
 from etprof.base.errors import InputFileError, TargetError, UsageError
 from etprof.etdump.reader import load_etdump
+from etprof.targets.android.adb import Adb
 from etprof.targets.android.target import AndroidTarget
 from tests.android_device.device import adb
 from tests.integration.android.conftest import make_target
@@ -40,36 +41,54 @@ def test_everything_asked_for_comes_back(target: AndroidTarget, request_: Runner
     assert sorted(p.name for p in folder.iterdir()) == ["out", "result.json", "run.etdump"]
 
 
-def test_only_what_changed_is_copied(
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files that were copied to a device."""
+    files: list[Path] = []
+    push = Adb.push
+
+    def keep(adb: Adb, local: Path, remote: str) -> None:
+        files.append(local)
+        push(adb, local, remote)
+
+    monkeypatch.setattr(Adb, "push", keep)
+    return files
+
+
+def test_only_what_changed_is_copied(  # noqa: PLR0917 - fixtures
     device: LoopbackDevice,
     emulated: Emulated,
     target: AndroidTarget,
     request_: RunnerRequest,
     tmp_path: Path,
+    copied: list[Path],
 ) -> None:
     target.run(request_)
-    earlier = target.copied_files
+    copied.clear()
     target.run(request_)
-    assert target.copied_files == earlier
     again = make_target(device, emulated)
     again.run(request_)
-    assert again.copied_files == 0
+    assert not copied
     changed = tmp_path / request_.model.name
     changed.write_bytes(request_.model.read_bytes() + b"\0")
     again.run(dataclasses.replace(request_, model=changed))
-    assert again.copied_files == 1
+    assert copied == [changed]
 
 
 def test_a_file_that_was_damaged_on_the_device_is_copied_again(
-    device: LoopbackDevice, emulated: Emulated, target: AndroidTarget, request_: RunnerRequest
+    device: LoopbackDevice,
+    emulated: Emulated,
+    target: AndroidTarget,
+    request_: RunnerRequest,
+    copied: list[Path],
 ) -> None:
     target.run(request_)
     folder = hashlib.sha256(request_.model.read_bytes()).hexdigest()[:32]
     stored = device.root / "etprof-store" / folder / request_.model.name
     stored.write_bytes(b"damaged")
-    again = make_target(device, emulated)
-    again.run(request_)
-    assert again.copied_files == 1
+    copied.clear()
+    make_target(device, emulated).run(request_)
+    assert copied == [request_.model]
     assert stored.read_bytes() == request_.model.read_bytes()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.errors import OutputError, TargetError, UsageError
+from etprof.base.errors import EtprofError, OutputError, TargetError, UsageError
 from etprof.base.process import ProgramNotFoundError, ProgramTimeoutError, run_command
 from etprof.base.text import clean
 from etprof.targets.device_lock import MeasuredDevice
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from etprof.base.process import Completed
 
 
+READY: Final = "device"
 COMMAND_TIMEOUT_S: Final = 60.0
 _LEAST_BYTES_PER_S: Final = 500_000
 """A copy slower than this has stopped."""
@@ -48,6 +49,10 @@ class ShellResult:
     stdout: str
     stderr: str
 
+    def reason(self, otherwise: str = "no reason given") -> str:
+        """The last thing that it complained of."""
+        return (self.stderr.strip().splitlines() or [otherwise])[-1]
+
 
 def find_adb() -> str:
     """Returns adb of the PATH, else the Android SDK's; raises ProgramNotFoundError."""
@@ -65,11 +70,11 @@ def find_adb() -> str:
 
 def find_parts() -> list[Part]:
     """Says whether adb is there."""
-    way_out = "apt install adb"
     try:
-        return [Part("adb", Path(find_adb()), None, way_out)]
+        path, problem = Path(find_adb()), None
     except ProgramNotFoundError:
-        return [Part("adb", None, "not found; needed for Android phones", way_out)]
+        path, problem = None, "not found; needed for Android phones"
+    return [Part("adb", path, problem, "apt install adb")]
 
 
 def run_adb(
@@ -129,46 +134,40 @@ class Adb:
 
     def push(self, local: Path, remote: str) -> None:
         """Copies a file to the device. Raises DeviceFullError, DeviceLostError, TargetError."""
-        try:
-            done = self.run("push", local, remote, timeout_s=_copy_timeout_s(local.stat().st_size))
-        except ProgramTimeoutError as error:
-            raise self._lost(local) from error
-        if done.exit_code == 0:
-            return
-        if "No space left" in done.stdout + done.stderr:
-            raise DeviceFullError(
-                f"device {self.serial} has no room for {local}; free space on it "
-                f"(`etprof device clean` removes etprof's files) or choose another remote folder"
-            )
-        self._fail(done, f"{local} could not be copied to device {self.serial}")
+        full = DeviceFullError(
+            f"device {self.serial} has no room for {local}; free space on it "
+            f"(`etprof device clean` removes etprof's files) or choose another remote folder"
+        )
+        failure = f"{local} could not be copied to device {self.serial}"
+        self._copy(("push", local, remote), local.stat().st_size, full, failure)
 
     def pull(self, remote: str, local: Path, *, size_bytes: int) -> None:
         """Copies a file from the device to `local`. Raises OutputError, DeviceLostError."""
+        full = OutputError(
+            f"cannot write {local}: No space left on device; free space or choose another folder"
+        )
+        failure = f"{remote} could not be copied from device {self.serial}"
+        self._copy(("pull", remote, local), size_bytes, full, failure)
+
+    def _copy(
+        self, words: tuple[str | Path, ...], size_bytes: int, full: EtprofError, failure: str
+    ) -> None:
+        """Runs adb's `words`; raises `full`, DeviceLostError, or TargetError with `failure`."""
+        lost = f"device {self.serial} was lost"
         try:
-            done = self.run("pull", remote, local, timeout_s=_copy_timeout_s(size_bytes))
+            done = self.run(*words, timeout_s=COMMAND_TIMEOUT_S + size_bytes / _LEAST_BYTES_PER_S)
         except ProgramTimeoutError as error:
-            raise self._lost(remote) from error
+            raise DeviceLostError(
+                f"{lost}: it stopped answering while {words[1]} was copied"
+            ) from error
         if done.exit_code == 0:
             return
         if "No space left" in done.stdout + done.stderr:
-            msg = f"cannot write {local}: No space left on device; free space or choose another folder"
-            raise OutputError(msg)
-        self._fail(done, f"{remote} could not be copied from device {self.serial}")
-
-    def _fail(self, done: Completed, failure: str) -> None:
-        """Raises DeviceLostError when the device is gone, else TargetError."""
+            raise full
         reason = last_line(done)
-        if _LOST.search(reason) or self.state() != "device":
-            raise DeviceLostError(f"device {self.serial} was lost: {reason}")
+        if _LOST.search(reason) or self.state() != READY:
+            raise DeviceLostError(f"{lost}: {reason}")
         raise TargetError(f"{failure}: {reason}")
-
-    def _lost(self, file: Path | str) -> DeviceLostError:
-        msg = f"device {self.serial} was lost: it stopped answering while {file} was copied"
-        return DeviceLostError(msg)
-
-
-def _copy_timeout_s(size_bytes: int) -> float:
-    return COMMAND_TIMEOUT_S + size_bytes / _LEAST_BYTES_PER_S
 
 
 def last_line(done: Completed) -> str:
@@ -178,7 +177,6 @@ def last_line(done: Completed) -> str:
     return re.sub(r"^(adb: )?(error: )?", "", said[-1]) if said else ""
 
 
-READY: Final = "device"
 _WAIT_S: Final = 5.0
 _WAYS_OUT: Final = {
     "unauthorized": "unlock it and confirm `Allow USB debugging` for this computer",

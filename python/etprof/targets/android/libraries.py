@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from etprof.base.errors import BuildError, InputFileError
 from etprof.base.files import read_input
@@ -105,8 +105,7 @@ class ElfFile:
     """Folders to look for them, `$ORIGIN` not replaced."""
 
 
-@dataclass(frozen=True)
-class _Segment:
+class _Segment(NamedTuple):
     kind: int
     offset: int
     address: int

@@ -22,22 +22,15 @@ if TYPE_CHECKING:
 
     from etprof.targets.android.adb import Adb
 
+_ANIMATIONS = ("window_animation_scale", "transition_animation_scale", "animator_duration_scale")
 PROFILES: Final[dict[str, dict[str, str]]] = {
     "boost": {
-        "low_power": "0",
-        "stay_on_while_plugged_in": "15",
-        "window_animation_scale": "0",
-        "transition_animation_scale": "0",
-        "animator_duration_scale": "0",
+        "low_power": "0", "stay_on_while_plugged_in": "15", **dict.fromkeys(_ANIMATIONS, "0"),
     },
     "app": {
-        "stay_on_while_plugged_in": "1",
-        "window_animation_scale": "1",
-        "transition_animation_scale": "1",
-        "animator_duration_scale": "1",
-        "low_power": "0",
+        "stay_on_while_plugged_in": "1", **dict.fromkeys(_ANIMATIONS, "1"), "low_power": "0",
     },
-}
+}  # fmt: skip
 """Global settings of each profile, in the order in which they are written."""
 _KEYS: Final = tuple(PROFILES["boost"])
 _COMMANDS_BEFORE: Final = {"boost": "svc power stayon true"}

@@ -1,6 +1,6 @@
 """One process at a time in a private folder of the device: started, watched, read, removed.
 
-Its files come here as they were written, all of them, or none.
+Its files come here as they were written, all of them, or none; the device's log stays as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.backends.registry import LOG_TAGS
 from etprof.base.errors import OutputError, TargetError
 from etprof.base.files import hash_file
 from etprof.base.process import ProgramTimeoutError, stoppable
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from etprof.targets.android.adb import Adb
 
 
+TAGS: Final = ("ExecuTorch", *LOG_TAGS)
+"""ExecuTorch's own messages, and delegates' selected microkernels in a trace build."""
+_MOST_LINES: Final = 20_000
+_LONGEST_LINE: Final = 2000
 _STOP_TIMEOUT_S: Final = 15.0
 _OWN_FAILURE: Final = 125
 """Exit code of the script when its folder cannot be made."""
@@ -183,6 +188,21 @@ def _read_report(report: str, stdout: str, stderr: str) -> Finished:
     return Finished(exit_code, stdout, stderr, process_id, started, files)
 
 
+def read_log(adb: Adb, process_id: str, started_at: str) -> list[str]:
+    """Returns the lines of one process since it started; empty when the device shows none."""
+    if not process_id.isdecimal():
+        return []
+    since = f" -T {shlex.quote(started_at)}" if started_at else ""
+    tags = " ".join(f"{tag}:V" for tag in TAGS)
+    script = f"logcat -d --pid={process_id}{since} {tags} '*:S' 2>/dev/null | head -n {_MOST_LINES}"
+    try:
+        shown = adb.shell(script)
+    except (DeviceLostError, ProgramTimeoutError):
+        return []
+    lines = (clean(line, _LONGEST_LINE) for line in shown.stdout.splitlines())
+    return [line for line in lines if line and not line.startswith("--------- ")]
+
+
 def _host_mark() -> str:
     """Tells the sessions of this computer from those of others, without naming it."""
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
@@ -199,51 +219,37 @@ def bring_results(
 ) -> None:
     """Copies `wanted`, pairs of a name below `folder` and a path here, in that order.
 
-    A name of a folder brings the files in it. Each file appears under its own name only once its
-    SHA-256 is what the device said when the launch ended. Raises TargetError when the launch left
-    no such file, OutputError when it cannot be written here.
+    A name of a folder brings the files in it, into a new one that takes the place of the old. Each
+    appears under its own name only once all of it has the SHA-256 that the device said when the
+    launch ended. Raises TargetError when the launch left no such file, OutputError when it cannot
+    be written here.
     """
     for name, local in wanted:
-        inside = {n.removeprefix(f"{name}/"): n for n in files if n.startswith(f"{name}/")}
-        if name in files:
-            _bring_file(adb, f"{folder}/{name}", files[name], local)
-        elif inside:
-            _bring_folder(adb, folder, {n: files[path] for n, path in inside.items()}, name, local)
-        else:
+        parts = [path for path in files if path == name or path.startswith(f"{name}/")]
+        if not parts:
             msg = f"device {adb.serial}: the runner ended well but left no {name}; run it again"
             raise TargetError(msg)
+        new = local.parent / f".{local.name[-100:]}.{secrets.token_hex(6)}"
+        try:
+            for path in parts:
+                _bring_file(adb, f"{folder}/{path}", files[path], new / path[len(name) + 1 :])
+            if new.is_dir() and local.exists():
+                shutil.rmtree(local)
+            new.replace(local)
+        except OSError as error:
+            raise OutputError(
+                f"cannot write {local}: {error.strerror}; free space or choose another folder"
+            ) from error
+        finally:
+            if new.is_file():
+                new.unlink()
+            shutil.rmtree(new, ignore_errors=True)
 
 
 def _bring_file(adb: Adb, remote: str, expected: RemoteFile, local: Path) -> None:
-    """Copies one file beside `local`, checks it, renames it."""
-    part = local.parent / f".{local.name[-100:]}.{secrets.token_hex(6)}"
-    try:
-        local.parent.mkdir(parents=True, exist_ok=True)
-        adb.pull(remote, part, size_bytes=expected.size_bytes)
-        if hash_file(part) != expected.sha256:
-            raise TargetError(f"{remote} of device {adb.serial} arrived changed; run it again")
-        part.chmod(0o644)
-        part.replace(local)
-    except OSError as error:
-        msg = f"cannot write {local}: {error.strerror}; free space or choose another folder"
-        raise OutputError(msg) from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _bring_folder(
-    adb: Adb, folder: str, files: Mapping[str, RemoteFile], name: str, local: Path
-) -> None:
-    """Copies the files of one folder into a new one that takes the place of `local`."""
-    part = local.parent / f".{local.name[-100:]}.{secrets.token_hex(6)}"
-    try:
-        for file, expected in files.items():
-            _bring_file(adb, f"{folder}/{name}/{file}", expected, part / file)
-        if local.exists():
-            shutil.rmtree(local)
-        part.replace(local)
-    except OSError as error:
-        msg = f"cannot write {local}: {error.strerror}; free space or choose another folder"
-        raise OutputError(msg) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    """Copies one file and checks it."""
+    local.parent.mkdir(parents=True, exist_ok=True)
+    adb.pull(remote, local, size_bytes=expected.size_bytes)
+    if hash_file(local) != expected.sha256:
+        raise TargetError(f"{remote} of device {adb.serial} arrived changed; run it again")
+    local.chmod(0o644)

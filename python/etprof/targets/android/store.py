@@ -26,8 +26,6 @@ class Store:
 
     adb: Adb
     root: str
-    copied: int = 0
-    """How many files were copied so far."""
     _verified: set[str] = field(default_factory=set)
     """Remote paths whose content was checked in this session."""
     _hashes: dict[tuple[Path, int, int], str] = field(default_factory=dict)
@@ -80,32 +78,25 @@ class Store:
 
     def _copy(self, file: Path, remote: str, expected: str) -> None:
         """Copies one file under a temporary name and renames it once its content is right."""
-        folder = shlex.quote(remote.rpartition("/")[0])
         part = f"{self.root}/etprof-store/incoming-{secrets.token_hex(6)}"
-        made = self.adb.shell(f"mkdir -p {folder}")
-        if made.exit_code != 0:
-            raise self._refusal(file, made.stderr)
-        try:
-            self.adb.push(file, part)
+        done = self.adb.shell(f"mkdir -p {shlex.quote(remote.rpartition('/')[0])}")
+        if done.exit_code == 0:
             quoted = shlex.quote(part)
+            try:
+                self.adb.push(file, part)
+            except DeviceFullError:
+                self.adb.shell(f"rm -f {quoted}")
+                raise
             done = self.adb.shell(
                 f"sha256sum <{quoted} && chmod 755 {quoted} && mv -f {quoted} {shlex.quote(remote)}",
                 timeout_s=_HASH_TIMEOUT_S,
             )
-        except DeviceFullError:
-            self.adb.shell(f"rm -f {shlex.quote(part)}")
-            raise
-        if done.exit_code != 0 or not done.stdout.startswith(expected):
-            raise self._refusal(file, done.stderr)
-        self.copied += 1
-
-    def _refusal(self, file: Path, stderr: str) -> TargetError:
-        reason = (stderr.strip().splitlines() or ["its content arrived changed"])[-1]
+            if done.exit_code == 0 and done.stdout.startswith(expected):
+                return
+        reason, serial = done.reason("its content arrived changed"), self.adb.serial
         if "No space left" in reason:
-            msg = f"device {self.adb.serial} has no room for {file}; free space on it"
-            return DeviceFullError(msg)
-        msg = f"{file} could not be copied to {self.root} on device {self.adb.serial}: {reason}"
-        return TargetError(msg)
+            raise DeviceFullError(f"device {serial} has no room for {file}; free space on it")
+        raise TargetError(f"{file} could not be copied to {self.root} on device {serial}: {reason}")
 
 
 def remove_files(adb: Adb, root: str) -> int:

@@ -7,10 +7,10 @@ import dataclasses
 import re
 import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from etprof.base.atomic import write_text
 from etprof.base.errors import BuildError, EtprofError, TargetError, UsageError
@@ -27,8 +27,7 @@ from etprof.targets.android.adb import (
 )
 from etprof.targets.android.identity import describe_device, read_device_state
 from etprof.targets.android.libraries import check_machine, find_libraries
-from etprof.targets.android.logcat import read_log
-from etprof.targets.android.session import Session, bring_results
+from etprof.targets.android.session import Session, bring_results, read_log
 from etprof.targets.android.store import Store
 from etprof.targets.request import runner_arguments
 from etprof.targets.runner import check_completed
@@ -50,59 +49,46 @@ _CANNOT_START: Final = (126, 127)
 _LONGEST_PAUSE_S: Final = 4.0
 
 
+@dataclass
 class AndroidTarget:
-    """Runs etprof-runner on one device."""
+    """Runs etprof-runner on one device, which is looked for when it is first needed."""
 
-    platform = "android"
+    platform: ClassVar = "android"
 
-    def __init__(  # noqa: PLR0913 - keyword-only: which device, what runs there, how
-        self,
-        serial: str | None = None,
-        *,
-        address: str | None = None,
-        runner: Path | None = None,
-        trace_runner: Path | None = None,
-        launcher: Sequence[str] = (),
-        root: str = REMOTE_ROOT,
-        reconnect_s: float = 60.0,
-    ) -> None:
-        """Keeps the choice; the device is looked for when it is first needed.
+    serial: str | None = None
+    """None: the only device."""
+    _: KW_ONLY
+    address: str | None = None
+    """HOST:PORT of one on the network."""
+    runner: Path | None = None
+    trace_runner: Path | None = None
+    launcher: Sequence[str] = ()
+    """Words before the runner on the device."""
+    root: str = REMOTE_ROOT
+    reconnect_s: float = 60.0
+    """How long a device that goes away is awaited."""
+    reconnections: int = field(default=0, init=False)
+    """How often the device went away and came back."""
+    _identity: dict[str, object] = field(default_factory=dict, init=False)
+    _libraries: dict[Path, tuple[Path, ...]] = field(default_factory=dict, init=False)
 
-        `serial` None means the only device, `address` (HOST:PORT) one on the network. `launcher`
-        are words before the runner on the device. A device that goes away is awaited for
-        `reconnect_s`. Raises UsageError for a `root` that cannot be used.
-        """
-        if not re.fullmatch(r"/[^:\n]*[^/:\n]", root):
-            raise UsageError(f"remote folder {root!r} must be an absolute path without colon")
-        self._serial = serial
-        self._address = address
-        self._runner = runner
-        self._trace_runner = trace_runner
-        self._launcher = tuple(launcher)
-        self._root = root
-        self._reconnect_s = reconnect_s
-        self._identity: dict[str, object] = {}
-        self._libraries: dict[Path, tuple[Path, ...]] = {}
-        self.reconnections = 0
-        """How often the device went away and came back."""
+    def __post_init__(self) -> None:
+        """Raises UsageError for a `root` that cannot be used."""
+        if not re.fullmatch(r"/[^:\n]*[^/:\n]", self.root):
+            raise UsageError(f"remote folder {self.root!r} must be an absolute path without colon")
 
     @cached_property
     def adb(self) -> Adb:
         """The device, checked; raises UsageError or TargetError with the way out."""
-        return choose_device(connect(self._address) if self._address else self._serial)
+        return choose_device(connect(self.address) if self.address else self.serial)
 
     @cached_property
     def _store(self) -> Store:
-        return Store(self.adb, self._root)
-
-    @property
-    def copied_files(self) -> int:
-        """How many files were copied to the device so far."""
-        return self._store.copied
+        return Store(self.adb, self.root)
 
     @cached_property
     def _session(self) -> Session:
-        session = Session(self.adb, self._root)
+        session = Session(self.adb, self.root)
         session.remove_leftovers()
         return session
 
@@ -116,7 +102,7 @@ class AndroidTarget:
         return {
             "system": "Android",
             **self._identity,
-            "remote_folder": self._root,
+            "remote_folder": self.root,
             "reconnections": self.reconnections,
         }
 
@@ -133,22 +119,23 @@ class AndroidTarget:
 
     def sme_modes(self) -> tuple[str, ...]:
         """What the device's CPU can give, by the runner's account; without a runner, auto."""
-        if self._runner is None:
+        if self.runner is None:
             return ("auto",)
-        places = self._place(self._runner, [])
-        done = self.adb.shell(shlex.join([*self._words(self._runner, places), "--cpu-info"]))
+        places = self._place(self.runner, [])
+        done = self.adb.shell(shlex.join([*self._words(self.runner, places), "--cpu-info"]))
         try:
             features = parse_json(done.stdout)["features"]
             has_sme, has_sme2 = bool(features.get("sme")), bool(features.get("sme2"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-            msg = f"the runner cannot describe the CPU of device {self.adb.serial}: {reason}"
-            raise TargetError(msg) from error
+            reason = done.reason("no answer")
+            raise TargetError(
+                f"the runner cannot describe the CPU of device {self.adb.serial}: {reason}"
+            ) from error
         return (*(["sme2"] if has_sme2 else []), *(["sme1"] if has_sme else []), "off")
 
     def can_count(self) -> bool:
         """Whether a runner that counts was named: none comes with etprof."""
-        return self._trace_runner is not None
+        return self.trace_runner is not None
 
     def default_threads(self) -> int:
         """One: a phone's cores differ, and more threads take the slow ones along."""
@@ -165,7 +152,8 @@ class AndroidTarget:
     def _run_once(self, request: RunnerRequest) -> RunnerResult:
         """Copies what changed, launches, brings the results, leaves nothing of the launch there."""
         runner = self.runner_file(request)
-        places = self._place(runner, files_to_send(request), launcher=request.launcher)
+        files = [request.model, *([request.data] if request.data else []), *request.inputs]
+        places = self._place(runner, files, launcher=request.launcher)
         translation = translate(request, places, self._session.outputs)
         before = self._words(runner, places, launcher=request.launcher, cpus=request.cpus)
         words = [*before, *runner_arguments(translation.request)]
@@ -184,7 +172,7 @@ class AndroidTarget:
 
     def runner_file(self, request: RunnerRequest) -> Path:
         """Returns the request's runner, or the target's own; raises BuildError without any."""
-        own = self._trace_runner if request.kernel_trace else self._runner
+        own = self.trace_runner if request.kernel_trace else self.runner
         runner = request.runner or own
         if runner is None:
             raise BuildError(
@@ -198,7 +186,7 @@ class AndroidTarget:
     ) -> dict[Path, str]:
         """Puts the runner, its libraries and `files` on the device; returns where."""
         if runner not in self._libraries:
-            if not (launcher or self._launcher):
+            if not (launcher or self.launcher):
                 check_machine(runner)
             self._libraries[runner] = find_libraries(runner)
         return self._store.place([runner, *self._libraries[runner], *files])
@@ -216,7 +204,7 @@ class AndroidTarget:
         # Android's taskset knows masks only.
         affinity = ["taskset", f"{sum(1 << cpu for cpu in cpus):x}"] if cpus else []
         search = ["env", f"LD_LIBRARY_PATH={':'.join(folders)}"] if folders else []
-        return [*affinity, *search, *(launcher or self._launcher), places[runner]]
+        return [*affinity, *search, *(launcher or self.launcher), places[runner]]
 
     def _check(self, completed: Completed) -> None:
         """Raises the error that the launch ended in, with the device's name."""
@@ -234,13 +222,13 @@ class AndroidTarget:
 
     def _await_return(self, error: DeviceLostError) -> None:
         """Waits until the device is back, longer between attempts; raises TargetError."""
-        deadline = time.monotonic() + self._reconnect_s
+        deadline = time.monotonic() + self.reconnect_s
         pause_s = 0.25
         while not self._is_back():
             if time.monotonic() + pause_s > deadline:
                 raise TargetError(
-                    f"{error}, and did not return within {self._reconnect_s:g} s; what was "
-                    f"finished is kept: attach it again, then continue with --resume"
+                    f"{error}, and did not return within {self.reconnect_s:g} s; what was "
+                    f"finished is kept: attach it again, then `etprof run --from-manifest RUN --resume` goes on"
                 ) from error
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -276,11 +264,6 @@ class Translation:
         return text
 
 
-def files_to_send(request: RunnerRequest) -> list[Path]:
-    """Returns the files that the runner reads."""
-    return [request.model, *([request.data] if request.data else []), *request.inputs]
-
-
 def translate(request: RunnerRequest, places: Mapping[Path, str], folder: str) -> Translation:
     """Translates `request`; `places` are the sent files on the device, `folder` takes outputs."""
     named = (
@@ -292,14 +275,10 @@ def translate(request: RunnerRequest, places: Mapping[Path, str], folder: str) -
     wanted = [(name, path) for name, path in named if path is not None]
     remote = {**places, **{path: f"{folder}/{name}" for name, path in wanted}}
     there = {path: Path(place) for path, place in remote.items()}
-    translated = dataclasses.replace(
-        request,
-        model=there[request.model],
-        data=there[request.data] if request.data else None,
-        inputs=tuple(there[path] for path in request.inputs),
-        etdump=there[request.etdump] if request.etdump else None,
-        kernel_trace=there[request.kernel_trace] if request.kernel_trace else None,
-        outputs=there[request.outputs] if request.outputs else None,
-        result=there[request.result],
-    )
+    values = ((each.name, getattr(request, each.name)) for each in dataclasses.fields(request))
+    paths: dict[str, Any] = {
+        name: there[value] for name, value in values if isinstance(value, Path) and value in there
+    }
+    inputs = tuple(there[path] for path in request.inputs)
+    translated = dataclasses.replace(request, inputs=inputs, **paths)
     return Translation(translated, wanted, {place: str(path) for path, place in remote.items()})

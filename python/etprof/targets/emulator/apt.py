@@ -47,6 +47,13 @@ class Package:
     file: Path
 
 
+def require_archive(what: str, way_out: str) -> Archive:
+    """Returns the archive to fetch `what` from; raises BuildError with the way out without one."""
+    if (archive := find_archive()) is not None:
+        return archive
+    raise BuildError(f"this is not Debian or Ubuntu, so {what} cannot be fetched: {way_out}")
+
+
 def find_archive() -> Archive | None:
     """Returns the archive of this machine's release; None when it is not Debian or Ubuntu."""
     release = _os_release()

@@ -26,6 +26,8 @@ RUNNER_PRESET = "linux-aarch64-sme2"
 TRACE_PRESET = "linux-aarch64-sme2-trace"
 _LEAST_CMAKE = (3, 28)
 _TIMEOUT_S = 3600
+_NAMES = "python/etprof/backends/kernel_names.py"
+"""What the trace runner's table of microkernels is made with."""
 _COMPILERS = ("aarch64-linux-gnu-g++", *(f"aarch64-linux-gnu-g++-{n}" for n in range(15, 11, -1)))
 
 
@@ -82,13 +84,7 @@ def _sources_identity() -> str:
     """A hash over everything that a runner is built from."""
     sources = find_sources()
     digest = hashlib.sha256()
-    patterns = (
-        "CMakeLists.txt",
-        "cmake/*",
-        "toolchains/*",
-        "cpp/**/*",
-        "python/etprof/backends/kernel_names.py",
-    )
+    patterns = ("CMakeLists.txt", "cmake/*", "toolchains/*", "cpp/**/*", _NAMES)
     for path in sorted(p for pattern in patterns for p in sources.glob(pattern) if p.is_file()):
         digest.update(str(path.relative_to(sources)).encode() + read_bounded(path, 2**24))
     return f"sources {digest.hexdigest()[:16]}"
@@ -99,15 +95,8 @@ def build_runner(cache: Cache, work: Path, *, preset: str, sdk: Path) -> str:
     tools = find_build_tools(work)
     source = _source(preset)
     build = work / f"build-{preset}"
-    configure: list[str | Path] = [
-        tools.cmake,
-        "--preset",
-        preset,
-        "-S",
-        find_sources(),
-        "-B",
-        build,
-    ]
+    configure: list[str | Path] = [tools.cmake, "--preset", preset]
+    configure += ["-S", find_sources(), "-B", build]
     settings = ["-DETPROF_BUILD_TESTS=OFF", "-DETPROF_WERROR=OFF"]
     settings += [f"-DETPROF_EXECUTORCH_SDK={sdk}", f"-DPython3_EXECUTABLE={sys.executable}"]
     _run(tools, [*configure, *settings], f"the {preset} runner cannot be configured")
@@ -141,23 +130,20 @@ def find_build_tools(work: Path) -> BuildTools:
         return BuildTools(Path(cmake), {})
     folder = work / "tools"
     if not folder.exists():
-        pip: list[str | Path] = [
-            sys.executable,
-            "-P",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--target",
-            folder,
-        ]
-        done = run_command([*pip, "cmake>=3.28", "ninja"], timeout_s=_TIMEOUT_S)
+        done = run_pip("install", "--target", folder, "cmake>=3.28", "ninja")
         if done.exit_code != 0:
-            msg = "pip could not fetch cmake and ninja; install cmake 3.28 or newer, and ninja"
-            raise BuildError(msg)
+            raise BuildError(
+                "pip could not fetch cmake and ninja; install cmake 3.28 or newer, and ninja"
+            )
     path = os.environ.get("PATH", "/usr/bin:/bin")
     search = {"PATH": f"{folder / 'bin'}:{path}", "PYTHONPATH": str(folder)}
     return BuildTools(folder / "bin" / "cmake", search)
+
+
+def run_pip(*words: str | Path) -> Completed:
+    """Runs this Python's pip to its end."""
+    pip: list[str | Path] = [sys.executable, "-P", "-m", "pip", words[0], "--quiet", *words[1:]]
+    return run_command(pip, timeout_s=_TIMEOUT_S)
 
 
 def _cmake_version(cmake: Path) -> tuple[int, int]:

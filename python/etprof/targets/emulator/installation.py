@@ -2,14 +2,71 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import requires
 from pathlib import Path
 
 from etprof.base.errors import BuildError, InputFileError
-from etprof.targets.emulator import build, qemu, sdk, sysroot
+from etprof.base.files import hash_file
+from etprof.targets.emulator import build, qemu, sysroot
 from etprof.targets.emulator.cache import SETUP, Cache
 from etprof.targets.policy import Part
+
+_SDK = "sdk"
+_KEPT = ("executorch/lib/", "executorch/include/", "executorch/share/", "executorch/version.py")
+_PLATFORM = ("--platform", "manylinux_2_28_aarch64", "--python-version", "3.11")
+
+
+def pinned_version() -> str:
+    """Returns the ExecuTorch version that etprof is built for."""
+    for requirement in requires("etprof") or ():
+        if match := re.match(r"executorch\s*==\s*([\d.]+)", requirement):
+            return match[1]
+    msg = "etprof's metadata has no ExecuTorch version; install etprof again with `pip install .`"
+    raise BuildError(msg)
+
+
+def find_sdk(cache: Cache) -> Path | None:
+    """Returns the cached SDK of the pinned version; None when another or none is there.
+
+    Raises InputFileError when one of its libraries is damaged.
+    """
+    part = cache.check(_SDK, suffixes=(".so",))
+    if part is None or part.version != pinned_version():
+        return None
+    return cache.folder / _SDK / "executorch"
+
+
+def fetch_sdk(cache: Cache, work: Path) -> str:
+    """Downloads the aarch64 wheel and keeps its libraries and headers; returns its version."""
+    version = pinned_version()
+    downloads = work / "wheel"
+    requirement = f"executorch=={version}"
+    flags = ("--no-deps", "--only-binary=:all:", "--implementation", "cp", *_PLATFORM)
+    done = build.run_pip("download", *flags, "--dest", downloads, requirement)
+    wheels = sorted(downloads.glob("*.whl")) if done.exit_code == 0 else []
+    if not wheels:
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.exit_code}"])[-1]
+        msg = f"pip could not fetch the aarch64 wheel of {requirement}: {reason}; check the network"
+        raise BuildError(msg)
+    _extract(wheels[0], work / _SDK)
+    source = f"{wheels[0].name}, SHA-256 {hash_file(wheels[0])}"
+    cache.add(_SDK, version=version, source=source, folder=work / _SDK)
+    return version
+
+
+def _extract(wheel: Path, folder: Path) -> None:
+    """Unpacks the SDK; raises BuildError for a file cut short."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            members = [name for name in archive.namelist() if name.startswith(_KEPT)]
+            archive.extractall(folder, members)
+    except (zipfile.BadZipFile, OSError) as error:
+        msg = f"{wheel.name} cannot be unpacked: {error}; run the setup again"
+        raise BuildError(msg) from error
 
 
 @dataclass(frozen=True)
@@ -43,7 +100,7 @@ class _Step:
 
 def _build_step(name: str, preset: str) -> _Step:
     def bring(cache: Cache, work: Path) -> str:
-        found = sdk.find_sdk(cache)
+        found = find_sdk(cache)
         if found is None:
             raise BuildError(f"the aarch64 SDK is not complete; run `{SETUP}` again")
         return build.build_runner(cache, work, preset=preset, sdk=found)
@@ -59,7 +116,7 @@ def _build_step(name: str, preset: str) -> _Step:
 STEPS = (
     _Step("qemu-aarch64", qemu.find_qemu, qemu.fetch_qemu),
     _Step("aarch64 runtime libraries", sysroot.find_sysroot, sysroot.fetch_sysroot),
-    _Step("ExecuTorch SDK for aarch64", sdk.find_sdk, sdk.fetch_sdk),
+    _Step("ExecuTorch SDK for aarch64", find_sdk, fetch_sdk),
     _build_step("Arm runner", build.RUNNER_PRESET),
     _build_step("Arm runner with kernel trace", build.TRACE_PRESET),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import BuildError
 from etprof.base.process import run_command
-from etprof.targets.emulator.apt import PackageSource, find_archive, unpack
+from etprof.targets.emulator.apt import PackageSource, require_archive, unpack
 from etprof.targets.emulator.cache import SETUP
 
 if TYPE_CHECKING:
@@ -72,13 +72,8 @@ def _text(version: tuple[int, int]) -> str:
 
 def fetch_qemu(cache: Cache, work: Path) -> str:
     """Brings qemu-aarch64 from the newest suites of this machine's archive; returns its version."""
-    archive = find_archive()
-    if archive is None:
-        raise BuildError(
-            f"this is not Debian or Ubuntu, so qemu-aarch64 cannot be fetched: provide version "
-            f"{_text(LEAST_VERSION)} or newer and name it with ETPROF_QEMU"
-        )
-    package, suite = _fetch_package(archive, work)
+    way_out = f"provide version {_text(LEAST_VERSION)} or newer and name it with ETPROF_QEMU"
+    package, suite = _fetch_package(require_archive("qemu-aarch64", way_out), work)
     unpacked, kept = work / "qemu-unpacked", work / "qemu-kept"
     unpack(package, unpacked)
     program = next(iter(sorted(unpacked.glob("usr/bin/qemu-aarch64*"))), None)

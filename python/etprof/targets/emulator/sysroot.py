@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import BuildError
-from etprof.targets.emulator.apt import PackageSource, find_archive, unpack
+from etprof.targets.emulator.apt import PackageSource, require_archive, unpack
 from etprof.targets.emulator.cache import SETUP
 
 if TYPE_CHECKING:
@@ -56,23 +56,17 @@ def _check_chosen(folder: Path) -> Path:
 
 def fetch_sysroot(cache: Cache, work: Path) -> str:
     """Brings the libraries from this machine's own release; returns their version."""
-    archive = find_archive()
-    if archive is None:
-        raise BuildError(
-            "this is not Debian or Ubuntu, so the aarch64 runtime libraries cannot be fetched: "
-            "provide a folder with lib/ld-linux-aarch64.so.1, libc, libgcc_s and libstdc++, and "
-            "name it with ETPROF_AARCH64_SYSROOT"
-        )
+    archive = require_archive(
+        "the aarch64 runtime libraries",
+        "provide a folder with lib/ld-linux-aarch64.so.1, libc, libgcc_s and libstdc++, and "
+        "name it with ETPROF_AARCH64_SYSROOT",
+    )
     source = PackageSource(archive, archive.codename, work / f"apt-{archive.codename}")
     source.update()
     packages = [source.fetch(name) for name in _PACKAGES]
     for package in packages:
         unpack(package, work / PART)
     hashes = ", ".join(f"{package.name} SHA-256 {package.sha256}" for package in packages)
-    cache.add(
-        PART,
-        version=packages[0].version,
-        source=f"{archive.codename}: {hashes}",
-        folder=work / PART,
-    )
-    return packages[0].version
+    version, told = packages[0].version, f"{archive.codename}: {hashes}"
+    cache.add(PART, version=version, source=told, folder=work / PART)
+    return version
