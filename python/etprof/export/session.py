@@ -10,7 +10,7 @@ import platform
 import shutil
 import tempfile
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,11 +84,12 @@ class ExportSession:
                 lowered = lowering.lower(traced, self.request.backend, options, constants)
             with self.clock.stage("make program"):
                 program = lowering.make_program(lowered.edge, options, prepared.shared_buffers)
-            last = self.files.manifest.name
-            with staged_folder(self.files.pte.parent, last=last) as folder:
-                ExportOutput(folder, self.files, self.request, self.clock, log).write(
-                    prepared, traced, lowered, program
-                )
+            references = {
+                name: _with_dtypes(values, lowering.output_dtypes(traced[name]))
+                for name, values in prepared.references.items()
+            }
+            with staged_folder(self.files.pte.parent, last=self.files.manifest.name) as folder:
+                ExportOutput(self, folder, log, prepared, lowered, program, references).write()
 
     def _prepare(self, precision: Precision) -> Prepared:
         """Loads the model, computes its reference outputs, and converts it."""
@@ -188,68 +189,61 @@ class Prepared:
 class ExportOutput:
     """Writes one export into a folder that is not its final one."""
 
+    session: ExportSession
     folder: Path
-    files: ExportedFiles
-    request: ExportRequest
-    clock: StageClock
     log: list[str]
     """What the libraries logged and is not known noise."""
+    prepared: Prepared
+    lowered: Lowered
+    program: upstream.ExecutorchProgramManager
+    references: dict[str, list[Any]]
+    """In the element types, and once checked in the dimension order, of the program's outputs."""
+    checks: dict[str, ExportCheck] = field(default_factory=dict)
 
-    def write(
-        self,
-        prepared: Prepared,
-        traced: Mapping[str, torch.export.ExportedProgram],
-        lowered: Lowered,
-        program: upstream.ExecutorchProgramManager,
-    ) -> None:
+    def __post_init__(self) -> None:
+        """Takes what was asked for from the session."""
+        self.request, self.files = self.session.request, self.session.files
+
+    def write(self) -> None:
         """Writes every file; raises ExportError when the program fails its check."""
-        references = {
-            name: _with_dtypes(values, lowering.output_dtypes(traced[name]))
-            for name, values in prepared.references.items()
-        }
-        with self.clock.stage("write program"):
-            self._write_program(program)
-        with self.clock.stage("check against eager"):
-            checks = self._check(prepared, references)
+        stage = self.session.clock.stage
+        with stage("write program"):
+            self._write_program()
+        with stage("check against eager"):
+            self._check()
         if self.request.options.bundle:
-            with self.clock.stage("bundle"):
-                checks = self._write_bundle(program, prepared, references, checks)
-        with self.clock.stage("describe"):
-            self._write_report(lowered, program)
-            methods = self._write_methods(prepared, references, checks)
-        self._write_manifest(prepared, methods)
+            with stage("bundle"):
+                self._write_bundle()
+        with stage("describe"):
+            self._write_report()
+            methods = self._write_methods()
+        self._write_manifest(methods)
 
-    def _write_program(self, program: upstream.ExecutorchProgramManager) -> None:
+    def _write_program(self) -> None:
         with self._staged(self.files.pte).open("wb") as stream:
-            program.write_to_file(stream)
-        program.get_etrecord().save(self._staged(self.files.etrecord))
+            self.program.write_to_file(stream)
+        self.program.get_etrecord().save(self._staged(self.files.etrecord))
         if self.request.options.external_constants:
-            program.write_tensor_data_to_file(str(self.folder))
+            self.program.write_tensor_data_to_file(str(self.folder))
             written = self.folder / f"{lowering.EXTERNAL_TAG}.ptd"
             written.rename(self._staged(self.files.external_data))
 
-    def _write_bundle(
-        self,
-        program: upstream.ExecutorchProgramManager,
-        prepared: Prepared,
-        references: Mapping[str, list[Any]],
-        checks: Mapping[str, ExportCheck],
-    ) -> dict[str, ExportCheck]:
-        """Writes the bundled program; returns `checks` with ExecuTorch's own check of it."""
-        content = runtime_check.bundle_program(program, prepared.methods, references)
+    def _write_bundle(self) -> None:
+        """Writes the bundled program; adds ExecuTorch's own check of it to the others."""
+        methods = self.prepared.methods
+        content = runtime_check.bundle_program(self.program, methods, self.references)
         self._staged(self.files.bundle).write_bytes(content)
         errors = {
             name: max((output.max_abs_error for output in check.outputs), default=0.0)
-            for name, check in checks.items()
+            for name, check in self.checks.items()
         }
         found = (
             runtime_check.leave_unchecked(errors)
             if self.request.options.external_constants
             else runtime_check.check_bundle(self._staged(self.files.bundle), errors)
         )
-        return {
-            name: check.model_copy(update={"bundle": found[name]}) for name, check in checks.items()
-        }
+        for name, check in self.checks.items():
+            self.checks[name] = check.model_copy(update={"bundle": found[name]})
 
     def _staged(self, file: Path) -> Path:
         """Returns where `file` is until the export is complete."""
@@ -259,36 +253,31 @@ class ExportOutput:
         options = self.request.options
         return self._staged(self.files.external_data) if options.external_constants else None
 
-    def _write_methods(
-        self,
-        prepared: Prepared,
-        references: Mapping[str, list[Any]],
-        checks: Mapping[str, ExportCheck],
-    ) -> dict[str, MethodFiles]:
+    def _write_methods(self) -> dict[str, MethodFiles]:
         """Writes inputs and reference outputs; returns the methods' parts of the manifest."""
         data = self._staged(self.files.data)
         data.mkdir()
         written = {}
-        for name, method in prepared.methods.items():
+        for name, method in self.prepared.methods.items():
             prefix = "" if name == "forward" else f"{name}_"
             inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
             written[name] = MethodFiles(
                 inputs=_write_values(inputs, data, f"{prefix}input"),
-                references=_write_values(references[name], data, f"{prefix}reference"),
-                check=checks[name],
+                references=_write_values(self.references[name], data, f"{prefix}reference"),
+                check=self.checks[name],
             )
         return written
 
-    def _write_manifest(self, prepared: Prepared, methods: dict[str, MethodFiles]) -> None:
+    def _write_manifest(self, methods: dict[str, MethodFiles]) -> None:
         options, files = self.request.options, self.files
         manifest = ExportManifest(
             **describe_subject(self.request),
             source=describe_source(self.request.model),
             versions=tool_versions(),
             options=describe_options(options),
-            stages=tuple(self.clock.times),
+            stages=tuple(self.session.clock.times),
             quantization=describe_quantization(
-                self.request.parsed_precision(), prepared.quantization
+                self.request.parsed_precision(), self.prepared.quantization
             ),
             # The files that others may be put in place of.
             pte=self._identify(files.pte),
@@ -307,20 +296,18 @@ class ExportOutput:
         return identify(self._staged(file), file.name)
 
     def _draw_stages(self) -> None:
-        write_json(self._staged(self.files.stage_trace), stages.draw_stages(self.clock))
-        page = stages.draw_flames(self.files.pte.name, self.clock)
+        write_json(self._staged(self.files.stage_trace), stages.draw_stages(self.session.clock))
+        page = stages.draw_flames(self.files.pte.name, self.session.clock)
         write_text(self._staged(self.files.stage_graph), page)
 
-    def _check(
-        self, prepared: Prepared, references: dict[str, list[Any]]
-    ) -> dict[str, ExportCheck]:
-        """Runs every method and returns how far its outputs are from eager's.
+    def _check(self) -> None:
+        """Runs every method and keeps how far its outputs are from eager's.
 
         The references get the dimension order of the program's outputs, for files to be compared.
         """
         least = find_minimum_snr_db(self.request.precision)
-        result = {}
-        for name, method in prepared.methods.items():
+        references = self.references
+        for name, method in self.prepared.methods.items():
             checks, outputs = runtime_check.check_program(
                 self._staged(self.files.pte),
                 self._external_data(),
@@ -332,20 +319,19 @@ class ExportOutput:
                 tensors.stored_like(reference, own)
                 for reference, own in zip(references[name], outputs, strict=True)
             ]
-            result[name] = ExportCheck(
+            self.checks[name] = ExportCheck(
                 minimum_snr_db=least,
                 passed=all(runtime_check.is_close(each, least) for each in checks),
                 outputs=tuple(checks),
             )
-        return result
 
-    def _write_report(self, lowered: Lowered, program: upstream.ExecutorchProgramManager) -> None:
+    def _write_report(self) -> None:
         pte, ptd = self._staged(self.files.pte), self._external_data()
         content = upstream.deserialize_pte_binary(read_bounded(pte, MOST_PROGRAM_BYTES))
         plans = {plan.name: plan for plan in content.program.execution_plan}
         methods, tensors_of = {}, {}
-        for name, method in lowered.methods.items():
-            emitted = program.exported_program(name).graph_module
+        for name, method in self.lowered.methods.items():
+            emitted = self.program.exported_program(name).graph_module
             operators.add_instructions(method, emitted)
             # The first entry stands for constants and is always empty.
             arenas = list(plans[name].non_const_buffer_sizes[1:])
@@ -361,7 +347,7 @@ class ExportOutput:
         )
         write_json(self._staged(self.files.report), report.model_dump(mode="json"))
         if self.request.options.graph:
-            graphs = "\n\n".join(f"{name}: {text}" for name, text in lowered.graphs.items())
+            graphs = "\n\n".join(f"{name}: {text}" for name, text in self.lowered.graphs.items())
             write_text(self._staged(self.files.graph), f"{graphs}\n")
         if self.request.options.trace:
             drawn = memory_plan.draw_memory(tensors_of)
