@@ -115,10 +115,10 @@ def test_what_pytorch_writes_passes(text: str) -> None:
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:40]))
 def test_anything_else_is_refused_at_once(text: str) -> None:
     """S1: no call but of PyTorch's functions, no attribute, no text, no huge power."""
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(NotAnExpressionError):
         check_expression(text)
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 def arithmetic() -> st.SearchStrategy[str]:

@@ -33,6 +33,9 @@ _TOKEN: Final = re.compile(
     re.ASCII,
 )
 _END: Final = ("", "")
+_LEVELS: Final = (
+    {"<", ">", "<=", ">=", "==", "!=", "&", "|"}, {"+", "-"}, {"*", "/", "//", "%"},
+)  # fmt: skip
 
 
 class NotAnExpressionError(Exception):
@@ -44,7 +47,7 @@ def check_expression(text: str) -> None:
     if len(text) > MAX_LENGTH:
         raise NotAnExpressionError(f"it has {len(text)} characters, more than {MAX_LENGTH}")
     parser = _Parser(_split(text))
-    parser.comparison(0)
+    parser.expression(0)
     parser.expect_end()
 
 
@@ -69,28 +72,18 @@ class _Parser:
 
     def expect_end(self) -> None:
         if self._peek() != _END:
-            self._refuse()
+            self._refuse(self._peek()[1])
 
-    def comparison(self, depth: int) -> int:
-        """A sum, or several with comparisons or logic between them."""
-        digits = self._sum(depth)
-        while self._peek()[1] in {"<", ">", "<=", ">=", "==", "!=", "&", "|"}:
+    def expression(self, depth: int, level: int = 0) -> int:
+        """Operands with signs of a level between them; those of a later level bind closer."""
+        if level == len(_LEVELS):
+            return self._power(depth)
+        digits = self.expression(depth, level + 1)
+        while self._peek()[1] in _LEVELS[level]:
             self._take()
-            digits = max(digits, self._sum(depth))
-        return digits
-
-    def _sum(self, depth: int) -> int:
-        digits = self._product(depth)
-        while self._peek()[1] in {"+", "-"}:
-            self._take()
-            digits = max(digits, self._product(depth)) + 1
-        return _bounded(digits)
-
-    def _product(self, depth: int) -> int:
-        digits = self._power(depth)
-        while self._peek()[1] in {"*", "/", "//", "%"}:
-            self._take()
-            digits = _bounded(digits + self._power(depth))
+            other = self.expression(depth, level + 1)
+            # Comparisons make no number, a sum may carry once, a product has the digits of both.
+            digits = _bounded((max(digits, other), max(digits, other) + 1, digits + other)[level])
         return digits
 
     def _power(self, depth: int) -> int:
@@ -106,8 +99,7 @@ class _Parser:
 
     def _exponent(self) -> int:
         """A small number or a symbol, with a sign or in parentheses at most."""
-        in_parentheses = self._peek()[1] == "("
-        if in_parentheses:
+        if in_parentheses := self._peek()[1] == "(":
             self._take()
         self._skip_signs()
         kind, text = self._take()
@@ -128,9 +120,8 @@ class _Parser:
         if kind == "name":
             return self._name(text, depth)
         if text != "(":
-            self._place -= 1
-            self._refuse()
-        digits = self.comparison(depth + 1)
+            self._refuse(text)
+        digits = self.expression(depth + 1)
         self._take_sign(")")
         return digits
 
@@ -142,10 +133,10 @@ class _Parser:
         if name not in FUNCTIONS:
             raise NotAnExpressionError(f"it calls {name[:40]!r}")
         self._take()
-        digits = self.comparison(depth + 1)
+        digits = self.expression(depth + 1)
         while self._peek()[1] == ",":
             self._take()
-            digits = _bounded(digits + self.comparison(depth + 1))
+            digits = _bounded(digits + self.expression(depth + 1))
         self._take_sign(")")
         return digits
 
@@ -159,17 +150,16 @@ class _Parser:
     def _take(self) -> tuple[str, str]:
         token = self._peek()
         if token == _END:
-            self._refuse()
+            self._refuse("")
         self._place += 1
         return token
 
     def _take_sign(self, sign: str) -> None:
         if self._peek()[1] != sign:
-            self._refuse()
+            self._refuse(self._peek()[1])
         self._place += 1
 
-    def _refuse(self) -> None:
-        found = self._peek()[1]
+    def _refuse(self, found: str) -> None:
         msg = f"{found[:20]!r} stands where it cannot" if found else "it ends too early"
         raise NotAnExpressionError(msg)
 

@@ -273,7 +273,9 @@ def _bits(source: torch.fx.Node) -> int | None:
 
 def count_macs(node: torch.fx.Node) -> int | None:
     """Returns the multiply-accumulates of one execution; None for operators without any."""
-    inputs = [shape_of(each) or [] for each in node.args if isinstance(each, torch.fx.Node)]
+    # An ETRecord's nodes are none of PyTorch's.
+    sources: list[Any] = [each for each in node.args if hasattr(each, "meta")]
+    inputs = [shape_of(each) or [] for each in sources]
     return macs_of(target_name(node), inputs, shape_of(node) or (), node.args)
 
 
