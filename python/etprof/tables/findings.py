@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.units import format_value
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ def reference_table(found: Iterable[ExperimentFindings], *, is_timed: bool) -> T
     """Returns the answers beside a reference model."""
     subjects = [(each.experiment, answer) for each in found for answer in each.reference_answers]
     return REFERENCE.of(subjects, is_timed=is_timed)
+
+
+def gain_text(finding: Finding) -> str:
+    """Says what an inference could gain, in brackets; nothing where that is not known."""
+    return f"(up to {format_value('ns', finding.gain_ns)} to gain)" if finding.gain_ns else ""
 
 
 def shown_findings(assessment: Assessment) -> list[Finding]:

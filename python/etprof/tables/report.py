@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.outlook import predict_sme2
 from etprof.analysis.split.evidence import GRADES
 from etprof.base.errors import UsageError
 from etprof.base.units import count_of, format_ratio, format_share
-from etprof.tables import comparisons, findings, measurement, operators
+from etprof.tables import comparisons, findings, measurement, operators, verdicts
 from etprof.tables.table import Section, Table
-from etprof.tables.verdicts import badge_of, describe_comparison
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.comparison import Comparison
+    from etprof.analysis.findings.finding import Finding
     from etprof.analysis.split.rollup import Key
+    from etprof.tables.verdicts import Headline, Tile
 
 Place = Literal["page", "terminal"]
 DECLARED: Final[dict[str, Table]] = {
@@ -89,6 +90,47 @@ def report_tables(assessment: Assessment) -> dict[str, Table]:
     return {name: report_table(assessment, name) for name in DECLARED}
 
 
+@dataclass(frozen=True)
+class Report:
+    """What people read of a run, in whatever form."""
+
+    title: str
+    subject: str
+    head: Headline
+    warning: str | None
+    """Why its times are not representative."""
+    tiles: list[Tile]
+    findings: list[Finding]
+    silent: list[str]
+    """Rules that were asked and found nothing."""
+    reference: str
+    answers: Table
+    """Beside the reference model; without rows where there is none."""
+    sections: list[Section]
+    notes: list[str]
+    facts: Table
+    """Everything that the manifest says."""
+
+
+def report_of(assessment: Assessment, place: Place = "page") -> Report:
+    """Returns what people read there."""
+    primary = assessment.findings_of(assessment.primary.experiment.name)
+    return Report(
+        title=assessment.run.name,
+        subject=verdicts.describe_subject(assessment),
+        head=verdicts.head_of(assessment),
+        warning=verdicts.platform_warning(assessment),
+        tiles=verdicts.tiles_of(assessment),
+        findings=findings.shown_findings(assessment),
+        silent=verdicts.silent_rules(assessment),
+        reference=verdicts.reference_name(assessment.reference),
+        answers=findings.reference_table([primary], is_timed=assessment.run.is_timed),
+        sections=report_sections(assessment, place),
+        notes=verdicts.notes_of(assessment),
+        facts=verdicts.provenance_table(assessment),
+    )
+
+
 def report_sections(assessment: Assessment, place: Place = "page") -> list[Section]:
     """Returns what people read of a run there, in order; empty parts are left out."""
     comparison = assessment.primary_comparison
@@ -142,8 +184,8 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
 
 def comparison_words(comparison: Comparison) -> tuple[str, str]:
     """Returns a comparison's headline and the style of its verdict."""
-    style = comparisons.VERDICT_STYLES.get(badge_of(comparison), "yellow")
-    return describe_comparison(comparison), style if comparison.validity.is_valid else ""
+    style = comparisons.VERDICT_STYLES.get(verdicts.badge_of(comparison), "yellow")
+    return verdicts.describe_comparison(comparison), style if comparison.validity.is_valid else ""
 
 
 def _is_read(section: Section, place: Place) -> bool:

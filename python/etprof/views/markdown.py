@@ -6,25 +6,15 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.units import format_duration
-from etprof.tables.findings import reference_table, shown_findings
-from etprof.tables.report import report_sections
-from etprof.tables.verdicts import (
-    describe_subject,
-    head_of,
-    notes_of,
-    platform_warning,
-    provenance_table,
-    reference_name,
-    silent_rules,
-    tiles_of,
-)
+from etprof.tables.findings import gain_text
+from etprof.tables.report import report_of
 from etprof.views.cells import shown_columns, shown_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from etprof.analysis.assessment import Assessment
+    from etprof.tables.report import Report
     from etprof.tables.table import Place, Section, Table
 
 _MOST_ROWS: Final = 20
@@ -49,21 +39,21 @@ def render_markdown(assessments: Sequence[Assessment]) -> str:
 
 
 def _run_lines(assessment: Assessment) -> Iterator[str]:
-    head, warning = head_of(assessment), platform_warning(assessment)
-    yield from (f"# {escape(assessment.run.name)}", escape(describe_subject(assessment)), "")
-    if warning:
-        yield from (f"> **Not representative.** {escape(warning)}", "")
+    report = report_of(assessment)
+    head = report.head
+    yield from (f"# {escape(report.title)}", escape(report.subject), "")
+    if report.warning:
+        yield from (f"> **Not representative.** {escape(report.warning)}", "")
     if head.plain:
         yield from (escape(head.plain), "")
     yield from (f"**{escape(head.badge)}**: {escape(head.text)}. {escape(head.detail)}", "")
-    yield from markdown_rows(("", "", ""), tiles_of(assessment))
-    yield from _findings(assessment)
-    for section in report_sections(assessment):
+    yield from markdown_rows(("", "", ""), report.tiles)
+    yield from _findings(report)
+    for section in report.sections:
         yield from _section(section)
-    yield from ("## Provenance", "", *(f"- {escape(note)}" for note in notes_of(assessment)), "")
-    facts = provenance_table(assessment)
-    short = tuple(row for row in facts.rows if not str(row[0]).startswith("files."))
-    yield from markdown_table(replace(facts, rows=short))
+    yield from ("## Provenance", "", *(f"- {escape(note)}" for note in report.notes), "")
+    short = tuple(row for row in report.facts.rows if not str(row[0]).startswith("files."))
+    yield from markdown_table(replace(report.facts, rows=short))
 
 
 def _section(section: Section) -> Iterator[str]:
@@ -81,21 +71,18 @@ def _section(section: Section) -> Iterator[str]:
         yield from (escape(line), "")
 
 
-def _findings(assessment: Assessment) -> Iterator[str]:
-    found = shown_findings(assessment)
+def _findings(report: Report) -> Iterator[str]:
     yield from ("## Findings: what to do next", "")
-    for finding in found:
-        gain = f" (up to {format_duration(finding.gain_ns)} to gain)" if finding.gain_ns else ""
-        title = f"**{finding.rule} {escape(finding.title)}**{escape(gain)}"
-        yield from (f"- {title}: {escape(finding.summary)}", f"  Do: {escape(finding.action)}.")
-    if not found:
+    for finding in report.findings:
+        title = f"- **{finding.rule} {escape(finding.title)}** {escape(gain_text(finding))}"
+        yield f"{title.rstrip()}: {escape(finding.summary)}"
+        yield f"  Do: {escape(finding.action)}."
+    if not report.findings:
         yield "No rule fired."
-    primary = assessment.findings_of(assessment.primary.experiment.name)
-    table = reference_table([primary], is_timed=assessment.run.is_timed)
-    if table.rows:
-        beside = f"Beside the reference model, {escape(reference_name(assessment.reference))}:"
-        yield from ("", beside, "", *markdown_table(table))
-    silent = "; ".join(silent_rules(assessment)) or "none"
+    if report.answers.rows:
+        beside = f"Beside the reference model, {escape(report.reference)}:"
+        yield from ("", beside, "", *markdown_table(report.answers))
+    silent = "; ".join(report.silent) or "none"
     yield from ("", f"Asked and found nothing: {silent}.", "")
 
 

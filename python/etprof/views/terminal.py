@@ -10,10 +10,9 @@ from rich.console import Group
 from rich.text import Text
 
 from etprof.base.plain_table import PlainTable
-from etprof.base.units import count_of, format_duration
-from etprof.tables.findings import SEVERITY_STYLES
-from etprof.tables.report import comparison_sections, comparison_words, report_sections
-from etprof.tables.verdicts import head_of, notes_of
+from etprof.base.units import count_of
+from etprof.tables.findings import SEVERITY_STYLES, gain_text
+from etprof.tables.report import comparison_sections, comparison_words, report_of
 from etprof.views.cells import shown_columns, shown_rows
 
 if TYPE_CHECKING:
@@ -36,16 +35,19 @@ _LEAST_TEXT: Final = 16
 
 def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     """Returns the report of a run or an ETDump; tables are cut to `top` rows."""
-    head = head_of(assessment)
+    report = report_of(assessment, "terminal")
+    head = report.head
     parts: list[RenderableType] = [
         Text(_describe(experiment), style="bold") for experiment in assessment.run.experiments
     ]
     parts.append(Text(f"{head.text}. {head.plain}".rstrip()))
     if head.caution:
         parts.append(Text(f"Measurement {head.caution}", style="yellow"))
-    parts += terminal_sections(report_sections(assessment, "terminal"), top=top)
-    parts += [Text(f"Note: {note}", style="yellow") for note in notes_of(assessment)]
-    return Group(*parts, *_findings(assessment))
+    parts += terminal_sections(report.sections, top=top)
+    parts += [Text(f"Note: {note}", style="yellow") for note in report.notes]
+    if not report.findings:
+        return Group(*parts, Text(f"No finding; asked were {'; '.join(report.silent)}"))
+    return Group(*parts, Text("Findings", style="bold"), *map(_finding, report.findings))
 
 
 def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
@@ -78,22 +80,11 @@ def _describe(experiment: ExperimentAnalysis) -> str:
     return f"{experiment.name}: {', '.join(facts)}"
 
 
-def _findings(assessment: Assessment) -> Iterator[Text]:
-    """The primary experiment's findings, the worst first; one line when no rule fired."""
-    found = assessment.findings_of(assessment.primary.experiment.name)
-    if not found.findings:
-        yield Text(f"{found.experiment}: no finding; asked were {', '.join(found.checked)}")
-        return
-    yield Text(f"Findings for {found.experiment}", style="bold")
-    yield from map(_finding, found.findings)
-
-
 def _finding(finding: Finding) -> Text:
-    gain = f" (up to {format_duration(finding.gain_ns)})" if finding.gain_ns else ""
     return Text.assemble(
         (f"{finding.rule} {finding.title}", SEVERITY_STYLES[finding.severity]),
-        gain,
-        f": {finding.summary}\n   Do: {finding.action}",
+        f" {gain_text(finding)}".rstrip(),
+        f": {finding.summary} ({finding.experiment})\n   Do: {finding.action}",
     )
 
 

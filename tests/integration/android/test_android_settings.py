@@ -157,7 +157,7 @@ def test_describe_shows_device_and_state(
     assert code == 0
     rows = [[cell.strip() for cell in line.split("│")[1:3]] for line in out.splitlines()]
     for fact in (
-        ["model", "Phone X"], ["soc_model", ""], ["state.battery.level_percent", "81"],
+        ["model", "Phone X"], ["soc_model", ""], ["battery.level_percent", "81"],
         ["state.temperatures_c.cpu-0-0-usr", "41.2"],
     ):  # fmt: skip
         assert fact in rows

@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import etprof
 from etprof.base.html_template import hash_script, read_package_file, template_environment
-from etprof.base.units import format_duration
-from etprof.tables.findings import reference_table, shown_findings
-from etprof.tables.report import report_sections
-from etprof.tables.verdicts import (
-    describe_subject,
-    head_of,
-    notes_of,
-    platform_warning,
-    provenance_table,
-    reference_name,
-    silent_rules,
-    tiles_of,
-)
+from etprof.tables.findings import gain_text
+from etprof.tables.report import report_of
 from etprof.views.cells import shown_columns, shown_rows
 from etprof.views.charts import (
     bars_of,
@@ -54,6 +43,7 @@ def render_html(assessments: Sequence[Assessment]) -> str:
     return _template().render(
         title=", ".join(names),
         runs=runs,
+        gain_text=gain_text,
         style=style,
         script=script,
         # Only this very script may run, whatever a name from a file may contain.
@@ -74,23 +64,17 @@ def _asset(name: str) -> str:
 
 def _run_view(assessment: Assessment, key: str) -> View:
     """Returns everything that the template shows of one run; `key` makes its ids unique."""
-    run, is_timed = assessment.run, assessment.run.is_timed
-    sections = [_section_view(section) for section in report_sections(assessment)]
+    run, is_timed, report = assessment.run, assessment.run.is_timed, report_of(assessment)
     return {
+        **vars(report),
         "key": key,
-        "title": run.name,
-        "subtitle": describe_subject(assessment),
-        "warning": platform_warning(assessment),
-        "head": head_of(assessment),
-        "tiles": tiles_of(assessment),
-        **_findings_view(assessment),
-        "sections": sections,
+        "answers": _table_view(report.answers, "") if report.answers.rows else None,
+        "sections": [_section_view(section) for section in report.sections],
+        "facts": shown_rows(report.facts, "page"),
         # Charts stand in the section of their name, or have one of their own.
         "stacks": category_stacks(run.experiments) if is_timed else None,
         "timelines": timelines(_shown(assessment)) if is_timed else None,
         "samples": latency_chart(run.experiments) if is_timed else None,
-        "notes": notes_of(assessment),
-        "provenance": shown_rows(provenance_table(assessment), "page"),
     }
 
 
@@ -134,24 +118,6 @@ def _table_view(table: Table, heading: str) -> View:
                 table.rows, rows, shown_bars, row_colours(table), shades_of(table), strict=True
             )
         ],
-    }
-
-
-def _findings_view(assessment: Assessment) -> View:
-    found = assessment.findings_of(assessment.primary.experiment.name)
-    is_timed = assessment.run.is_timed
-    answers = reference_table([found], is_timed=is_timed)
-    return {
-        "findings": [
-            {
-                "finding": f,
-                "gain": f"up to {format_duration(f.gain_ns)} to gain" if f.gain_ns else "",
-            }
-            for f in shown_findings(assessment)
-        ],
-        "silent": silent_rules(assessment),
-        "reference": reference_name(assessment.reference),
-        "answers": _table_view(answers, "") if answers.rows else None,
     }
 
 
