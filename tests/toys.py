@@ -25,9 +25,10 @@ class Toy:
 
 FINDING = '''
 
+@rule("F99", "a toy", is_timed=False)
 def find_toy(subject: Subject) -> Finding | None:
-    """F99: a toy."""
-    return Finding("F99", "A toy", "note", subject.name, "It is a toy.", (), None, "play")
+    """It is there."""
+    return Finding("A toy", "note", "It is a toy.", "play")
 '''
 
 TOYS = {
@@ -52,16 +53,10 @@ TOYS = {
         {},
     ),
     "finding": Toy(
-        2,
+        1,
         {"analysis/findings/toy.py": '"""A toy."""\n'
-            "from etprof.analysis.findings.finding import Finding, Subject\n" + FINDING},
-        {
-            "analysis/findings/rules.py": (
-                '    ("F1", "normalisation dominates"',
-                ('    ("F99", "a toy", __import__("etprof.analysis.findings.toy", fromlist="_")'
-                ".find_toy, ()),\n"),
-            )
-        },
+            "from etprof.analysis.findings.finding import Finding, Subject, rule\n" + FINDING},
+        {},
     ),
     "target": Toy(
         4,

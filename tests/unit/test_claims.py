@@ -1,4 +1,4 @@
-"""No headline says more of SME than the operators' routes do."""
+"""No headline and no finding says more of SME than the operators' routes do."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_headline_counts_the_routes(
     """B-D3: "0 of 53 ran on SME2" of a run in which nobody counted, and of every SME1 run."""
     assessment = assess(tmp_path, labels, mode, counted=counted)
     evidence = [d.evidence for d in assessment.insight.of("e").details]
-    routes = Counter(each.route.answer for each in evidence if each.could_use_sme2)
+    routes = Counter[str](each.route.answer for each in evidence if each.could_use_sme2)
     head = head_of(assessment)
     if not routes:
         assert head.figure == MISSING
@@ -75,3 +75,36 @@ def test_the_headline_counts_the_routes(
     assert head.figure == tiles_of(assessment)[0].value
     if mode == "sme1":
         assert "SME2" not in head.plain
+
+
+CLAIMS = re.compile(r"ran on SME|SME2? ran|calls were counted|were used|is working")
+DENIAL = re.compile(r"None of \d+ convolutions and matrix products ran on SME2?\.")
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("mode", ["sme2", "sme1"])
+@pytest.mark.parametrize("labels", LABELS, ids="+".join)
+def test_no_finding_claims_more_than_the_route(
+    tmp_path: Path, labels: Sequence[str], mode: str, counted: bool
+) -> None:
+    """B-D7: "N operators ran on SME2", "missing kernels: they were used" of names alone."""
+    assessment = assess(tmp_path, labels, mode, counted=counted, timed=True)
+    evidence = [d.evidence for d in assessment.insight.of("e").details]
+    routes = Counter[str](each.route.answer for each in evidence if each.could_use_sme2)
+    findings = {each.rule: each for each in assessment.findings_of("e").findings}
+    told = " ".join(
+        " ".join((each.title, each.summary, *each.ruled_out)) for each in findings.values()
+    )
+    said, denied = DENIAL.sub("", told), bool(DENIAL.search(told))
+    assert bool(CLAIMS.search(said)) == bool(routes["proven"])
+    assert denied == bool(routes["excluded"] and not routes - Counter(excluded=99))
+    if mode == "sme1":
+        assert "SME2" not in told
+    if routes["named"] or routes["proven"]:
+        assert bool(findings["F10"].ruled_out) == bool(routes["proven"])
+
+
+def test_an_unknown_mode_is_no_sme(tmp_path: Path) -> None:
+    """B-D6: a run whose mode is not known was compared and judged as one with SME2."""
+    assessment = assess(tmp_path, [NAMED, PLAIN], "auto", counted=False, timed=True)
+    assert not {"F8", "F9", "F10", "F11"} & set(assessment.findings_of("e").checked)

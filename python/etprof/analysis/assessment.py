@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.compare.comparison import Comparison
-    from etprof.analysis.findings.thresholds import Thresholds
+    from etprof.analysis.findings.finding import Thresholds
     from etprof.run.load import Run
 
 

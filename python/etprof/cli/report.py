@@ -16,7 +16,7 @@ from etprof.views.formats import format_names
 if TYPE_CHECKING:
     import argparse
 
-    from etprof.analysis.findings.thresholds import Thresholds
+    from etprof.analysis.findings.finding import Thresholds
 
 EXAMPLES = """\
 examples:
@@ -89,7 +89,7 @@ def load_thresholds(path: Path | None) -> Thresholds:
     """Reads thresholds that differ from the defaults; raises UsageError for unknown ones."""
     from pydantic import ValidationError
 
-    from etprof.analysis.findings.thresholds import Thresholds
+    from etprof.analysis.findings.finding import Thresholds
     from etprof.base.errors import UsageError
     from etprof.base.json_input import read_json
 

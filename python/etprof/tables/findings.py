@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.findings.rules import ExperimentFindings
-    from etprof.analysis.findings.why_not import WhyNotGroup
+    from etprof.analysis.findings.sme import WhyNotGroup
 
 _SHOWN_NAMES: Final = 4
 SEVERITY_STYLES: Final = {"high": "red", "medium": "yellow", "note": "cyan", "good": "green"}

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from etprof.analysis.findings.rules import describe_rule
+from etprof.analysis.findings.rules import RULES
 from etprof.base.text import clean
 from etprof.base.units import (
     MISSING,
@@ -279,7 +279,7 @@ def silent_rules(assessment: Assessment) -> list[str]:
     """Names the rules that were asked and found nothing."""
     found = assessment.findings_of(assessment.primary.experiment.name)
     fired = {finding.rule for finding in found.findings}
-    return [f"{describe_rule(name)} ({name})" for name in found.checked if name not in fired]
+    return [f"{RULES[name].looks_for} ({name})" for name in found.checked if name not in fired]
 
 
 def reference_name(reference: RunAnalysis | None) -> str:

@@ -10,6 +10,7 @@ from etprof.analysis.findings.finding import (
     Subject,
     describe_reasons,
     overhead_evidence,
+    rule,
     sum_ns,
 )
 from etprof.backends.registry import BY_NAME, DEFAULT
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
 
 
+@rule("F5", "fallback to portable kernels")
 def find_fallback(subject: Subject) -> Finding | None:
-    """F5: portable kernels take time, or cheap ones cut the delegate into pieces."""
+    """Portable kernels take time, or cheap ones cut the delegate into pieces."""
     portable = subject.select(lambda detail: not detail.row.is_delegated)
     delegated = [detail for detail in subject.details if detail.row.is_delegated]
     if not portable:
@@ -39,33 +41,22 @@ def find_fallback(subject: Subject) -> Finding | None:
         else "change the model or the export so that they are delegated; the delegation report "
         "that `etprof export` writes says why each was left out"
     )
+    cut = f", cut apart by {count_of(len(splitting), 'cheap operator')}" if splitting else ""
     return Finding(
-        rule="F5",
-        title="Operators fall back to portable kernels",
-        severity="high" if share >= 2 * subject.thresholds.portable_share else "medium",
-        experiment=subject.name,
-        summary=(
-            f"{count_of(len(portable), 'operator')} outside the delegate: "
-            f"{subject.weigh(portable)}; {count_of(calls, 'delegate call')}"
-            + (
-                f", cut apart by {count_of(len(splitting), 'cheap operator')}."
-                if splitting
-                else "."
-            )
-        ),
-        evidence=subject.show(portable),
-        gain_ns=sum_ns(portable),
-        action=action,
+        "Operators fall back to portable kernels",
+        "high" if share >= 2 * subject.thresholds.portable_share else "medium",
+        f"{count_of(len(portable), 'operator')} outside the delegate: {subject.weigh(portable)}; "
+        f"{count_of(calls, 'delegate call')}{cut}.",
+        action,
+        *subject.cost(portable),
     )
 
 
 def _nothing_delegated(subject: Subject, portable: list[OperatorDetail]) -> Finding:
     reasons = describe_reasons(portable)
     return Finding(
-        rule="F5",
         title="Nothing is delegated",
         severity="high",
-        experiment=subject.name,
         summary=(
             f"All {count_of(len(portable), 'operator')} run on ExecuTorch's portable kernels, which "
             "are made to be right, not fast; neither a delegate nor SME2 plays a part."
@@ -92,8 +83,9 @@ def _splitting(subject: Subject) -> list[OperatorDetail]:
     ]
 
 
+@rule("F6", "a large part is of category Other")
 def find_high_other(subject: Subject) -> Finding | None:
-    """F6: what is neither convolution, product, movement nor elementwise is large."""
+    """What is neither convolution, product, movement nor elementwise is large."""
     other = subject.in_category("Other")
     share = subject.share_of(other)
     reference = subject.share_in_reference("Other")
@@ -102,23 +94,20 @@ def find_high_other(subject: Subject) -> Finding | None:
         return None
     beside = f"; the reference has {format_share(reference)}" if reference is not None else ""
     top = ", ".join(dict.fromkeys(detail.row.base for detail in other[:3]))
+    reasons = describe_reasons(other)
     return Finding(
-        rule="F6",
-        title='"Other" operators are a large part',
-        severity="medium",
-        experiment=subject.name,
-        summary=(
-            f"{count_of(len(other), 'operator')} of category Other: {subject.weigh(other)}{beside}."
-        ),
-        evidence=subject.show(other),
-        gain_ns=sum_ns(other),
-        action=f"look first at {top}, which take most of it"
-        + (f"; not delegated: {reasons}" if (reasons := describe_reasons(other)) else ""),
+        '"Other" operators are a large part',
+        "medium",
+        f"{count_of(len(other), 'operator')} of category Other: {subject.weigh(other)}{beside}.",
+        f"look first at {top}, which take most of it"
+        + (f"; not delegated: {reasons}" if reasons else ""),
+        *subject.cost(other),
     )
 
 
+@rule("F12", "overhead")
 def find_overhead(subject: Subject) -> Finding | None:
-    """F12: time inside the execution that belongs to no operator."""
+    """Time inside the execution that belongs to no operator."""
     split = subject.insight.experiment.split
     share = sum(row.share for row in split.overheads)
     if share < subject.thresholds.overhead_share:
@@ -126,10 +115,8 @@ def find_overhead(subject: Subject) -> Finding | None:
     total = sum(row.mean_ns for row in split.overheads)
     calls = len({row.instruction_id for row in split.rows})
     return Finding(
-        rule="F12",
         title="Framework and delegate overhead",
         severity="medium",
-        experiment=subject.name,
         summary=(
             f"{format_duration(total)} an inference, {format_share(share)}, belongs to no operator; "
             f"the program has {calls} calls of delegates and kernels."
@@ -156,8 +143,9 @@ def _rounding_note(subject: Subject) -> str:
     )
 
 
+@rule("F16", "the export's description is missing", is_timed=False)
 def find_missing_description(subject: Subject) -> Finding | None:
-    """F16: without the export's description operators cannot be tied to modules."""
+    """Without the export's description operators cannot be tied to modules."""
     generic = [d for d in subject.details if d.row.label.startswith("delegate operator ")]
     if subject.run.report is not None and not generic:
         return None
@@ -167,13 +155,10 @@ def find_missing_description(subject: Subject) -> Finding | None:
         else "operators cannot be tied to modules, source lines and work"
     )
     return Finding(
-        rule="F16",
         title="The export's description is missing",
         severity="note",
-        experiment=subject.name,
         summary=f"No delegation report was found, so {what}.",
         evidence=tuple(EvidenceRow(d.row.label, "no name") for d in generic[:3]),
-        gain_ns=None,
         action=(
             "export with `etprof export MODEL` and keep its .delegation.json and .etrecord beside "
             "the program, or copy the former into the run directory as delegation.json"

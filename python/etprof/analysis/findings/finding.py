@@ -1,23 +1,53 @@
-"""What a rule looks at and what it says."""
+"""How a rule is declared, what it looks at, what it says, and the numbers that decide."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, overload
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from etprof.backends.backend import CATEGORIES
 from etprof.base.units import count_of, format_duration, format_share
+from etprof.statistics.noise import DRIFT, VARIATION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from etprof.analysis.compare.comparison import Comparison
-    from etprof.analysis.findings.thresholds import Thresholds
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail, RunInsight
     from etprof.analysis.split.operators import OperatorRow, OverheadRow
     from etprof.run.manifest import Manifest
 
 Severity = Literal["high", "medium", "note", "good"]
 SHOWN_ROWS = 6
+Share = Annotated[float, Field(ge=0, le=1)]
+Ratio = Annotated[float, Field(gt=0)]
+Need = TypeVar("Need")
+
+
+class Thresholds(BaseModel):
+    """Shares are of `Method::execute`; ratios have no unit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    norm_share: Share = 0.15
+    small_layout_count: Annotated[int, Field(ge=1)] = 10
+    small_layout_ns: Annotated[float, Field(gt=0)] = 1e6
+    small_layout_total_share: Share = 0.10
+    layout_share: Share = 0.30
+    slow_convolution_ratio: Ratio = 10.0
+    depthwise_share: Share = 0.05
+    portable_share: Share = 0.05
+    splitting_operator_share: Share = 0.01
+    other_share: Share = 0.10
+    shift_before_share: Share = 0.50
+    shift_after_share: Share = 0.30
+    shift_movement_share: Share = 0.40
+    accelerated_ratio: Ratio = 1.2
+    overhead_share: Share = 0.10
+    variation: Share = VARIATION
+    drift: Share = DRIFT
 
 
 @dataclass(frozen=True)
@@ -32,17 +62,27 @@ class EvidenceRow:
 class Finding:
     """One answer of one rule."""
 
-    rule: str
-    """Such as F1."""
     title: str
     severity: Severity
-    experiment: str
     summary: str
-    evidence: tuple[EvidenceRow, ...]
-    gain_ns: float | None
-    """At most this much of an inference could be gained; None when nothing can be said."""
     action: str
+    evidence: tuple[EvidenceRow, ...] = ()
+    gain_ns: float | None = None
+    """At most this much of an inference could be gained; None when nothing can be said."""
     ruled_out: tuple[str, ...] = ()
+    rule: str = ""
+    """Such as F1; it and the experiment are filled in where rules are asked."""
+    experiment: str = ""
+
+
+@dataclass(frozen=True)
+class ReferenceAnswer:
+    """One of the guide's questions with this model's figures."""
+
+    question: str
+    share: float
+    reference_share: float
+    answer: str
 
 
 @dataclass(frozen=True)
@@ -51,7 +91,6 @@ class Subject:
 
     run: RunInsight
     insight: ExperimentInsight
-    provenance: Manifest | None
     thresholds: Thresholds
     comparison: Comparison | None = None
     """With SME off as the baseline and this experiment as the candidate."""
@@ -69,6 +108,11 @@ class Subject:
         return self.insight.experiment.name
 
     @property
+    def provenance(self) -> Manifest | None:
+        """The run's manifest."""
+        return self.run.run.manifest
+
+    @property
     def details(self) -> tuple[OperatorDetail, ...]:
         """The operators in program order."""
         return self.insight.details
@@ -77,6 +121,10 @@ class Subject:
     def total_ns(self) -> float:
         """An inference without interruptions."""
         return self.insight.typical_total_ns
+
+    def cost(self, details: Sequence[OperatorDetail]) -> tuple[tuple[EvidenceRow, ...], float]:
+        """What operators take, as evidence and as the most that could be gained."""
+        return self.show(details), sum_ns(details)
 
     def weigh(self, details: Sequence[OperatorDetail]) -> str:
         """Says what these operators take, such as `10.4 µs an inference, 19.4 %`."""
@@ -103,6 +151,17 @@ class Subject:
             return None
         return self.reference.typical_share(
             d for d in self.reference.details if d.row.operator_class.category == category
+        )
+
+    @cached_property
+    def answers(self) -> tuple[ReferenceAnswer, ...]:
+        """The guide's three questions beside the reference; empty without one."""
+        if self.reference is None:
+            return ()
+        mine, theirs = _shares(self.insight), _shares(self.reference)
+        return tuple(
+            _answer(question, mine[category], theirs[category], yes)
+            for question, category, yes in _QUESTIONS
         )
 
     def share_of(self, details: Iterable[OperatorDetail]) -> float:
@@ -155,3 +214,89 @@ def describe_reasons(details: Iterable[OperatorDetail]) -> str:
         if detail.attribution and detail.attribution.reason
     )
     return "; ".join(list(reasons)[:4])
+
+
+_QUESTIONS: Final = (
+    ("Is its Data Movement share higher?", "Data Movement", "higher: layout churn"),
+    (
+        "Is its Other share higher?",
+        "Other",
+        "higher: operators that are not delegated or have no fast kernel",
+    ),
+    (
+        "Is its Convolution share lower?",
+        "Convolution",
+        "lower: convolution is no longer what takes the time",
+    ),
+)
+"""With the category, and what it means if so; its first word says which way."""
+
+
+def _answer(question: str, mine: float, theirs: float, yes: str) -> ReferenceAnswer:
+    way = yes.partition(":")[0]
+    is_so = mine > theirs if way == "higher" else mine < theirs
+    return ReferenceAnswer(question, mine, theirs, f"Yes, {yes}." if is_so else f"No, not {way}.")
+
+
+def _shares(insight: ExperimentInsight) -> dict[str, float]:
+    """Shares of the headline categories without interruptions; overheads count as Other."""
+    shares = dict.fromkeys(CATEGORIES, 0.0)
+    for detail in insight.details:
+        shares[detail.row.operator_class.category] += insight.typical_share([detail])
+    shares["Other"] += 1 - sum(shares.values())
+    return shares
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A question about one experiment."""
+
+    name: str
+    """Such as F2b."""
+    looks_for: str
+    needs: Callable[[Subject], object]
+    """What it is asked about; without it the rule is not asked, so that its silence says nothing."""
+    find: Callable[..., Finding | None]
+    takes_need: bool
+    is_timed: bool
+
+    def ask(self, subject: Subject) -> tuple[bool, Finding | None]:
+        """Returns whether it could be asked, and what it found."""
+        need = self.needs(subject)
+        if not need or (self.is_timed and not subject.run.run.is_timed):
+            return False, None
+        found = self.find(subject, need) if self.takes_need else self.find(subject)
+        return True, found and replace(found, rule=self.name, experiment=subject.name)
+
+
+RULES: Final[dict[str, Rule]] = {}
+"""By name; filled by the modules of this folder as they are imported."""
+
+
+@overload
+def rule(
+    name: str, looks_for: str, *, is_timed: bool = True
+) -> Callable[[Callable[[Subject], Finding | None]], object]: ...
+
+
+@overload
+def rule(
+    name: str, looks_for: str, needs: Callable[[Subject], Need | None], *, is_timed: bool = True
+) -> Callable[[Callable[[Subject, Need], Finding | None]], object]: ...
+
+
+def rule(
+    name: str,
+    looks_for: str,
+    needs: Callable[[Subject], Any] | None = None,
+    *,
+    is_timed: bool = True,
+) -> Callable[[Any], object]:
+    """Declares a rule: `find(subject)`, or `find(subject, need)` where it needs more than times."""
+
+    def declare(find: Callable[..., Finding | None]) -> object:
+        told = needs or (lambda _: True)
+        RULES[name] = Rule(name, looks_for, told, find, needs is not None, is_timed)
+        return find
+
+    return declare

@@ -1,4 +1,4 @@
-"""F1 to F3: what norms, layout changes, transposes and convolutions cost."""
+"""F1 to F3 and F7: what norms, layout changes, transposes and convolutions cost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from etprof.analysis.findings.finding import (
     SHOWN_ROWS,
     EvidenceRow,
     Finding,
+    ReferenceAnswer,
     Subject,
     describe_reasons,
+    rule,
     sum_ns,
 )
 from etprof.analysis.split.transposes import find_inverse_pairs
@@ -19,12 +21,14 @@ from etprof.base.units import count_of, format_duration, format_ratio, format_sh
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.transposes import InversePair, Place
+    from etprof.run.delegation import MethodReport
 
 _LAYOUT_CLASSES: Final = ("layout", "copy", "view")
 
 
+@rule("F1", "normalisation dominates")
 def find_norm_dominance(subject: Subject) -> Finding | None:
-    """F1: norms take a large share, or more than the convolutions."""
+    """Norms take a large share, or more than the convolutions."""
     norms = subject.select(_is_norm)
     share = subject.share_of(norms)
     convolutions = sum_ns(subject.in_category("Convolution"))
@@ -34,19 +38,14 @@ def find_norm_dominance(subject: Subject) -> Finding | None:
     outside = [detail for detail in norms if not detail.row.is_delegated]
     squeezed = _between_layout(subject, norms)
     against = f", more than the convolutions' {format_duration(convolutions)}" if beats else ""
+    between = f", {len(squeezed)} between layout operators" if squeezed else ""
     return Finding(
-        rule="F1",
-        title="Normalisation dominates",
-        severity="high" if outside or squeezed else "medium",
-        experiment=subject.name,
-        summary=(
-            f"{count_of(len(norms), 'operator')} of norms: {subject.weigh(norms)}{against}; "
-            f"{len(outside)} outside the delegate"
-            + (f", {len(squeezed)} between layout operators." if squeezed else ".")
-        ),
-        evidence=subject.show(norms),
-        gain_ns=sum_ns(norms),
-        action=_norm_action(norms, outside, squeezed),
+        "Normalisation dominates",
+        "high" if outside or squeezed else "medium",
+        f"{count_of(len(norms), 'operator')} of norms: {subject.weigh(norms)}{against}; "
+        f"{len(outside)} outside the delegate{between}.",
+        _norm_action(norms, outside, squeezed),
+        *subject.cost(norms),
         ruled_out=() if outside else ("missing delegation: all of them are delegated",),
     )
 
@@ -95,8 +94,9 @@ def _norm_action(
     return "; ".join(steps)
 
 
+@rule("F2", "many small layout operators")
 def find_small_layout_operators(subject: Subject) -> Finding | None:
-    """F2: many operators that only move data, each cheap, together not."""
+    """Many operators that only move data, each cheap, together not."""
     limits = subject.thresholds
     small = [
         detail
@@ -106,18 +106,13 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
     share = subject.share_of(small)
     if len(small) < limits.small_layout_count or share < limits.small_layout_total_share:
         return None
+    each = format_duration(sum_ns(small) / len(small))
     return Finding(
-        rule="F2",
-        title="Many small layout operators add up",
-        severity="high" if share >= limits.layout_share else "medium",
-        experiment=subject.name,
-        summary=(
-            f"{len(small)} transposes and copies of {format_duration(sum_ns(small) / len(small))} "
-            f"each take {subject.weigh(small)}."
-        ),
-        evidence=subject.show(small),
-        gain_ns=sum_ns(small),
-        action=_layout_action(subject, small),
+        "Many small layout operators add up",
+        "high" if share >= limits.layout_share else "medium",
+        f"{len(small)} transposes and copies of {each} each take {subject.weigh(small)}.",
+        _layout_action(subject, small),
+        *subject.cost(small),
         ruled_out=("one slow copy: none is large by itself",),
     )
 
@@ -144,30 +139,49 @@ def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
     return "; ".join(steps)
 
 
+@rule("F2c", "layout churn")
 def find_layout_churn(subject: Subject) -> Finding | None:
-    """F2c: moving data takes a large part of the inference."""
+    """Moving data takes a large part of the inference."""
     movement = subject.in_category("Data Movement")
-    share = subject.share_of(movement)
-    if share < subject.thresholds.layout_share:
+    if subject.share_of(movement) < subject.thresholds.layout_share:
         return None
+    what = f"{count_of(len(movement), 'operator')} that only move data"
+    action = _layout_action(subject, movement)
+    summary = f"{what}: {subject.weigh(movement)}."
+    return Finding("Layout churn", "high", summary, action, *subject.cost(movement))
+
+
+@rule("F7", "more data movement than the reference", lambda s: s.answers)
+def find_movement_above_reference(
+    subject: Subject, answers: tuple[ReferenceAnswer, ...]
+) -> Finding | None:
+    """Data movement takes a larger share than in the reference."""
+    excess = answers[0].share - answers[0].reference_share
+    if excess <= 0:
+        return None
+    movement = subject.in_category("Data Movement")
     return Finding(
-        rule="F2c",
-        title="Layout churn",
-        severity="high",
-        experiment=subject.name,
+        title="More data movement than in the reference",
+        severity="medium",
         summary=(
-            f"{count_of(len(movement), 'operator')} that only move data: {subject.weigh(movement)}."
+            f"Data movement is {format_share(answers[0].share)} of an inference, in the reference "
+            f"({subject.reference_name}) {format_share(answers[0].reference_share)}."
         ),
         evidence=subject.show(movement),
-        gain_ns=sum_ns(movement),
-        action=_layout_action(subject, movement),
+        gain_ns=min(excess * subject.total_ns, sum_ns(movement)),
+        action="see F2: keep one layout and remove transposes and copies",
     )
 
 
-def find_inverse_transposes(subject: Subject) -> Finding | None:
-    """F2b: the second transpose of a pair gives back what the first one took."""
+def _data_flow(subject: Subject) -> MethodReport | None:
     report = subject.run.report
-    pairs = find_inverse_pairs(report) if report else ()
+    return report if report and report.has_data_flow else None
+
+
+@rule("F2b", "transposes that undo each other", _data_flow)
+def find_inverse_transposes(subject: Subject, report: MethodReport) -> Finding | None:
+    """The second transpose of a pair gives back what the first one took."""
+    pairs = find_inverse_pairs(report)
     if not pairs:
         return None
     measured = {place: detail for detail in subject.details if (place := _place_of(detail))}
@@ -175,10 +189,8 @@ def find_inverse_transposes(subject: Subject) -> Finding | None:
         measured[place] for pair in pairs for place in _removable(pair) if place in measured
     ]
     return Finding(
-        rule="F2b",
         title="Transposes that undo each other",
         severity="medium",
-        experiment=subject.name,
         summary=(
             f"{count_of(len(pairs), 'pair')} of transposes with the inverse permutation and only "
             f"elementwise operators between them: {subject.weigh(removable)}."
@@ -240,8 +252,9 @@ _LEAST_CONVOLUTIONS: Final = 3
 """With fewer there is no typical convolution to compare with."""
 
 
+@rule("F3", "a slow convolution")
 def find_slow_convolution(subject: Subject) -> Finding | None:
-    """F3: a convolution that is far slower than its like, by throughput where MACs are known."""
+    """A convolution that is far slower than its like, by throughput where MACs are known."""
     dense = [d for d in subject.in_category("Convolution") if not _is_depthwise(d)]
     if len(dense) < _LEAST_CONVOLUTIONS:
         return None
@@ -254,10 +267,8 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
     first = slow[0]
     median_ns = statistics.median(detail.row.median_ns for detail in dense)
     return Finding(
-        rule="F3",
         title="A convolution is far slower than the others",
         severity="high",
-        experiment=subject.name,
         summary=(
             f"{first.row.label} takes {format_duration(first.row.median_ns)}, "
             f"{format_ratio(first.row.median_ns / median_ns) if median_ns else ''} the median "
@@ -315,8 +326,9 @@ def _slow_action(detail: OperatorDetail) -> str:
     )
 
 
+@rule("F3b", "convolutions outside the delegate")
 def find_undelegated_convolution(subject: Subject) -> Finding | None:
-    """F3b: a convolution runs outside the delegate."""
+    """A convolution runs outside the delegate."""
     outside = subject.select(
         lambda d: d.row.operator_class.category == "Convolution" and not d.row.is_delegated
     )
@@ -324,31 +336,25 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
         return None
     reasons = describe_reasons(outside)
     return Finding(
-        rule="F3b",
-        title="Convolutions outside the delegate",
-        severity="high",
-        experiment=subject.name,
-        summary=(
-            f"{count_of(len(outside), 'convolution')} on ExecuTorch's portable kernels: "
-            f"{subject.weigh(outside)}."
-        ),
-        evidence=subject.show(outside),
-        gain_ns=sum_ns(outside),
-        action=f"fix the export: {reasons or 'its delegation report says why they were left out'}",
+        "Convolutions outside the delegate",
+        "high",
+        f"{count_of(len(outside), 'convolution')} on ExecuTorch's portable kernels: "
+        f"{subject.weigh(outside)}.",
+        f"fix the export: {reasons or 'its delegation report says why they were left out'}",
+        *subject.cost(outside),
     )
 
 
+@rule("F3c", "depthwise convolutions")
 def note_depthwise(subject: Subject) -> Finding | None:
-    """F3c: depthwise convolutions never take SME2; that is no failure."""
+    """Depthwise convolutions never take SME2; that is no failure."""
     depthwise = subject.in_class("depthwise")
     share = subject.share_of(depthwise)
     if share < subject.thresholds.depthwise_share:
         return None
     return Finding(
-        rule="F3c",
         title="Depthwise convolutions have no SME2 kernel",
         severity="note",
-        experiment=subject.name,
         summary=(
             f"{count_of(len(depthwise), 'depthwise convolution')}: {format_share(share)}; "
             f"{depthwise[0].row.backend.title} has no SME2 microkernel for them, whatever the type in "
@@ -358,6 +364,5 @@ def note_depthwise(subject: Subject) -> Finding | None:
             *subject.show(depthwise, 3),
             EvidenceRow("together", format_duration(sum_ns(depthwise))),
         ),
-        gain_ns=None,
         action="nothing to fix; a model with fewer depthwise convolutions gains more from SME2",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject
+from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, rule
 from etprof.analysis.output_check import check_references
 from etprof.backends.registry import BACKENDS
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.output_check import OutputCheck
-    from etprof.run.runner_result import Tensor
+    from etprof.run.runner_result import RunnerBuild, Tensor
+    from etprof.statistics.noise import Noise
 
 _RELEASE_TYPES: Final = frozenset({"Release", "RelWithDebInfo", "MinSizeRel"})
 
 
-def find_precision_win(subject: Subject) -> Finding | None:
-    """F4: FP16 is faster than INT8 on the same model and device."""
-    won = [entry for entry in subject.precision_rivals if _fp16_beats_int8(entry)]
+@rule("F4", "FP16 faster than INT8", lambda s: s.precision_rivals)
+def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | None:
+    """FP16 is faster than INT8 on the same model and device."""
+    won = [entry for entry in rivals if _fp16_beats_int8(entry)]
     if not won:
         return None
     comparison = won[0]
     effect = comparison.latency
     shares = {name: change.baseline_share for name, change in comparison.categories.items()}
     return Finding(
-        rule="F4",
         title="FP16 is faster than INT8",
         severity="medium",
-        experiment=subject.name,
         summary=(
             f"FP16 runs {format_ratio(effect.speed_up if effect else None)} as fast as INT8: "
             "quantisation speeds up what is no longer the bottleneck."
@@ -53,12 +53,14 @@ def _fp16_beats_int8(comparison: Comparison) -> bool:
     return faster and names[0].startswith("int8") and names[1] == "fp16"
 
 
-def find_noise(subject: Subject) -> Finding | None:
-    """F13: process launches differ, or the latency drifts while measuring."""
+def _noise(subject: Subject) -> Noise | None:
     metrics = subject.insight.experiment.metrics
-    noise = launch_noise([block.latency_ns for block in metrics.blocks]) if metrics else None
-    if noise is None:
-        return None
+    return launch_noise([block.latency_ns for block in metrics.blocks]) if metrics else None
+
+
+@rule("F13", "a noisy measurement", _noise)
+def find_noise(subject: Subject, noise: Noise) -> Finding | None:
+    """Process launches differ, or the latency drifts while measuring."""
     limits = subject.thresholds
     interrupted = subject.select(lambda detail: detail.is_interrupted)
     lost = sum(detail.row.mean_ns - detail.typical_ns for detail in interrupted)
@@ -66,10 +68,8 @@ def find_noise(subject: Subject) -> Finding | None:
     if noise.is_steady(limits.variation, limits.drift) and is_split_sound:
         return None
     return Finding(
-        rule="F13",
         title="The measurement is noisy",
         severity="medium",
-        experiment=subject.name,
         summary=(
             f"Launches vary by {format_share(noise.between)} (standard deviation ÷ mean), "
             f"inferences inside a launch by {format_share(noise.within)}, and the second half of "
@@ -81,7 +81,6 @@ def find_noise(subject: Subject) -> Finding | None:
             EvidenceRow("slowest launch", format_duration(noise.slowest)),
             *(() if is_split_sound else subject.show(interrupted)),
         ),
-        gain_ns=None,
         action=(
             "close other programs, let the device cool, fix its power profile, and measure again "
             "with more blocks; the interval already allows for this noise"
@@ -96,11 +95,12 @@ def _describe_interruptions(count: int, lost_ns: float) -> str:
     )
 
 
-def find_thread_slowdown(subject: Subject) -> Finding | None:
-    """F14: more threads are slower."""
+@rule("F14", "more threads are slower", lambda s: s.thread_comparisons)
+def find_thread_slowdown(subject: Subject, comparisons: tuple[Comparison, ...]) -> Finding | None:
+    """More threads are slower."""
     slower = [
         entry
-        for entry in subject.thread_comparisons
+        for entry in comparisons
         if entry.latency is not None and entry.latency.verdict == "slower"
     ]
     if not slower:
@@ -114,26 +114,29 @@ def find_thread_slowdown(subject: Subject) -> Finding | None:
     ]
     threads = slower[0].candidate.experiment.threads
     return Finding(
-        rule="F14",
         title="More threads are slower",
         severity="high",
-        experiment=subject.name,
         summary=f"From {threads} threads on, the model runs slower than with fewer.",
         evidence=tuple(rows),
-        gain_ns=None,
         action=f"use fewer than {threads} threads"
-        + ("; cores may share one SME2 unit" if subject.insight.experiment.sme != "off" else ""),
+        + (
+            "; cores may share one SME2 unit"
+            if subject.insight.experiment.sme in {"sme2", "sme1"}
+            else ""
+        ),
         ruled_out=("noise: the whole interval is below 1",),
     )
 
 
-def find_debug_build(subject: Subject) -> Finding | None:
-    """F15: the runner was not built for speed."""
-    provenance = subject.provenance
-    if provenance is None or provenance.runner is None:
-        return None
-    build = provenance.runner.build
-    build_type = provenance.build_type
+@rule(
+    "F15",
+    "no release build",
+    lambda s: s.provenance.runner if s.provenance else None,
+    is_timed=False,
+)
+def find_debug_build(subject: Subject, runner: RunnerBuild) -> Finding | None:
+    """The runner was not built for speed."""
+    build, build_type = runner.build, subject.provenance and subject.provenance.build_type
     sanitizers = str(build.get("sanitizers") or "")
     logs = any(build.get(f"{backend.name}_log") is True for backend in BACKENDS)
     if (build_type is None or build_type in _RELEASE_TYPES) and not sanitizers and not logs:
@@ -141,39 +144,36 @@ def find_debug_build(subject: Subject) -> Finding | None:
     beside = f" with sanitizers {sanitizers}" if sanitizers else ""
     beside += " with the delegate's log" if logs else ""
     return Finding(
-        rule="F15",
         title="The runner is not built for timing",
         severity="high",
-        experiment=subject.name,
         summary=f"Build type {build_type}{beside}.",
         evidence=(EvidenceRow("flags", str(build.get("flags") or "not known")),),
-        gain_ns=None,
         action="build the runner with CMAKE_BUILD_TYPE=Release, without logs, and measure again",
     )
 
 
-def find_wrong_outputs(subject: Subject) -> Finding | None:
-    """F17: an output differs from the eager model's, or without one to compare is not finite."""
+def _outputs(subject: Subject) -> Sequence[Tensor] | None:
+    """What was kept; a damaged result does not forbid to read the times."""
+    result = subject.insight.experiment.loaded.result
+    return result.outputs if result else None
+
+
+@rule("F17", "wrong outputs", _outputs, is_timed=False)
+def find_wrong_outputs(subject: Subject, outputs: Sequence[Tensor]) -> Finding | None:
+    """An output differs from the eager model's, or without one to compare is not finite."""
     checks = check_references(subject.run.run.loaded, subject.insight.experiment.loaded)
     wrong = [check for check in checks if not check.is_within]
     if wrong:
-        return _wrong(subject, wrong)
+        return _wrong(wrong)
     compared = {check.parity.index for check in checks}
-    result = subject.insight.experiment.loaded.result
-    odd = [
-        output
-        for output in (result.outputs if result else ())
-        if output.nonfinite_count and output.index not in compared
-    ]
-    return _not_finite(subject, odd) if odd else None
+    odd = [each for each in outputs if each.nonfinite_count and each.index not in compared]
+    return _not_finite(odd) if odd else None
 
 
-def _wrong(subject: Subject, wrong: Sequence[OutputCheck]) -> Finding:
+def _wrong(wrong: Sequence[OutputCheck]) -> Finding:
     return Finding(
-        rule="F17",
         title="The outputs are wrong",
         severity="high",
-        experiment=subject.name,
         summary=(
             f"{count_of(len(wrong), 'output')} further from the eager model's than this precision "
             "explains, for the same inputs: no time of a wrong answer counts."
@@ -181,7 +181,6 @@ def _wrong(subject: Subject, wrong: Sequence[OutputCheck]) -> Finding:
         evidence=tuple(
             EvidenceRow(f"output {check.parity.index}", _describe(check)) for check in wrong
         ),
-        gain_ns=None,
         action=(
             "export again, with the numeric check on; if that passes, compare SME modes "
             "(`etprof profile MODEL --target emulator`) to find the kernel"
@@ -196,12 +195,10 @@ def _describe(check: OutputCheck) -> str:
     return str(check).partition(": ")[2] + beside
 
 
-def _not_finite(subject: Subject, odd: Sequence[Tensor]) -> Finding:
+def _not_finite(odd: Sequence[Tensor]) -> Finding:
     return Finding(
-        rule="F17",
         title="Outputs are not finite",
         severity="high",
-        experiment=subject.name,
         summary=(
             f"{count_of(len(odd), 'output')} with infinities or no numbers; there is no reference "
             "to say whether the model means it."
@@ -210,7 +207,6 @@ def _not_finite(subject: Subject, odd: Sequence[Tensor]) -> Finding:
             EvidenceRow(f"output {output.index}", count_of(output.nonfinite_count, "value"))
             for output in odd
         ),
-        gain_ns=None,
         action=(
             "give representative inputs (--inputs), or export at a wider precision: float16 ends "
             "at 65504; times of such values may differ from those of real ones"

@@ -1,7 +1,8 @@
-"""F8 to F11: what SME2 changed between off and on."""
+"""F8 to F11, and why not SME2: what SME changed between off and on, and what it left out."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.finding import (
@@ -9,43 +10,42 @@ from etprof.analysis.findings.finding import (
     EvidenceRow,
     Finding,
     Subject,
+    rule,
+    sum_ns,
 )
-from etprof.base.units import format_duration, format_ratio, format_share
+from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.compare.comparison import Change, Comparison
+    from etprof.analysis.insight import OperatorDetail
 
 _COMPUTE: Final = ("Convolution", "GEMM")
 
 
-def note_convolution_share(subject: Subject) -> Finding | None:
-    """F8: a smaller share of convolution than the reference's, because it became faster."""
-    reference = subject.share_in_reference("Convolution")
-    if reference is None or subject.comparison is None:
-        return None
-    change = subject.comparison.categories["Convolution"]
-    if change.delta_ns >= 0 or not 0 < change.candidate_share < reference:
+@rule("F8", "less convolution than the reference", lambda s: s.comparison if s.reference else None)
+def note_convolution_share(subject: Subject, comparison: Comparison) -> Finding | None:
+    """A smaller share of convolution than the reference's, because it became faster."""
+    change, answer = comparison.categories["Convolution"], subject.answers[2]
+    if change.delta_ns >= 0 or not 0 < answer.share < answer.reference_share:
         return None
     return Finding(
-        rule="F8",
-        title="Convolution takes less than in the reference",
-        severity="good",
-        experiment=subject.name,
-        summary=(
-            f"Convolution is {format_share(change.candidate_share)} of an inference, in the "
-            f"reference {format_share(reference)}, and its time fell."
-        ),
-        evidence=(_change_row("Convolution", change),),
-        gain_ns=None,
-        action="none: SME2 is working",
+        "Convolution takes less than in the reference",
+        "good",
+        f"Convolution is {format_share(answer.share)} of an inference, in the reference "
+        f"{format_share(answer.reference_share)}, and its time fell.",
+        f"none: convolution became faster with {_unit(subject)} on",
+        (_change_row("Convolution", change),),
     )
 
 
-def find_bottleneck_shift(subject: Subject) -> Finding | None:
-    """F9: after SME2 the time is elsewhere."""
-    comparison = subject.comparison
-    if comparison is None:
-        return None
+def _unit(subject: Subject) -> str:
+    """The mode in words."""
+    return "SME2" if subject.insight.experiment.sme == "sme2" else "SME"
+
+
+@rule("F9", "the bottleneck has moved", lambda s: s.comparison)
+def find_bottleneck_shift(subject: Subject, comparison: Comparison) -> Finding | None:
+    """After SME2 the time is elsewhere."""
     limits = subject.thresholds
     before, after = _compute_shares(comparison)
     movement = comparison.categories["Data Movement"]
@@ -57,26 +57,20 @@ def find_bottleneck_shift(subject: Subject) -> Finding | None:
     )
     if not (shrank or moved):
         return None
-    largest = max(
+    name, largest = max(
         (item for item in comparison.categories.items() if item[0] not in _COMPUTE),
         key=lambda item: item[1].candidate_ns,
     )
     return Finding(
-        rule="F9",
-        title="The bottleneck has moved",
-        severity="medium",
-        experiment=subject.name,
-        summary=(
-            f"Convolution and GEMM fell from {format_share(before)} to {format_share(after)} of an "
-            f"inference; {largest[0]} is now {format_share(largest[1].candidate_share)}."
-        ),
-        evidence=tuple(_change_row(name, c) for name, c in comparison.categories.items()),
-        gain_ns=largest[1].candidate_ns,
-        action=(
-            f"work on {largest[0]} now: a larger share is not more time ("
-            f"{format_duration(largest[1].baseline_ns)} before, "
-            f"{format_duration(largest[1].candidate_ns)} after), but it is what is left"
-        ),
+        "The bottleneck has moved",
+        "medium",
+        f"Convolution and GEMM fell from {format_share(before)} to {format_share(after)} of an "
+        f"inference; {name} is now {format_share(largest.candidate_share)}.",
+        f"work on {name} now: a larger share is not more time ("
+        f"{format_duration(largest.baseline_ns)} before, "
+        f"{format_duration(largest.candidate_ns)} after), but it is what is left",
+        tuple(_change_row(name, c) for name, c in comparison.categories.items()),
+        gain_ns=largest.candidate_ns,
     )
 
 
@@ -91,39 +85,33 @@ def _change_row(name: str, change: Change) -> EvidenceRow:
     return EvidenceRow(name, f"{times}, {shares}")
 
 
-def find_no_effect(subject: Subject) -> Finding | None:
-    """F10: SME2 was in force, yet nothing shows it, or what shows it is not faster."""
-    if subject.insight.experiment.sme not in {"sme2", "sme1"}:
-        return None
-    compute = subject.in_category(*_COMPUTE)
-    if not compute:
-        return None
-    routes = [detail.evidence.route for detail in compute]
-    on_sme = sum(route.takes_sme for route in routes)
-    if on_sme:
-        return _no_speed_up(subject, proven=on_sme)
-    if any(route.answer == "unknown" for route in routes):
+def _products_with_sme(subject: Subject) -> list[OperatorDetail] | None:
+    """Convolutions and products, where the runner reports an SME mode in force."""
+    is_on = subject.insight.experiment.sme in {"sme2", "sme1"}
+    return subject.in_category(*_COMPUTE) if is_on else None
+
+
+@rule("F10", "SME2 without effect", _products_with_sme, is_timed=False)
+def find_no_effect(subject: Subject, compute: list[OperatorDetail]) -> Finding | None:
+    """SME was in force, yet nothing shows it, or what shows it is not faster."""
+    routes = [detail.evidence.route.answer for detail in compute]
+    if "proven" in routes or "named" in routes:
+        return _no_speed_up(subject, routes.count("proven"), routes.count("named"))
+    if "unknown" in routes:
         return None  # nothing shows it, and nothing speaks against it
-    return _no_evidence(subject)
-
-
-def _no_evidence(subject: Subject) -> Finding:
-    compute = subject.in_category(*_COMPUTE)
     reasons = dict.fromkeys(d.why_not_sme2.text for d in compute if d.why_not_sme2)
+    unit = _unit(subject)
     return Finding(
-        rule="F10",
-        title="SME2 was on, but no operator used it",
-        severity="high",
-        experiment=subject.name,
-        summary=f"None of {len(compute)} convolutions and matrix products ran on SME2.",
-        evidence=subject.show(compute),
-        gain_ns=None,
-        action="; ".join(list(reasons)[:3]) or "check the runner's build: `etprof doctor`",
+        f"{unit} was on, but no operator used it",
+        "high",
+        f"None of {len(compute)} convolutions and matrix products ran on {unit}.",
+        "; ".join(list(reasons)[:3]) or "check the runner's build: `etprof doctor`",
+        subject.show(compute),
         ruled_out=("the mode: the runner reports it in force",),
     )
 
 
-def _no_speed_up(subject: Subject, *, proven: int) -> Finding | None:
+def _no_speed_up(subject: Subject, proven: int, named: int) -> Finding | None:
     comparison = subject.comparison
     if comparison is None or not comparison.times_are_meaningful:
         return None
@@ -131,46 +119,85 @@ def _no_speed_up(subject: Subject, *, proven: int) -> Finding | None:
     after = sum(comparison.categories[name].candidate_ns for name in _COMPUTE)
     if not after or before / after >= subject.thresholds.accelerated_ratio:
         return None
+    unit = subject.insight.sme_unit
+    said = [f"{count_of(proven, 'operator')} ran on {unit}"] if proven else []
+    said += [f"{count_of(named, 'operator')} named for {unit} (calls not counted)"] if named else []
+    shapes = (
+        "look at shapes: single-row and very small products pay for packing; measure with one "
+        "thread, for cores share the SME2 unit"
+    )
+    count = "count the microkernels first (`etprof profile MODEL --target emulator`); "
     return Finding(
-        rule="F10",
-        title="SME2 ran, but convolution and GEMM are hardly faster",
-        severity="high",
-        experiment=subject.name,
-        summary=(
-            f"{proven} operators ran on SME2, yet convolution and GEMM together are only "
-            f"{format_ratio(before / after)} as fast as without."
-        ),
-        evidence=tuple(_change_row(name, comparison.categories[name]) for name in _COMPUTE),
-        gain_ns=None,
-        action=(
-            "look at shapes: single-row and very small products pay for packing; measure with one "
-            "thread, for cores share the SME2 unit"
-        ),
-        ruled_out=("missing SME2 kernels: they were used",),
+        f"{unit} {'ran' if proven else 'is named'}, but convolution and GEMM are hardly faster",
+        "high",
+        f"{' and '.join(said)}, yet convolution and GEMM together are only "
+        f"{format_ratio(before / after)} as fast as without.",
+        shapes if proven else count + shapes,
+        tuple(_change_row(name, comparison.categories[name]) for name in _COMPUTE),
+        ruled_out=(f"missing {unit} kernels: their calls were counted",) if proven else (),
     )
 
 
-def find_slowdown(subject: Subject) -> Finding | None:
-    """F11: the whole interval says that SME2 makes it slower."""
-    comparison = subject.comparison
-    if comparison is None or comparison.latency is None or comparison.latency.verdict != "slower":
+@rule("F11", "SME2 makes it slower", lambda s: s.comparison)
+def find_slowdown(subject: Subject, comparison: Comparison) -> Finding | None:
+    """The whole interval says that SME makes it slower."""
+    if comparison.latency is None or comparison.latency.verdict != "slower":
         return None
     slower = sorted(comparison.operators, key=lambda entry: -entry.change.delta_ns)
     rows = [entry for entry in slower if entry.change.delta_ns > 0][:SHOWN_ROWS]
     return Finding(
-        rule="F11",
-        title="SME2 makes this model slower",
-        severity="high",
-        experiment=subject.name,
-        summary=(
-            f"Speed-up {format_ratio(comparison.latency.speed_up)} of {comparison.name}, and the "
-            "whole interval is below 1."
-        ),
-        evidence=tuple(_change_row(entry.aligned.row.label, entry.change) for entry in rows),
-        gain_ns=max(comparison.waterfall.candidate_ns - comparison.waterfall.baseline_ns, 0.0),
-        action=(
-            "see which operators lost: packing of the left-hand side (Pack rows), products with "
-            "one row, or several threads on one SME2 unit; run with fewer threads, or with SME off"
-        ),
-        ruled_out=("noise: the sign-flip test and the interval agree",),
+        f"{_unit(subject)} makes this model slower",
+        "high",
+        f"Speed-up {format_ratio(comparison.latency.speed_up)} of {comparison.name}, and the "
+        "whole interval is below 1.",
+        "see which operators lost: packing of the left-hand side (Pack rows), products with one "
+        "row, or several threads on one SME2 unit; run with fewer threads, or with SME off",
+        tuple(_change_row(entry.aligned.row.label, entry.change) for entry in rows),
+        max(comparison.waterfall.candidate_ns - comparison.waterfall.baseline_ns, 0.0),
+        ("noise: the sign-flip test and the interval agree",),
     )
+
+
+@dataclass(frozen=True)
+class WhyNotGroup:
+    """Operators without SME2 for one reason."""
+
+    code: str
+    reason: str
+    source: str
+    operators: tuple[OperatorDetail, ...]
+    mean_ns: float
+    gain_ns: float | None
+    """Gain if they sped up as the accelerated operators of this run did; None when none did."""
+
+
+def explain_missing_sme2(subject: Subject) -> tuple[WhyNotGroup, ...]:
+    """Groups the convolutions and products without SME2 by reason, the most time first.
+
+    With SME off there is only one reason, which is no news.
+    """
+    found: dict[tuple[str, str, str], list[OperatorDetail]] = {}
+    for detail in subject.details:
+        reason = detail.why_not_sme2
+        if reason is not None and subject.insight.experiment.sme != "off":
+            found.setdefault((reason.code, reason.text, reason.source), []).append(detail)
+    factor = _accelerated_speed_up(subject)
+    groups = [
+        WhyNotGroup(
+            code,
+            text,
+            source,
+            tuple(sorted(details, key=lambda detail: -detail.typical_ns)),
+            sum_ns(details),
+            sum_ns(details) * (1 - 1 / factor) if factor and factor > 1 else None,
+        )
+        for (code, text, source), details in found.items()
+    ]
+    return tuple(sorted(groups, key=lambda group: -group.mean_ns))
+
+
+def _accelerated_speed_up(subject: Subject) -> float | None:
+    """How much faster the operators became that did take SME2, in this very run."""
+    if subject.comparison is None or not subject.comparison.times_are_meaningful:
+        return None
+    return subject.comparison.amdahl.accelerated_speed_up
