@@ -32,6 +32,7 @@ from etprof.base.limits import (
     USUAL_BLOCKS,
 )
 from etprof.base.records import SmeMode
+from etprof.run.generation import problem_of_prompt
 from etprof.run.manifest import Compared, Measurement, Seconds, Setup
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
 
@@ -143,10 +144,9 @@ class GenerationConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_prompt(self) -> GenerationConfig:
-        if (self.prompt is None) == (self.prompt_tokens is None):
-            raise ValueError("give one of prompt and prompt_tokens")
-        if self.prompt is not None and self.tokenizer is None:
-            raise ValueError("prompt is text, so it needs the model's tokenizer")
+        problem = problem_of_prompt(self.prompt_tokens, self.prompt, self.tokenizer)
+        if problem is not None:
+            raise ValueError(problem)
         return self
 
     def files(self) -> list[tuple[str, Path]]:

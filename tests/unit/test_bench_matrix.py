@@ -223,7 +223,10 @@ def test_a_generation_that_cannot_be_is_named() -> None:
     second = {"model": "decoder", "generation": {"new_tokens": 64}}
     assert problems(models=[first, second]) == [
         f"models.0: generation names its own methods, so leave out method (got {first})",
-        (f"models.1.generation: give one of prompt and prompt_tokens (got {second['generation']})"),
+        (
+            "models.1.generation: tokens are generated after one prompt: give prompt tokens, or a "
+            f"prompt and tokenizer (got {second['generation']})"
+        ),
     ]
 
 

@@ -319,8 +319,8 @@ def test_configs_ask_for_tokens(tmp_path: Path) -> None:
     config = parse_config(json.dumps(document), "c.json")
     assert configured_settings(config).generation == GENERATION
     for given, problem in (
-        ({}, "generation: give one of prompt and prompt_tokens"),
-        ({"prompt": "x"}, "generation: prompt is text, so it needs the model's tokenizer"),
+        ({}, "generation: tokens are generated after one prompt"),
+        ({"prompt": "x"}, "generation: a prompt of text needs the model's tokenizer"),
         ({"prompt": "x", "tokenizer": "t.json"}, "generation.tokenizer: t.json does not exist"),
     ):
         wrong = document | {"generation": {"new_tokens": 4, **given}}

@@ -13,9 +13,10 @@ from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import InputFileError
 from etprof.measuring.plan import Experiment, Settings
 from etprof.report_files import write_report_files
+from etprof.run.delegation import find_method_report
 from etprof.run.directory import find_measured_files
 from etprof.run.load import Run
-from etprof.run.manifest import MANIFEST
+from etprof.run.manifest import MANIFEST, Manifest, MeasuredModel
 from etprof.run.validation import validate_run, worst_level
 from tests.manifests import edit_manifest
 from tests.unit.test_load import watched
@@ -258,3 +259,15 @@ def test_an_edit_while_others_are_measured_is_told(tmp_path: Path) -> None:
     assert [text.partition(" ")[0].rpartition("/")[2] for text in damaged(tmp_path / "run")] == [
         edited[0].name
     ]
+
+
+def test_a_report_that_came_beside_the_program_later_is_not_the_runs(tmp_path: Path) -> None:
+    """D3: the reader took it from places of which no manifest speaks."""
+    run(tmp_path, SimTarget(), EXPERIMENTS[:1], SETTINGS)
+    folder = tmp_path / "run"
+    report = {"schema_version": 1, "model": "m", "methods": {"forward": {}}}
+    (tmp_path / "m.pte.delegation.json").write_text(json.dumps(report))
+    assert Run.load(folder).report is None
+    model = MeasuredModel(name="m", path=str(tmp_path / "m.pte"))
+    first = Manifest(schema_version=1, platform="linux", model=model)
+    assert find_method_report(folder, first) is not None

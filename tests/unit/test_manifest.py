@@ -15,6 +15,7 @@ from etprof.run.manifest import (
     Experiment,
     LaunchRecord,
     Manifest,
+    MeasuredFile,
     MeasuredModel,
     Settings,
     load_manifest,
@@ -79,6 +80,14 @@ def test_the_seal_cannot_be_taken_off_by_naming_the_first_schema(tmp_path: Path)
     save_manifest(tmp_path, a_manifest())
     path = tmp_path / MANIFEST
     path.write_text(path.read_text().replace('"schema_version": 2', '"schema_version": 1'))
+    with pytest.raises(InputFileError, match=r"manifest\.json is damaged"):
+        load_manifest(tmp_path)
+    # NOR by leaving out all members that schema 1 did not have, but those of its files
+    entry = MeasuredFile(kind="etdump", sha256="a" * 64)
+    save_manifest(tmp_path, a_manifest().model_copy(update={"files": {"e/m.etdump": entry}}))
+    document = json.loads(path.read_text()) | {"schema_version": 1}
+    del document["run_id"], document["checksum"]
+    path.write_text(json.dumps(document))
     with pytest.raises(InputFileError, match=r"manifest\.json is damaged"):
         load_manifest(tmp_path)
 

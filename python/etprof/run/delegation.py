@@ -189,12 +189,12 @@ class DelegationReport(Record):
 def find_method_report(run: Path, provenance: Manifest | None) -> MethodReport | None:
     """Reads the report of the method that `run` measured; None when the file is not there.
 
-    Measuring copies it into the run directory. For runs without a copy it is looked for beside
-    the program, and where the export puts it.
+    Measuring copies it into the run directory. For runs of etprof 0.1 without a copy it is looked
+    for beside the program, and where the export puts it: what is there now may be of another.
     """
     model = provenance.model if provenance else None
     places = [run / DELEGATION_REPORT]
-    if model is not None and model.path:
+    if provenance is not None and provenance.schema_version == 1 and model and model.path:
         program = Path(model.path)
         report = f"{program.name}.{DELEGATION_REPORT}"
         places += [

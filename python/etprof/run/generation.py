@@ -45,12 +45,9 @@ def plan_generation(  # noqa: PLR0913 - keyword-only: all that a generation is m
 
     Raises UsageError when the prompt is missing, given twice, or cannot become ids.
     """
-    if (prompt_tokens is None) == (prompt is None):
-        msg = "tokens are generated after one prompt: give prompt tokens, or a prompt and tokenizer"
-        raise UsageError(msg)
-    if prompt is not None and tokenizer is None:
-        msg = "a prompt of text needs the model's tokenizer; give it too, or prompt tokens instead"
-        raise UsageError(msg)
+    problem = problem_of_prompt(prompt_tokens, prompt, tokenizer)
+    if problem is not None:
+        raise UsageError(problem)
     if prompt is not None and tokenizer is not None:
         ids = encode_prompt(tokenizer, prompt)
     else:
@@ -65,6 +62,19 @@ def plan_generation(  # noqa: PLR0913 - keyword-only: all that a generation is m
         prompt=prompt,
         tokenizer=None if tokenizer is None else str(tokenizer.absolute()),
     )
+
+
+def problem_of_prompt(
+    tokens: object | None, prompt: str | None, tokenizer: Path | None
+) -> str | None:
+    """Says why the prompt is none, or is two; None when it is one."""
+    if (tokens is None) == (prompt is None):
+        return (
+            "tokens are generated after one prompt: give prompt tokens, or a prompt and tokenizer"
+        )
+    if prompt is not None and tokenizer is None:
+        return "a prompt of text needs the model's tokenizer; give it too, or prompt tokens instead"
+    return None
 
 
 def parse_ids(text: str) -> tuple[int, ...] | None:

@@ -26,7 +26,7 @@ from etprof.run.directory import (
     runs_folder,
 )
 from etprof.run.kernel_trace import read_kernel_trace
-from etprof.run.manifest import MANIFEST, WAY_OUT, parse_manifest
+from etprof.run.manifest import MANIFEST, WAY_OUT, parse_manifest, way_on
 from etprof.run.program import ExportManifest
 from etprof.run.runner_result import read_result
 from etprof.run.tensors import load_tensor
@@ -156,7 +156,7 @@ class Run:
                 raise
             return replace(run, problem=str(error))
         if whole and not run.experiments:
-            msg = f"{source} holds no .etdump file; {_way_to_one(source)}"
+            msg = f"{source} holds no .etdump file; {_way_to_one(source, run.manifest)}"
             raise InputFileError(msg)
         return replace(run, reference=_load_reference(run)) if with_reference else run
 
@@ -395,12 +395,12 @@ class _Reader:
         return isinstance(target, dict) and any(target.get(name) for name in names)
 
 
-def _way_to_one(folder: Path) -> str:
+def _way_to_one(folder: Path, manifest: Manifest | None) -> str:
     """Names the run directories below `folder`, such as out_toy_cnn's, or says how to make one."""
-    if (folder / METRICS).is_file():
+    if manifest is not None and (folder / METRICS).is_file():
         return (
             f"{METRICS} has its times (`etprof validate` lists them, `etprof history add` keeps "
-            "them); `etprof run CONFIG --resume` makes the operator split"
+            f"them); where the operator split failed, {way_on(manifest, folder)}"
         )
     found = [
         path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)

@@ -371,7 +371,8 @@ def parse_manifest(data: bytes | None, path: Path) -> Manifest | None:
     document = decode_json(data, path, way_out=WAY_OUT)
     manifest = check_record(Manifest, document, path, way_out=WAY_OUT)
     # Nothing of schema 1 has a run_id: who only changes the number does not get rid of the seal.
-    if manifest.schema_version != 1 or manifest.run_id or manifest.checksum:
+    has_kinds = any(entry.kind is not None for entry in manifest.files.values())
+    if manifest.schema_version != 1 or manifest.run_id or manifest.checksum or has_kinds:
         _check_seal(data, path)
     return manifest
 
