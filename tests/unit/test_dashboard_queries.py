@@ -167,6 +167,20 @@ def test_an_untimed_run_of_an_older_store_hands_out_no_figure(session: Session) 
     assert list_metrics(session, [Series(runs[0], runs[0].id)]) == []
 
 
+def test_an_untimed_run_in_a_timed_series_has_no_point(tmp_path: Path) -> None:
+    """B-D10, I2: a run whose target proves no times, by whatever name its device goes."""
+    store = open_store(tmp_path / "mixed.sqlite")
+    fill(store, replace(KNOWN, models=("m",), emulated=False, commits=3, sme_modes=("off",)))
+    untimed = update(Run).where(Run.measured_at == START + timedelta(days=1))
+    store.write(lambda session: session.execute(untimed.values(representative=False)))
+    with store.session() as session:
+        for entry in list_series(session):
+            points = load_trend(session, entry.run.series, "latency_ns", branch="", limit=9)
+            days = {(point.measured_at - START).days for point in points}
+            assert days == {0, 2}
+    store.close()
+
+
 def test_failures_are_the_newest_first_and_filtered(session: Session) -> None:
     assert {run.model for run in list_failures(session, {}, limit=100)} == {FAILING}
     assert list_failures(session, {"model": HOSTILE}, limit=100) == []

@@ -8,21 +8,22 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import aliased, defer
 
 from etprof.history.schema import FAILED, Baseline, Metric, Run
-from etprof.history.selection import choose_runs
+from etprof.history.selection import NEWEST_FIRST, choose_runs
 from etprof.history.store import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from sqlalchemy import ScalarSelect, Subquery
-    from sqlalchemy.orm import Session
+    from sqlalchemy import ScalarSelect, Select, Subquery
+    from sqlalchemy.orm import InstrumentedAttribute, Session
 
+Entry = TypeVar("Entry")
 RECENT_RUNS: Final = 5_000
 """Branches on offer, and what is latest on one, are of this many newest runs."""
 
@@ -120,18 +121,9 @@ def _newest_id(
 
 def list_metrics(session: Session, series: Iterable[Series]) -> list[str]:
     """Returns the names of the metrics that the latest runs have."""
-    ids = [entry.latest_id for entry in series if entry.latest_id is not None]
-    found: set[str] = set()
-    for batch in batches(ids):
-        found |= set(
-            session.scalars(
-                select(Metric.name)
-                .join(Metric.run)
-                .where(Metric.run_id.in_(batch), Run.representative)
-                .distinct()
-            )
-        )
-    return list(found)
+    ids = {entry.latest_id for entry in series if entry.latest_id is not None}
+    timed = select(Metric.name).join(Metric.run).where(Run.representative).distinct()
+    return list(set(_select(session, timed, Metric.run_id, ids)))
 
 
 def list_branches(session: Session, most: int) -> list[str]:
@@ -150,7 +142,7 @@ def list_branches(session: Session, most: int) -> list[str]:
 
 def list_newest(session: Session, most: int) -> list[int]:
     """Returns the newest runs."""
-    statement = select(Run.id).order_by(Run.measured_at.desc(), Run.id.desc()).limit(most)
+    statement = select(Run.id).order_by(*NEWEST_FIRST).limit(most)
     return list(session.scalars(statement))
 
 
@@ -162,21 +154,14 @@ def count_runs(session: Session) -> tuple[int, int]:
 
 def load_runs(session: Session, ids: Iterable[int]) -> dict[int, Run]:
     """Returns runs by id."""
-    found: dict[int, Run] = {}
-    for batch in batches(sorted(set(ids))):
-        found |= {run.id: run for run in session.scalars(select(Run).where(Run.id.in_(batch)))}
-    return found
+    return {run.id: run for run in _select(session, select(Run), Run.id, set(ids))}
 
 
 def load_values(session: Session, runs: Iterable[Run], metric: str) -> dict[int, Metric]:
     """Returns one metric of each run that has it, by run."""
-    ids = sorted(run.id for run in runs)
-    found: dict[int, Metric] = {}
-    for batch in batches(ids):
-        chosen = select(Metric).join(Metric.run).where(Run.representative, Metric.name == metric)
-        rows = session.scalars(chosen.where(Metric.run_id.in_(batch)))
-        found |= {row.run_id: row for row in rows}
-    return found
+    timed = select(Metric).join(Metric.run).where(Run.representative, Metric.name == metric)
+    ids = {run.id for run in runs}
+    return {row.run_id: row for row in _select(session, timed, Metric.run_id, ids)}
 
 
 def load_latest(
@@ -236,14 +221,9 @@ def differ_in_sme_alone(off: Run, on: Run) -> bool:
 def load_baselines(session: Session, series: Iterable[str]) -> dict[str, list[Baseline]]:
     """Returns the pinned baselines of each series, the newest first."""
     found: dict[str, list[Baseline]] = {}
-    for batch in batches(sorted(set(series))):
-        rows = session.scalars(
-            select(Baseline)
-            .where(Baseline.series.in_(batch))
-            .order_by(Baseline.pinned_at.desc(), Baseline.name)
-        )
-        for row in rows:
-            found.setdefault(row.series, []).append(row)
+    newest_first = select(Baseline).order_by(Baseline.pinned_at.desc(), Baseline.name)
+    for row in _select(session, newest_first, Baseline.series, set(series)):
+        found.setdefault(row.series, []).append(row)
     return found
 
 
@@ -256,9 +236,11 @@ def load_trend(
             Run.id, Run.measured_at, Run.git_commit, Run.git_branch,
             Metric.value, Metric.low, Metric.high, Run.failure, Run.status,
         )
-        .outerjoin(Metric, and_(Metric.run_id == Run.id, Metric.name == metric))
+        .outerjoin(
+            Metric, and_(Metric.run_id == Run.id, Metric.name == metric, Run.representative)
+        )
         .where(Run.series == series, *([Run.git_branch == branch] if branch else []))
-        .order_by(Run.measured_at.desc(), Run.id.desc())
+        .order_by(*NEWEST_FIRST)
         .limit(limit)
     )  # fmt: skip
     rows = session.execute(statement).all()
@@ -277,8 +259,19 @@ def list_failures(session: Session, filters: Mapping[str, str], *, limit: int) -
     """Returns failed runs, the newest first."""
     statement = (
         choose_runs({**filters, "status": FAILED})
-        .order_by(Run.measured_at.desc(), Run.id.desc())
+        .order_by(*NEWEST_FIRST)
         .limit(limit)
         .options(defer(Run.pins), defer(Run.artefacts))
     )
     return list(session.scalars(statement))
+
+
+def _select(
+    session: Session,
+    rows: Select[Entry],
+    column: InstrumentedAttribute[Any],
+    values: set[Any],
+) -> Iterator[Entry]:
+    """Yields the rows that have one of the values, in as many statements as a database takes."""
+    for batch in batches(sorted(values)):
+        yield from session.scalars(rows.where(column.in_(batch)))

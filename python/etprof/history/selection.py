@@ -22,7 +22,7 @@ _WINDOW: Final = "window:"
 _MOST_RUNS: Final = 100
 _MOST_DIGITS: Final = 18
 """Of a run's number: those of a 64-bit integer."""
-_NEWEST_FIRST: Final = (Run.measured_at.desc(), Run.id.desc())
+NEWEST_FIRST: Final = (Run.measured_at.desc(), Run.id.desc())
 
 
 def choose_runs(filters: Mapping[str, str]) -> Select[Run]:
@@ -40,13 +40,13 @@ def choose_runs(filters: Mapping[str, str]) -> Select[Run]:
 
 def newest_runs(session: Session, filters: Mapping[str, str], limit: int) -> Sequence[Run]:
     """Returns up to `limit` runs, newest first."""
-    query = choose_runs(filters).order_by(*_NEWEST_FIRST).limit(limit)
+    query = choose_runs(filters).order_by(*NEWEST_FIRST).limit(limit)
     return session.scalars(query).all()
 
 
 def newest_of_each_series(session: Session, filters: Mapping[str, str]) -> Sequence[Run]:
     """Returns the newest run of every series that has one under `filters`."""
-    rank = func.row_number().over(partition_by=Run.series, order_by=_NEWEST_FIRST)
+    rank = func.row_number().over(partition_by=Run.series, order_by=NEWEST_FIRST)
     chosen = choose_runs(filters)
     ranked = chosen.with_only_columns(Run.id, rank.label("rank")).subquery()
     newest = select(ranked.c.id).where(ranked.c.rank == 1)
@@ -130,7 +130,7 @@ def baseline_runs(session: Session, baseline: str, candidate: Run) -> Sequence[R
     same_series = (
         select(Run)
         .where(Run.series == candidate.series, Run.status == OK, Run.id != candidate.id)
-        .order_by(*_NEWEST_FIRST)
+        .order_by(*NEWEST_FIRST)
     )
     earlier = same_series.where(Run.measured_at <= candidate.measured_at)
     if baseline.startswith(_WINDOW):
@@ -148,7 +148,7 @@ def _newest_commit(session: Session, query: Select[Run]) -> Sequence[Run]:
     """Returns the newest of the runs and those beside it of the same commit."""
     rows = session.execute(query.with_only_columns(Run.id, Run.git_commit).limit(_MOST_RUNS)).all()
     numbers = [number for number, commit in rows if commit == rows[0][1]]
-    chosen = select(Run).where(Run.id.in_(numbers)).order_by(*_NEWEST_FIRST)
+    chosen = select(Run).where(Run.id.in_(numbers)).order_by(*NEWEST_FIRST)
     return session.scalars(chosen).all()
 
 
