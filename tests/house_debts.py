@@ -31,7 +31,7 @@ IMPORTED_ONCE_YET = {
 HOLD_PATHS: frozenset[str] = frozenset()
 """Modules of analysis, tables and views that import pathlib."""
 
-OWN_FORMATS = 49
+OWN_FORMATS = 33
 """Numbers formatted outside base/units.py, at most."""
 
 _FOR_PEOPLE = "people read it in the export's own files"

@@ -55,14 +55,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _export(store: Store, arguments: argparse.Namespace) -> int:
-    from etprof.base.units import count_of
+    from etprof.base.units import count_of, format_count
     from etprof.dashboard.export import DEFAULT_RUNS, export_site
 
     runs = DEFAULT_RUNS if arguments.runs is None else arguments.runs
     site = export_site(store, arguments.export, newest_runs=runs)
     print(
         f"{site.index}: {count_of(site.pages, 'page')}, "
-        f"{site.runs:,} of {count_of(site.total_runs, 'run')} with a page of its own"
+        f"{format_count(site.runs)} of {count_of(site.total_runs, 'run')} with a page of its own"
     )
     return 0
 

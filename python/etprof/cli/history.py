@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import EtprofError, OutputError, UsageError
 from etprof.base.text import clean_lines
-from etprof.base.units import count_of
+from etprof.base.units import count_of, format_count
 from etprof.cli.flags import JSON, MANY, STORE, add_flags, whole_number
 from etprof.cli.output import show, show_json
 
@@ -316,7 +316,7 @@ def _import(arguments: argparse.Namespace) -> int:
     with _open(arguments, create=True) as store:
         done = import_runs(store, export)
     pinned = f", pinned {count_of(done.baselines, 'baseline')}" if done.baselines else ""
-    print(f"Added {count_of(done.added, 'run')}, {done.known:,} were known{pinned}")
+    print(f"Added {count_of(done.added, 'run')}, {format_count(done.known)} were known{pinned}")
     return 0
 
 

@@ -132,6 +132,7 @@ def _identity(name: str, text: str) -> dict[str, object]:
 
 def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
     """Prints what would run, in order; no device is asked."""
+    from etprof.base.units import format_duration
     from etprof.measuring.plan import (
         configured_experiments,
         configured_settings,
@@ -159,5 +160,7 @@ def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
         print(clean_lines(f"{number:4}  {launch.text}"))
     for note in planned.notes:
         print(clean_lines(note))
-    print(f"at least {least_s:.0f} s of timing; warm-up, loading and the passes come on top")
+    print(
+        f"at least {format_duration(least_s * 1e9)} of timing; warm-up, loading and the passes come on top"
+    )
     return 0

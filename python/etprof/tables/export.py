@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.units import MISSING, format_count, format_share, format_size
+from etprof.base.units import MISSING, format_count, format_share, format_size, format_value
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
@@ -96,14 +96,14 @@ def _distance(check: ExportCheck | None) -> str:
     ratios = [each.snr_db for each in outputs if each.snr_db is not None]
     if check is None or not ratios:
         return "none"
-    note = "" if check.passed else f", expected at least {check.minimum_snr_db:g} dB"
-    return f"{min(ratios):.1f} dB{note}"
+    note = "" if check.passed else f", expected at least {format_value('dB', check.minimum_snr_db)}"
+    return f"{format_value('dB', min(ratios))}{note}"
 
 
 def _bundle(found: BundleCheck) -> str:
     """Returns what ExecuTorch's own runtime said of the bundled program."""
     if found.passed:
-        return f"verified by ExecuTorch to ±{found.absolute_tolerance:.2g}"
+        return f"verified by ExecuTorch to ±{format_value('p', found.absolute_tolerance)}"
     verdict = "not verified" if found.passed is None else "differs"
     return f"{verdict}: {found.problem}"
 

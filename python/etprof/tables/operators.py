@@ -9,6 +9,7 @@ from etprof.analysis.split.evidence import GRADES
 from etprof.analysis.split.operators import OperatorRow, OverheadRow, class_totals_ns, group_of
 from etprof.analysis.split.rollup import Key, roll_up
 from etprof.backends.kernel_names import LEVELS
+from etprof.base.units import format_count
 from etprof.tables.table import Column, Table, Value
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def _of_origin(read: Callable[[Origin], Value]) -> Callable[[Any], Value]:
 
 def _kernels(detail: OperatorDetail) -> str | None:
     """Counted microkernels with their calls, else what the name says."""
-    named = [f"{k.name.removeprefix('kai_run_')} ×{k.calls:,}" for k in detail.kernels]
+    named = [f"{k.name.removeprefix('kai_run_')} ×{format_count(k.calls)}" for k in detail.kernels]
     return ", ".join(named) or detail.kernel_hint
 
 

@@ -172,7 +172,7 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
     if effect is not None:
         detail.insert(
             0,
-            f"{effect.pairs} pairs of process launches, sign-flip p = {effect.p_value:.2g}; "
+            f"{effect.pairs} pairs of process launches, sign-flip p = {format_value('p', effect.p_value)}; "
             "speed-up is baseline ÷ candidate",
         )
     if not comparison.times_are_meaningful:
@@ -203,7 +203,7 @@ def tiles_of(assessment: Assessment) -> list[Tile]:
         return [Tile("Median inference, with tracer", format_duration(split.execute_median_ns))]
     return [
         Tile("Median inference", format_duration(latency.steady.median),
-             f"{latency.samples.count:,} samples"),
+             count_of(latency.samples.count, "sample")),
         Tile("99th percentile", format_duration(latency.samples.p99),
              f"minimum {format_duration(latency.samples.minimum)}"),
         Tile("First inference", format_duration(latency.first_inference.median),

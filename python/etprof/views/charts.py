@@ -12,7 +12,7 @@ import numpy as np
 
 from etprof.analysis.split.operators import GROUPS, OperatorRow, class_totals_ns, group_of
 from etprof.backends.backend import OperatorClass
-from etprof.base.units import format_duration, format_share
+from etprof.base.units import format_count, format_duration, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -204,7 +204,7 @@ def latency_chart(experiments: Sequence[ExperimentAnalysis]) -> View | None:
     return {
         "top": format_duration(high),
         "bottom": format_duration(low * 0.98),
-        "count": f"{len(samples):,}",
+        "count": format_count(len(samples)),
         "panels": [
             {
                 "name": e.name,
