@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from etprof.base.process import Completed, run_command
-from etprof.cli import main
+from etprof.cli import COMMANDS, build_parser, main
 from etprof.run.directory import reserved, set_aside
 
 WRONG = {
@@ -117,3 +118,34 @@ def test_a_terminal_that_knows_ascii_only() -> None:
     assert said.exit_code == 0
     assert "models \\xd7 precisions" in said.stdout
     assert said.stderr == ""
+
+
+def flags_of(command: str) -> dict[str, argparse.Action]:
+    """Every flag of a command, by name."""
+    (commands,) = (a for a in build_parser(command)._actions if a.dest == "command")
+    assert isinstance(commands.choices, dict)
+    found: argparse.ArgumentParser = commands.choices[command]
+    return {name: action for action in found._actions for name in action.option_strings}
+
+
+def test_flags_offer_what_the_code_knows() -> None:
+    """A-D27: fields, profiles, precisions and defaults are said by their owners, not by a copy."""
+    from etprof.analysis.compare.comparability import FIELDS
+    from etprof.export.request import PRECISIONS
+    from etprof.statistics.effect import DEFAULT_MARGIN
+    from etprof.targets.android.profiles import PROFILES
+
+    compare = flags_of("compare")
+    assert compare["--allow"].choices == tuple(FIELDS)
+    assert compare["--margin"].default == DEFAULT_MARGIN
+    assert flags_of("device")["--profile"].choices == tuple(PROFILES)
+    assert all(name in str(flags_of("export")["--dtype"].help) for name in PRECISIONS)
+
+
+def test_flags_are_declared_for_the_command_alone() -> None:
+    """`etprof --help` loads none of what flags say; a command asks for its own."""
+    (commands,) = (a for a in build_parser("compare")._actions if a.dest == "command")
+    assert isinstance(commands.choices, dict)
+    assert set(commands.choices) == set(COMMANDS)
+    declared = {name for name, each in commands.choices.items() if len(each._actions) > 2}
+    assert declared == {"compare"}

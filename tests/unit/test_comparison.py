@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from etprof.analysis.compare.comparability import FIELDS, find_differences, refuse_unlike
+from etprof.analysis.compare.comparability import find_differences, refuse_unlike
 from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import compare_within, match_runs
 from etprof.analysis.compare.waterfall import Waterfall, WaterfallStep
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
-from etprof.cli.compare import COMPARED_FIELDS
 from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import Experiment as PlannedExperiment
 from etprof.tables.verdicts import badge_of, describe_comparison
@@ -244,10 +243,6 @@ def test_android_profiles_and_cores_are_compared(tmp_path: Path) -> None:
         str(difference)
         for difference in find_differences(replace(before, provenance=boosted), after)
     ] == ["profile (boost against none)", "cores (4,5 against any)"]
-
-
-def test_every_compared_field_can_be_allowed() -> None:
-    assert tuple(FIELDS) == COMPARED_FIELDS
 
 
 def test_runs_pair_by_mode_and_threads_or_by_name(tmp_path: Path) -> None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from etprof.cli.device import PROFILE_NAMES
 from etprof.targets.android.identity import (
     parse_battery,
     parse_files,
     parse_sensors,
     parse_thermal_status,
 )
-from etprof.targets.android.profiles import PROFILES, compare_settings, profile_in_force
+from etprof.targets.android.profiles import compare_settings, profile_in_force
 from etprof.targets.android.session import read_log
 
 BATTERY = """\
@@ -103,7 +102,3 @@ def test_a_process_id_that_is_none_asks_the_log_nothing() -> None:
     from etprof.targets.android.adb import Adb
 
     assert read_log(Adb("X"), "1; reboot", "") == []
-
-
-def test_the_command_offers_every_profile() -> None:
-    assert tuple(PROFILES) == PROFILE_NAMES

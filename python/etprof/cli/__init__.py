@@ -104,8 +104,11 @@ def load_command(name: str) -> Command:
     return cast("Command", importlib.import_module(f"{__name__}.{name}"))
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser with every subcommand."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Returns the parser with every subcommand; flags of one alone where it is named.
+
+    Flags say what their command knows, which is more than `etprof --help` should load.
+    """
     parser = Parser(
         prog="etprof",
         description=etprof.__doc__,
@@ -116,8 +119,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"etprof {etprof.__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        command = load_command(name)
-        text = command.__doc__ or ""
+        module = load_command(name)
+        text = module.__doc__ or ""
         subparser = subparsers.add_parser(
             name,
             help=text.splitlines()[0].rstrip("."),
@@ -125,14 +128,17 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        if command in {None, name}:
+            module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
     return parser
 
 
 def run_command_line(words: Sequence[str]) -> int:
     """Runs one command line; raises EtprofError for every failure the user can act on."""
-    arguments, unknown = build_parser().parse_known_args(words)
+    # Without a subcommand no flags of any are asked for.
+    command = next((word for word in words if word in COMMANDS), "")
+    arguments, unknown = build_parser(command).parse_known_args(words)
     if unknown:
         command = f"etprof {arguments.command}"
         msg = f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`"

@@ -25,21 +25,22 @@ examples:
   etprof compare out_m/runs/linux_20261121T090000Z out_m/runs/linux
   etprof compare fp32.etdump fp16.etdump --allow inputs
 """
-# Spelt out because `etprof --help` reads this file and not the analysis.
-COMPARED_FIELDS = ("threads", "inputs", "device", "profile", "cores", "runner", "method")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
+    from etprof.analysis.compare.comparability import FIELDS
+    from etprof.statistics.effect import DEFAULT_MARGIN
+
     parser.epilog = EXAMPLES
     add_flags(
         parser,
         ("baseline", str, "BASELINE", "what to compare with"),
         ("candidate", str, "CANDIDATE", "what is compared"),
-        ("--allow", COMPARED_FIELDS, "FIELD",
-         f"compare although this differs: {', '.join(COMPARED_FIELDS)}", MANY),
+        ("--allow", tuple(FIELDS), "FIELD",
+         f"compare although this differs: {', '.join(FIELDS)}", MANY),
         ("--margin", fraction, "FRACTION",
-         "what counts as no difference (default %(default)s, a fraction of one)", {"default": 0.02}),
+         "what counts as no difference (default %(default)s, a fraction of one)", {"default": DEFAULT_MARGIN}),
         JSON,
         ("--top", whole_number(1), "N", "steps to list (default %(default)s)", {"default": 12}),
     )  # fmt: skip

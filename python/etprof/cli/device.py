@@ -29,19 +29,20 @@ if TYPE_CHECKING:
     from etprof.tables.table import Table
     from etprof.targets.android.adb import Adb
 
-PROFILE_NAMES = ("boost", "app")
 _CHANGING = ("prepare", "restore", "clean")
 """Actions that would spoil what is being measured on the device."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
+    from etprof.targets.android.profiles import PROFILES
+
     add_flags(
         parser,
         ("action", ("list", *_ACTIONS), "", "what to do"),
         ("--serial", str, "SERIAL", "which device, if several are attached"),
         ("--connect", str, "HOST:PORT", "a device on the network"),
-        ("--profile", PROFILE_NAMES, "", "with verify: default is what was prepared last"),
+        ("--profile", tuple(PROFILES), "", "with verify: default is what was prepared last"),
         ("--remote-folder", str, "DIR", "with clean: the config's `remote_folder`"),
         NO_WAIT,
         JSON,
@@ -93,10 +94,10 @@ def _describe(adb: Adb, arguments: argparse.Namespace) -> int:
 
 
 def _prepare(adb: Adb, arguments: argparse.Namespace) -> int:
-    from etprof.targets.android.profiles import prepare
+    from etprof.targets.android.profiles import PROFILES, prepare
 
     if arguments.profile is None:
-        msg = f"prepare needs --profile: {' or '.join(PROFILE_NAMES)}"
+        msg = f"prepare needs --profile: {' or '.join(PROFILES)}"
         raise UsageError(msg)
     saved_in = prepare(adb, arguments.profile)
     document = {"serial": adb.serial, "profile": arguments.profile, "saved_in": str(saved_in)}

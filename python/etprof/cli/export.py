@@ -36,6 +36,8 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
+    from etprof.export.request import PRECISIONS
+
     parser.epilog = EXAMPLES
     add_flags(
         parser,
@@ -43,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--model --model-name", str, "MODEL",
          "the same as a flag; also path/to/file.py:ClassName"),
         ("--dtype --precision", str, "PRECISION",
-         "fp16 (default), fp32, int8, int8_per_tensor, int8_dynamic, 8da4w, 8da4w_b<BLOCK>"),
+         f"fp16 (default), or another of {', '.join(PRECISIONS)}, 8da4w_b<BLOCK>"),
         ("--quantize", str, "SCHEME",
          "quantise the float32 model: int8 (default) or any of the quantised precisions",
          {"nargs": "?", "const": "int8"}),
