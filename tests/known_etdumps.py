@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Protocol, TypeVar
+
 from tests.etdump_writer import Table, etdump, event, event_block, profile_event, write_etdump
+
+Times_co = TypeVar("Times_co", covariant=True)
+
+
+class Timed(Protocol[Times_co]):
+    """What has times where the target proves any: a row, a split, a comparison."""
+
+    @property
+    def times(self) -> Times_co | None: ...
+
+
+def timed(subject: Timed[Times_co]) -> Times_co:
+    """The subject's times, which are there."""
+    assert subject.times is not None
+    return subject.times
+
 
 US = 1000
 DELEGATED_US = {b"Convolution (NHWC, F32) IGEMM #1": 60, b"Softmax (NC, F32) #1": 20}

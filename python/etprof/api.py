@@ -177,7 +177,7 @@ class Run:
         Executions with impossible time stamps are left out; `notes` says how many.
         """
         found = self._experiment(experiment)
-        return event_blocks(found.dump, found.events, is_timed=self.times_are_meaningful)
+        return event_blocks(found.dump, found.events)
 
     def find_total_for_module(
         self, module: str, *, experiment: str | None = None, unit: Unit = "ms"
@@ -188,14 +188,14 @@ class Run:
         events are counted once. Returns 0.0 for a module without operators, and
         None where times mean nothing.
         """
-        name = self._experiment(experiment).name
-        if not self.times_are_meaningful:
+        found = self._experiment(experiment)
+        if found.split.times is None:
             return None
-        insight = self.assessment.insight.of(name)
         total = sum(
-            detail.row.mean_ns
-            for detail in insight.details
-            if detail.module_path is not None
+            detail.row.times.mean_ns
+            for detail in self.assessment.insight.of(found.name).details
+            if detail.row.times
+            and detail.module_path is not None
             and (detail.module_path == module or detail.module_path.startswith(f"{module}."))
         )
         return total / _NS_PER[unit]
@@ -254,10 +254,6 @@ class ComparisonResult:
         return self.comparison.candidate
 
     @property
-    def _is_timed(self) -> bool:
-        return self.comparison.times_are_meaningful
-
-    @property
     def verdict(self) -> str | None:
         """faster, slower, no difference or inconclusive; None when it was not timed."""
         return self.comparison.latency.verdict if self.comparison.latency else None
@@ -284,16 +280,15 @@ class ComparisonResult:
 
     def operators(self) -> pd.DataFrame:
         """One row per aligned operator; every operator of both sides exactly once."""
-        table = comparisons.operator_changes([self.comparison], is_timed=self._is_timed)
-        return build_frame(table)
+        return build_frame(comparisons.OPERATOR_CHANGES.of_each([self.comparison]))
 
     def categories(self) -> pd.DataFrame:
         """One row per headline category."""
-        return build_frame(comparisons.category_changes([self.comparison], is_timed=self._is_timed))
+        return build_frame(comparisons.CATEGORY_CHANGES.of_each([self.comparison]))
 
     def waterfall(self) -> pd.DataFrame:
         """One row per step; `delta_ns` adds up to the difference of the totals."""
-        return build_frame(comparisons.waterfall_table([self.comparison], is_timed=self._is_timed))
+        return build_frame(comparisons.WATERFALL.of_each([self.comparison]))
 
 
 __all__ = ["COLUMNS", "ComparisonResult", "Experiment", "Run", "compare", "load_run"]

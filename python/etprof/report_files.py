@@ -26,16 +26,13 @@ def write_report_files(assessment: Assessment, folder: Path) -> None:
     Tables of a run directory stand beside their ETDump, others directly in `folder`.
     """
     run = assessment.run
-    is_timed = run.is_timed
     for experiment in run.experiments:
         place = experiment.etdump.parent if folder == run.source else folder
         stem = safe_name(experiment.etdump.stem)
         with replacing(place / f"{stem}_timeline.csv") as stream:
-            for text in timeline_csv(
-                experiment.dump, experiment.events, experiment.delegates, is_timed=is_timed
-            ):
+            for text in timeline_csv(experiment.dump, experiment.events, experiment.delegates):
                 stream.write(text.encode("utf-8", "surrogateescape"))
-        table = operator_row_table(experiment, is_timed=is_timed)
+        table = operator_row_table(experiment)
         write_text(place / f"{stem}_ops_stats.csv", encode_csv(table))
     write_json(folder / ANALYSIS_SUMMARY, assessment_document(assessment))
     write_documents([assessment], folder, ("html", "md"))

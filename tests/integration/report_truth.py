@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.etdump.reader import load_etdump
+from tests.known_etdumps import timed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,18 +57,18 @@ def check_split(experiment: ExperimentAnalysis) -> None:
     leaves, whole = raw_totals(experiment.etdump, split.executions)
     assert split.left_out.impossible == 0
     assert split.left_out.recorded == len(raw_executions(experiment.etdump))
-    assert split.execute_total_ns == whole
-    assert sum(entry.share for entry in split.entries) == pytest.approx(1.0, abs=0.001)
+    assert timed(split).execute_total_ns == whole
+    assert sum(times.share for _, times in split.parts) == pytest.approx(1.0, abs=0.001)
     by_label: dict[str, float] = defaultdict(float)
     for row in split.rows:
-        by_label[row.label] += row.total_ns
+        by_label[row.label] += timed(row).total_ns
     assert by_label == leaves
     assert split.unknown_names == ()
 
 
 def check_comparison(comparison: Comparison) -> None:
     """The waterfall closes, and each side's operators are aligned exactly once."""
-    waterfall = comparison.waterfall
+    waterfall = timed(comparison).waterfall
     assert abs(waterfall.residual_ns) < 1e-3
     assert abs(waterfall.steps[-1].delta_ns) < 1e-3
     pairs = [entry.aligned for entry in comparison.operators]

@@ -22,6 +22,7 @@ from etprof.run.delegation import DelegationReport
 from etprof.targets.runner import find_host_runner
 from tests.integration.eager_calls import ATEN_PRODUCTS, PRODUCTS, is_right, record_eager
 from tests.integration.marked_models import marked
+from tests.known_etdumps import timed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +57,7 @@ class Measured:
 
 def time_of(row: OperatorRow) -> float:
     """Returns ns per inference; by the median call, as others use this machine too."""
-    return row.median_ns * row.calls / row.executions
+    return timed(row).median_ns * row.calls / row.executions
 
 
 def measure(files: ExportedFiles, folder: Path, method: str = "forward") -> Measured:
@@ -72,7 +73,7 @@ def measure(files: ExportedFiles, folder: Path, method: str = "forward") -> Meas
     completed = run_command([str(word) for word in words], timeout_s=120)
     assert completed.exit_code == 0, completed.stderr
     dump = load_etdump(etdump)
-    rows = split_operators(split_executions(dump), dump.names).rows
+    rows = split_operators(dump, split_executions(dump)).rows
     report = DelegationReport.model_validate_json(files.report.read_text(encoding="utf-8"))
     found = attribute_operators(rows, report.methods[method])
     return Measured([pair for pair in zip(rows, found, strict=True) if pair[0].is_delegated])

@@ -18,6 +18,7 @@ from etprof.base.process import run_command
 from etprof.etdump.plausibility import examine_events
 from etprof.etdump.reader import load_etdump
 from tests.integration.report_truth import raw_executions, raw_totals
+from tests.known_etdumps import timed
 from tests.recorded_etdumps import CHANGES, S, changed
 from tests.world.host import Done, etprof
 
@@ -111,13 +112,12 @@ def test_no_changed_stamp_of_a_recording_makes_a_wrong_split(
     for row in range(0, len(dump.profile.name_id), 11):
         for column in ("start_time", "end_time"):
             damaged = changed(dump, row, column, CHANGES[change])
-            split = split_operators(split_executions(damaged), dump.names)
-            assert all(0 <= entry.share <= 1 for entry in split.entries)
-            assert sum(entry.total_ns for entry in split.entries) == split.execute_total_ns
+            split = split_operators(damaged, split_executions(damaged))
+            assert all(0 <= times.share <= 1 for _, times in split.parts)
+            assert sum(times.total_ns for _, times in split.parts) == timed(split).execute_total_ns
             # A mean over sound executions is within them, and a second is far outside.
-            assert all(entry.mean_ns <= longest[entry.label] + 1 for entry in split.rows)
-            whole = split.execute_total_ns / split.executions
-            assert whole <= max(length for length, _ in executions) + 1
+            assert all(timed(row).mean_ns <= longest[row.label] + 1 for row in split.rows)
+            assert timed(split).execute_mean_ns <= max(length for length, _ in executions) + 1
 
 
 def test_the_command_says_what_it_left_out_of_a_damaged_recording(

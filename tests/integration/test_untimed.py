@@ -15,6 +15,8 @@ import pytest
 
 from etprof.history.ingest import read_run_directory
 from etprof.run.load import Run
+from etprof.tables.events import TIMELINE
+from etprof.tables.report import DECLARED
 from etprof.views.formats import format_names
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
@@ -23,6 +25,9 @@ from tests.world.spec import Capabilities, RunSpec
 RAW = ("*_result.json", "*.etdump", "*_kernels.json", "manifest.json", "metrics.json")
 """What was measured, as the runner wrote it, and when each launch began."""
 OF_TIME = re.compile(r"(^|_)(ns|us|ms)$|^(p_value|speed_up\w*|share)$|_speed_up$")
+OF_OUTPUTS = {"calls_per_inference", "snr_db", "minimum_snr_db", "max_abs", "max_rel", "top1"}
+OF_STEPS = {"ts", "dur"}
+"""Of Chrome's trace: events stand one step apart."""
 TOLD = re.compile(r"\d\s?(ns|µs|ms)\b")
 
 
@@ -39,7 +44,7 @@ def untimed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         "output_root": "run",
         "target": {"kind": "emulator"},
         "experiments": modes,
-        "measurement": {"blocks": 6, "etdump_runs": 4},
+        "measurement": {"blocks": 6, "etdump_runs": 12},
     }
     (folder / "c.json").write_text(json.dumps(document))
     run = "out_m/runs/emulator"
@@ -62,6 +67,31 @@ def derived(folder: Path, pattern: str) -> list[Path]:
     found = [p for p in folder.rglob(pattern) if not any(p.match(raw) for raw in RAW)]
     assert found
     return found
+
+
+def figures_of(path: Path) -> Iterator[tuple[str, Any]]:
+    """Every figure of a derived file that is no whole number, with its name."""
+    if path.suffix == ".json":
+        yield from floats_in(json.loads(path.read_text()))
+    elif path.suffix == ".csv":
+        dtypes = {c.name: c.dtype for t in (*DECLARED.values(), TIMELINE) for c in t.columns}
+        with path.open(newline="") as stream:
+            for row in csv.DictReader(stream):
+                yield from ((k, v) for k, v in row.items() if dtypes[k] == "float64" and v)
+    else:
+        for row in pq.read_table(path).to_pylist():
+            yield from ((k, v) for k, v in row.items() if isinstance(v, float))
+
+
+def floats_in(document: Any, name: str = "") -> Iterator[tuple[str, float]]:  # noqa: ANN401
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield from floats_in(value, key)
+    elif isinstance(document, list):
+        for each in document:
+            yield from floats_in(each, name)
+    elif isinstance(document, float):
+        yield name, document
 
 
 def times_in(document: Any, where: str = "") -> Iterator[str]:  # noqa: ANN401 - any JSON
@@ -97,6 +127,19 @@ def test_no_table_has_a_time(untimed: tuple[Path, str]) -> None:
     for path in derived(folder, "*.parquet"):
         for row in pq.read_table(path).to_pylist():
             found |= {(path.name, k) for k, v in row.items() if OF_TIME.search(k) and v is not None}
+    assert not found
+
+
+@pytest.mark.parametrize("pattern", ["*.json", "*.csv", "*.parquet"])
+def test_no_file_has_a_figure_that_a_clock_made(pattern: str, untimed: tuple[Path, str]) -> None:
+    """T8: whatever it is called, what is no whole number is of outputs; a trace has steps alone."""
+    folder, _ = untimed
+    found = {
+        (path.name, name, value)
+        for path in derived(folder, pattern)
+        for name, value in figures_of(path)
+        if name not in OF_OUTPUTS and not (name in OF_STEPS and float(value).is_integer())
+    }
     assert not found
 
 

@@ -22,7 +22,7 @@ from etprof.backends.registry import BACKENDS, OPAQUE, backend_of
 from etprof.backends.xnnpack import sme
 from etprof.run.load import Run as LoadedRun
 from tests.etdump_writer import etdump, event, event_block, profile_event, write_etdump
-from tests.known_etdumps import US, span
+from tests.known_etdumps import US, span, timed
 from tests.known_runs import Experiment, Op, Run, analyze, build_etdump
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_per_channel_products_are_told_although_their_name_is_one_on_both_sides(
         ]
     )
     (comparison,) = compare_within(analyze(tmp_path / "r", run))
-    panel = comparison.amdahl
+    panel = timed(comparison).amdahl
     assert panel.accelerated_operators == 1
     assert panel.accelerated_speed_up == pytest.approx(2.5)
     assert panel.ceiling == pytest.approx(6.0)
@@ -122,7 +122,7 @@ def test_every_part_asks_the_one_function(tmp_path: Path) -> None:
     groups = assessment.findings_of("on").why_not_sme2
     assert sum(len(group.operators) for group in groups) == takes.count(False)
     (comparison,) = assessment.comparisons
-    assert comparison.amdahl.accelerated_operators == takes.count(True)
+    assert timed(comparison).amdahl.accelerated_operators == takes.count(True)
 
 
 def test_the_packed_types_stand_in_one_table() -> None:
@@ -195,9 +195,9 @@ def test_a_delegate_that_nobody_knows_is_one_row_in_the_runtime_s_time(
     run = analyze_run(LoadedRun.load(foreign_run(tmp_path / "r", unit)))
     split = run.experiments[0].split
     (row,) = split.rows
-    assert (row.label, row.backend, row.mean_ns) == (FOREIGN, OPAQUE, 8 * US)
+    assert (row.label, row.backend, timed(row).mean_ns) == (FOREIGN, OPAQUE, 8 * US)
     assert (row.is_known, row.data_types, row.microkernel_type) == (False, (), None)
-    assert sum(entry.total_ns for entry in split.entries) == split.execute_total_ns
+    assert sum(times.total_ns for _, times in split.parts) == timed(split).execute_total_ns
     (evidence,) = run.experiments[0].evidence
     assert (evidence.route.answer, evidence.grade) == ("unknown", None)
     ticks = 3 * 7 * unit * US
@@ -237,4 +237,4 @@ def test_a_delegate_s_own_unit_is_turned_into_ns(
     folder = foreign_run(tmp_path / "r", 1)
     (folder / "m.etdump").write_bytes(bytes(write_etdump(etdump([block])).data))
     (row,) = analyze_run(LoadedRun.load(folder)).experiments[0].split.rows
-    assert (row.backend, row.mean_ns, row.calls) == (backend, 7 * US, 2)
+    assert (row.backend, timed(row).mean_ns, row.calls) == (backend, 7 * US, 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -30,6 +29,7 @@ from etprof.run.load import Run
 from etprof.run.validation import validate_run, worst_level
 from etprof.views.events import timeline_csv
 from tests.etdump_writer import etdump, event, event_block, profile_event, write_etdump
+from tests.known_etdumps import timed
 from tests.known_runs import on_off_run, write_run
 from tests.recorded_etdumps import CHANGES, Recording, S, changed, record
 
@@ -53,36 +53,48 @@ def recording(clock: str) -> Recording:
 
 
 def split_of(dump: ETDump) -> OperatorSplit:
-    return split_operators(split_executions(dump), dump.names)
+    return split_operators(dump, split_executions(dump))
 
 
 def intervals(dump: ETDump) -> dict[str, tuple[float, float]]:
     """95 % interval of each part's mean over the executions of a sound file."""
     executions = split_executions(dump)
+    number, events = executions.number, executions.events
+    times = timed(events)
     series = {
-        "Delegate overhead": executions.delegate_overhead_ns,
-        "Operator dispatch": executions.dispatch_ns,
-        "Program execution": executions.program_ns,
-        "Method::execute": executions.execute_ns,
+        name: times.beyond[
+            (number[events.containers] >= 0) & (events.roles[events.containers] == role)
+        ]
+        for name, role in (
+            ("Delegate overhead", Role.DELEGATE_CALL),
+            ("Operator dispatch", Role.OPERATOR_CALL),
+            ("Program execution", Role.EXECUTE),
+        )
     }
-    for name_id in np.unique(executions.name_id):
-        series[dump.names[name_id]] = executions.duration_ns[executions.name_id == name_id]
+    series["Method::execute"] = times.duration[(number >= 0) & (events.roles == Role.EXECUTE)]
+    for role, names in (
+        (Role.DELEGATED, dump.profile.delegate_debug_id_str_id),
+        (Role.KERNEL, dump.profile.name_id),
+    ):
+        inside = (number >= 0) & (events.roles == role)
+        for name_id in np.unique(names[inside]):
+            series[dump.names[name_id]] = times.duration[inside & (names == name_id)]
     found = {}
     for name, values in series.items():
-        reach = 1.96 * statistics.stdev(values) / len(values) ** 0.5 + 1
+        reach = 1.96 * float(np.std(values, ddof=1)) / len(values) ** 0.5 + 1
         found[name] = (float(values.mean()) - reach, float(values.mean()) + reach)
     return found
 
 
 def means(split: OperatorSplit) -> dict[str, float]:
-    whole = {"Method::execute": split.execute_total_ns / split.executions}
-    return whole | {entry.label: entry.mean_ns for entry in split.entries}
+    whole = {"Method::execute": timed(split).execute_mean_ns}
+    return whole | {part.label: times.mean_ns for part, times in split.parts}
 
 
 def check_honest(split: OperatorSplit, limits: Mapping[str, tuple[float, float]]) -> None:
     """What a split that is shown must be."""
-    assert all(0 <= entry.share <= 1 for entry in split.entries)
-    assert sum(entry.total_ns for entry in split.entries) == split.execute_total_ns
+    assert all(0 <= times.share <= 1 for _, times in split.parts)
+    assert sum(times.total_ns for _, times in split.parts) == timed(split).execute_total_ns
     assert means(split).keys() == limits.keys()
     for name, mean in means(split).items():
         low, high = limits[name]
@@ -194,11 +206,11 @@ def test_impossible_load_events_are_not_known() -> None:
     dump = load_etdump(recording("a day after boot").data)
     init, load = rows_of(dump, Role.LOAD)
     late = split_of(changed(dump, init, "end_time", lambda stamp: stamp + 10**7))
-    assert (late.load_ns, late.left_out.impossible) == ({}, 0)
+    assert (timed(late).load_ns, late.left_out.impossible) == ({}, 0)
     first = rows_of(dump, Role.EXECUTE)[0]
     before_load = int(dump.profile.start_time[load]) - 1
     early = split_of(changed(dump, first, "start_time", lambda _: before_load))
-    assert early.first_execute_ns is None
+    assert timed(early).first_execute_ns is None
     assert early.executions == 24
 
 
@@ -362,7 +374,10 @@ def delegate_on_another_clock(scale: int, start: int = 0) -> ETDump:
 def test_a_delegate_may_have_a_clock_of_its_own_but_no_other_unit() -> None:
     """N16: sums are what tells; where it began does not."""
     split = split_of(delegate_on_another_clock(1))
-    assert (split.left_out.impossible, [row.mean_ns for row in split.rows]) == (0, [5000, 5000])
+    assert (split.left_out.impossible, [timed(row).mean_ns for row in split.rows]) == (
+        0,
+        [5000, 5000],
+    )
     with pytest.raises(ImplausibleETDumpError, match="6 of 6 executions"):
         split_of(delegate_on_another_clock(2))
 
@@ -371,14 +386,16 @@ def test_a_sum_that_cannot_be_is_refused_whatever_let_it_pass() -> None:
     """N16: the guard at the split itself."""
     dump = load_etdump(recording("a day after boot").data)
     executions = split_executions(dump)
+    times, is_execute = timed(executions.events), executions.events.roles == Role.EXECUTE
     wrong = [
-        replace(executions, duration_ns=executions.duration_ns * 1000),
-        replace(executions, delegate_overhead_ns=executions.delegate_overhead_ns * -1),
-        replace(executions, execute_ns=executions.execute_ns * 0),
+        replace(times, duration=np.where(is_execute, times.duration, times.duration * 1000)),
+        replace(times, beyond=times.beyond * -1),
+        replace(times, duration=np.where(is_execute, 0, times.duration)),
     ]
     for each in wrong:
+        events = replace(executions.events, times=each)
         with pytest.raises(ImplausibleETDumpError, match="which cannot be"):
-            split_operators(each, dump.names)
+            split_operators(dump, replace(executions, events=events))
 
 
 def test_wraps_are_undone_in_durations_everywhere(tmp_path: Path) -> None:
@@ -390,7 +407,7 @@ def test_wraps_are_undone_in_durations_everywhere(tmp_path: Path) -> None:
     assert wrapped.any()
     for block in etprof.load_run(path).event_blocks():
         assert all(event.raw_ns.min() >= 0 and event.raw_ns.max() < S for event in block.events)
-    text = "".join(timeline_csv(dump, examine_events(dump), is_timed=True))
+    text = "".join(timeline_csv(dump, examine_events(dump)))
     rows = [line.split(",") for line in text.splitlines()[1:]]
     assert len(rows) == len(wrapped)
     assert all(0 <= int(row[-2]) < S for row in rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 import sys
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.parquet
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rich.console import Console
 
 from etprof.analysis.assessment import Assessment, assess_run
@@ -382,3 +385,33 @@ def test_the_summary_has_the_same_operators(assessment: Assessment) -> None:
         for record in report_tables(assessment)["operators"].records()
     ]
     assert rows == wanted
+
+
+@given(
+    times=st.lists(st.integers(1, 9000), min_size=len(OFF_OPS), max_size=len(OFF_OPS)),
+    last=st.lists(st.integers(1, 9000), min_size=len(OFF_OPS), max_size=len(OFF_OPS)),
+)
+@settings(deadline=None, max_examples=20)
+def test_two_emulations_of_one_program_give_the_same_tables(
+    times: list[int], last: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """B-D9: an execution that took long under emulation was no part of `calls`, `executions`."""
+    run = RUNS["untimed"]
+    other = [
+        replace(
+            entry,
+            ops=[replace(op, us=us) for op, us in zip(entry.ops, itertools.cycle(times))],
+            last_ops=[replace(op, us=us) for op, us in zip(entry.ops, itertools.cycle(last))],
+        )
+        for entry in run.experiments
+    ]
+    found = [
+        assess_run(analyze(tmp_path_factory.mktemp("e") / "r", replace(run, experiments=each)))
+        for each in (run.experiments, other)
+    ]
+    one, two = ({n: t.rows for n, t in report_tables(each).items()} for each in found)
+    assert one == two
+    assert found[0].notes == found[1].notes
+    documents = [json.dumps(assessment_document(each)) for each in found]
+    sources = [str(each.run.source) for each in found]
+    assert documents[0].replace(sources[0], "") == documents[1].replace(sources[1], "")

@@ -7,8 +7,8 @@ import pytest
 from etprof.analysis.split.executions import split_executions
 from etprof.analysis.split.operators import (
     OperatorSplit,
-    category_totals_ns,
-    class_totals_ns,
+    category_times,
+    class_times,
     split_operators,
 )
 from etprof.base.errors import InputFileError
@@ -24,12 +24,13 @@ from tests.known_etdumps import (
     load_block,
     runner_etdump,
     span,
+    timed,
 )
 
 
 def split(data: bytes) -> OperatorSplit:
     dump = load_etdump(data)
-    return split_operators(split_executions(dump), dump.names)
+    return split_operators(dump, split_executions(dump))
 
 
 def test_only_steady_executions_count() -> None:
@@ -37,16 +38,16 @@ def test_only_steady_executions_count() -> None:
     result = split(runner_etdump(executions=3))
     # THEN neither is in the totals, and the first is told apart
     assert result.executions == 3
-    assert result.execute_total_ns == 3 * EXECUTE_US * US
-    assert result.first_execute_ns == 10 * EXECUTE_US * US
-    assert result.load_ns == {"Program::load_method": 500 * US, "Method::init": 400 * US}
+    assert timed(result).execute_total_ns == 3 * EXECUTE_US * US
+    assert timed(result).first_execute_ns == 10 * EXECUTE_US * US
+    assert timed(result).load_ns == {"Program::load_method": 500 * US, "Method::init": 400 * US}
 
 
 def test_in_files_of_other_runners_the_first_of_several_executions_is_apart() -> None:
     result = split(foreign_etdump(executions=4))
     assert result.executions == 4
-    assert result.first_execute_ns == 10 * EXECUTE_US * US
-    assert result.execute_median_ns == EXECUTE_US * US
+    assert timed(result).first_execute_ns == 10 * EXECUTE_US * US
+    assert timed(result).execute_median_ns == EXECUTE_US * US
 
 
 def test_a_single_execution_is_used_whatever_it_is() -> None:
@@ -56,7 +57,7 @@ def test_a_single_execution_is_used_whatever_it_is() -> None:
 
 def test_rows_are_innermost_events_in_program_order() -> None:
     rows = split(runner_etdump()).rows
-    assert [(row.label, row.mean_ns, row.is_delegated, row.calls) for row in rows] == [
+    assert [(row.label, timed(row).mean_ns, row.is_delegated, row.calls) for row in rows] == [
         ("Convolution (NHWC, F32) IGEMM #1", 60 * US, True, 3),
         ("Softmax (NC, F32) #1", 20 * US, True, 3),
         ("native_call_addmm.out", 30 * US, False, 3),
@@ -65,17 +66,18 @@ def test_rows_are_innermost_events_in_program_order() -> None:
 
 def test_overheads_close_the_sum() -> None:
     result = split(runner_etdump())
-    assert {row.label: row.mean_ns for row in result.overheads} == {
+    assert {row.label: timed(row).mean_ns for row in result.overheads} == {
         "Delegate overhead": (CALL_US - 80) * US,
         "Operator dispatch": 2 * US,
         "Program execution": (EXECUTE_US - CALL_US - OPERATOR_CALL_US) * US,
     }
-    assert sum(entry.share for entry in result.entries) == pytest.approx(1.0)
-    assert sum(entry.total_ns for entry in result.entries) == result.execute_total_ns
+    assert sum(times.share for _, times in result.parts) == pytest.approx(1.0)
+    assert sum(times.total_ns for _, times in result.parts) == timed(result).execute_total_ns
 
 
 def test_category_totals() -> None:
-    assert category_totals_ns(split(runner_etdump(executions=1))) == {
+    found = category_times(split(runner_etdump(executions=1)))
+    assert {name: times.total_ns for name, times in found.items()} == {
         "Convolution": 60 * US,
         "GEMM": 30 * US,
         "Data Movement": 0,
@@ -85,7 +87,8 @@ def test_category_totals() -> None:
 
 
 def test_classes_are_largest_first_and_complete() -> None:
-    totals = class_totals_ns(split(runner_etdump(executions=1)))
+    found = class_times(split(runner_etdump(executions=1)))
+    totals = {entry: times.total_ns for entry, times in found.items()}
     assert {entry.finer: total for entry, total in totals.items()} == {
         "convolution": 60 * US,
         "linear": 30 * US,
@@ -108,7 +111,12 @@ def test_repeated_calls_within_an_execution_are_one_row() -> None:
     data = bytes(write_etdump(etdump([event_block(b"Execute", twice)])).data)
     # THEN both calls are in it
     (row,) = split(data).rows
-    assert (row.calls, row.executions, row.mean_ns, row.median_ns) == (2, 1, 8 * US, 4 * US)
+    assert (row.calls, row.executions, timed(row).mean_ns, timed(row).median_ns) == (
+        2,
+        1,
+        8 * US,
+        4 * US,
+    )
 
 
 def test_the_same_operator_at_two_instructions_is_two_rows() -> None:
@@ -121,7 +129,7 @@ def test_the_same_operator_at_two_instructions_is_two_rows() -> None:
     result = split(data)
     assert [row.instruction_id for row in result.rows] == [1, 2]
     # AND kernels without a call of their own take nothing from the calls' overhead
-    assert [row.total_ns for row in result.overheads] == [0, 0, 4 * US]
+    assert [timed(row).total_ns for row in result.overheads] == [0, 0, 4 * US]
 
 
 def test_a_delegate_that_numbers_its_operators_is_one_row_a_call() -> None:
@@ -132,7 +140,7 @@ def test_a_delegate_that_numbers_its_operators_is_one_row_a_call() -> None:
     ]
     data = bytes(write_etdump(etdump([event_block(b"Execute", events)])).data)
     result = split(data)
-    assert [(row.label, row.total_ns) for row in result.rows] == [
+    assert [(row.label, timed(row).total_ns) for row in result.rows] == [
         ("call of an unknown delegate", 8 * US)
     ]
     assert result.unknown_names == ("call of an unknown delegate",)
@@ -149,7 +157,7 @@ def test_names_without_a_class_are_reported_and_never_summed_twice() -> None:
     data = bytes(write_etdump(etdump([event_block(b"Execute", events)])).data)
     result = split(data)
     assert result.unknown_names == ("my_custom_scope", "native_call_frobnicate.out")
-    assert sum(entry.total_ns for entry in result.entries) == 10 * US
+    assert sum(times.total_ns for _, times in result.parts) == 10 * US
 
 
 def test_a_timer_of_32_bits_may_wrap() -> None:
@@ -157,7 +165,7 @@ def test_a_timer_of_32_bits_may_wrap() -> None:
     inner = profile_wrapping(b"native_call_mul.out", start, 5 * US)
     whole = profile_wrapping(b"Method::execute", start, 6 * US)
     data = bytes(write_etdump(etdump([event_block(b"Execute", [inner, whole])])).data)
-    assert split(data).execute_total_ns == 6 * US
+    assert timed(split(data)).execute_total_ns == 6 * US
 
 
 def profile_wrapping(name: bytes, start: int, length: int) -> Table:

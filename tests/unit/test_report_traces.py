@@ -18,7 +18,7 @@ from etprof.views.formats.chrome import chrome_trace
 from etprof.views.formats.model_explorer import node_data
 from etprof.views.formats.perfetto import encode_trace, integer, varint
 from etprof.views.trace import Slice, experiment_slices, trace_processes
-from tests.known_etdumps import US
+from tests.known_etdumps import US, timed
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, launch, on_off_run
 
 TRACE_PROCESSOR = shutil.which("trace_processor_shell")
@@ -73,7 +73,7 @@ def test_totals_from_the_trace_are_the_description(
         op.label: op.us * US * executions for op in ops
     }
     split = assessment.run.experiments[sequence - 1].split
-    assert totals["Method::execute"] == split.execute_total_ns
+    assert totals["Method::execute"] == timed(split).execute_total_ns
 
 
 @pytest.mark.skipif(TRACE_PROCESSOR is None, reason="no trace_processor_shell on the PATH")
@@ -91,7 +91,9 @@ def test_perfettos_own_processor_adds_up_the_same(
         totals = {row.name: row.total for row in rows}
     finally:
         processor.close()
-    executes = [experiment.split.execute_total_ns for experiment in assessment.run.experiments]
+    executes = [
+        timed(experiment.split).execute_total_ns for experiment in assessment.run.experiments
+    ]
     assert totals["Method::execute"] == sum(executes)
     executions = assessment.run.experiments[0].split.executions
     assert totals[OFF_OPS[1].label] == OFF_OPS[1].us * US * executions

@@ -10,7 +10,7 @@ from etprof.analysis.split.thread_map import build_thread_map
 from etprof.run.directory import ExperimentMetrics
 from etprof.run.load import LoadedExperiment, Run
 from etprof.statistics.summary import BlockedMedian, summarise
-from etprof.tables.measurement import thread_table
+from etprof.tables.measurement import thread_tables
 from tests.known_etdumps import runner_etdump
 
 # Off scales with threads, SME2 does not: its unit is shared.
@@ -48,7 +48,7 @@ def test_best_point_and_crossover(tmp_path: Path) -> None:
         2: "faster",
         4: "slower",
     }
-    table = thread_table(experiments(tmp_path, TRUTH), is_timed=True)
+    _, table = thread_tables(experiments(tmp_path, TRUTH))
     assert table.note == "best: 4 threads, SME off; from 4 threads off is faster than sme2"
     best = [(row["sme"], row["threads"]) for row in table.records() if row["is_best"]]
     assert best == [("off", 4)]
@@ -59,7 +59,7 @@ def test_no_crossover_where_sme2_always_wins(tmp_path: Path) -> None:
     found = build_thread_map(experiments(tmp_path, truth))
     assert found is not None
     assert found.crossover_threads is None
-    table = thread_table(experiments(tmp_path, truth), is_timed=True)
+    _, table = thread_tables(experiments(tmp_path, truth))
     assert table.note == "best: 2 threads, SME sme2"
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 _PARTIAL_READERS: Final = frozenset({"view", "gather and scatter"})
 _COARSE_CLOCK_STEPS: Final = 10
-_INTERRUPTION_NS: Final = 1000
-"""Less than this above the median is no interruption."""
 
 
 @dataclass(frozen=True)
@@ -52,29 +50,16 @@ class OperatorDetail:
         return None
 
     @property
-    def is_interrupted(self) -> bool:
-        """Whether a few very long calls make up most of its time, as when the system steps in."""
-        row = self.row
-        return row.total_ns / row.calls > 2 * row.median_ns + _INTERRUPTION_NS
-
-    @property
-    def typical_ns(self) -> float:
-        """Mean per inference; for an interrupted operator, what its median call makes of it."""
-        row = self.row
-        if not self.is_interrupted:
-            return row.mean_ns
-        return row.mean_ns * row.median_ns * row.calls / row.total_ns
-
-    @property
     def rates_are_limits(self) -> bool:
         """Whether the clock's step is over a tenth of the time: rates are then at most as given."""
-        return self.row.median_ns < _COARSE_CLOCK_STEPS * self.row.backend.clock_step_ns
+        times, step_ns = self.row.times, self.row.backend.clock_step_ns
+        return times is not None and times.median_ns < _COARSE_CLOCK_STEPS * step_ns
 
     @property
     def gflops(self) -> float | None:
         """Achieved 10⁹ operations a second at the median; a multiply-accumulate is two."""
         macs = self.attribution.macs if self.attribution else None
-        return 2 * macs / self.row.median_ns if macs and self.row.median_ns > 0 else None
+        return self._per_ns(2 * macs) if macs else None
 
     @property
     def gigabytes_per_s(self) -> float | None:
@@ -85,7 +70,11 @@ class OperatorDetail:
         if self.row.operator_class.finer in _PARTIAL_READERS:
             return None
         moved = self.attribution.moved_bytes if self.attribution else None
-        return moved / self.row.median_ns if moved and self.row.median_ns > 0 else None
+        return self._per_ns(moved) if moved else None
+
+    def _per_ns(self, amount: int) -> float | None:
+        times = self.row.times
+        return amount / times.median_ns if times and times.median_ns > 0 else None
 
     @property
     def module_path(self) -> str | None:
@@ -116,15 +105,21 @@ class ExperimentInsight:
         return "SME2" if self.experiment.sme == "sme2" and best <= {"sme2"} else "SME"
 
     @cached_property
-    def typical_total_ns(self) -> float:
+    def typical_total_ns(self) -> float | None:
         """An inference without interruptions: all operators' typical times and the overheads."""
-        overheads = sum(row.mean_ns for row in self.experiment.split.overheads)
-        return sum(detail.typical_ns for detail in self.details) + overheads
+        split = self.experiment.split
+        if split.times is None:
+            return None
+        overheads = sum(row.times.mean_ns for row in split.overheads)
+        return sum(row.times.typical_ns for row in split.rows if row.times) + overheads
 
-    def typical_share(self, details: Iterable[OperatorDetail]) -> float:
-        """Share of these operators in an inference without interruptions."""
+    def typical_share(self, details: Iterable[OperatorDetail]) -> float | None:
+        """Share of these operators in an inference without interruptions; None without times."""
         total = self.typical_total_ns
-        return sum(detail.typical_ns for detail in details) / total if total > 0 else 0.0
+        if total is None:
+            return None
+        part = sum(detail.row.times.typical_ns for detail in details if detail.row.times)
+        return part / total if total > 0 else 0.0
 
 
 @dataclass(frozen=True)

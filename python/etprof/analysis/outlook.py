@@ -27,21 +27,21 @@ class Outlook:
 
 
 def predict_sme2(insight: ExperimentInsight) -> Outlook | None:
-    """Returns the outlook of an experiment with SME off; None without the export's prediction."""
+    """Returns the outlook of a timed experiment with SME off; None without a prediction."""
     predictions = [
-        (detail.row, detail.attribution.prediction)
+        (detail.row, detail.row.times.share, detail.attribution.prediction)
         for detail in insight.details
-        if detail.attribution is not None and detail.attribution.prediction is not None
+        if detail.row.times and detail.attribution and detail.attribution.prediction
     ]
     if insight.experiment.sme != "off" or not predictions:
         return None
-    hopeful = [(row, found) for row, found in predictions if found.sme2]
-    share = sum(row.share for row, _ in hopeful)
-    backends = " and ".join(dict.fromkeys(row.backend.title for row, _ in predictions))
+    hopeful = [(share, found) for _, share, found in predictions if found.sme2]
+    share = sum(share for share, _ in hopeful)
+    backends = " and ".join(dict.fromkeys(row.backend.title for row, _, _ in predictions))
     types = dict.fromkeys(found.packed_type for _, found in hopeful if found.packed_type)
     return Outlook(
         len(hopeful),
-        sum(found.sme2 is None for _, found in predictions),
+        sum(found.sme2 is None for _, _, found in predictions),
         share,
         backends,
         tuple(types),

@@ -153,12 +153,10 @@ def analyze_run(run: Run) -> RunAnalysis:
         for each in (report.delegates if report else ())
         if each.instruction is not None
     }
-    experiments = tuple(_analyze_experiment(each, delegates) for each in run.experiments)
-    split = [
-        note
-        for each in experiments
-        for note in split_notes(each, times_are_meaningful=run.is_timed)
-    ]
+    experiments = tuple(
+        _analyze_experiment(each, delegates, is_timed=run.is_timed) for each in run.experiments
+    )
+    split = [note for each in experiments for note in split_notes(each)]
     if not run.is_directory:
         alone = "one ETDump alone: latency without tracer, load and memory are not known"
         return RunAnalysis(run, experiments, (alone, *split))
@@ -201,12 +199,13 @@ def _failure_notes(launches: Sequence[LaunchRecord]) -> Iterator[str]:
 
 
 def _analyze_experiment(
-    loaded: LoadedExperiment, delegates: Mapping[int, str]
+    loaded: LoadedExperiment, delegates: Mapping[int, str], *, is_timed: bool
 ) -> ExperimentAnalysis:
     dump, metrics = loaded.dump, loaded.metrics
     try:
-        executions = split_executions(dump, find_delegates(dump, delegates))
-        split = split_operators(executions, dump.names)
+        found = find_delegates(dump, delegates)
+        executions = split_executions(dump, found, is_timed=is_timed)
+        split = split_operators(dump, executions)
     except InputFileError as error:
         msg = f"{loaded.etdump}: {error}"
         raise type(error)(msg) from error
@@ -220,7 +219,7 @@ def _analyze_experiment(
     )
 
 
-def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = True) -> list[str]:
+def split_notes(experiment: ExperimentAnalysis) -> list[str]:
     """Says which executions the operator split does not have, and why."""
     left_out, name = experiment.split.left_out, experiment.name
     recorded = count_of(left_out.recorded, "execution")
@@ -237,12 +236,12 @@ def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = 
             f"{name}: {left_out.impossible} of {recorded} are left out everywhere, for they hold "
             "time stamps that cannot be so: the ETDump is damaged; record it again"
         )
-    if times_are_meaningful and left_out.disturbed:
+    if left_out.disturbed:
         notes.append(
             f"{name}: {left_out.disturbed} of {recorded} are left out of the operator split, for "
             "they took far longer or shorter than the median, as when the system steps in"
         )
-    if times_are_meaningful and not left_out.band_was_known:
+    if experiment.split.times and not left_out.band_was_known:
         notes.append(
             f"{name}: {recorded} are too few to tell a disturbed one from the others in the "
             f"operator split; record at least {LEAST_FOR_BAND}"
@@ -252,13 +251,13 @@ def split_notes(experiment: ExperimentAnalysis, *, times_are_meaningful: bool = 
 
 def _opaque_note(experiment: ExperimentAnalysis) -> str:
     """Says what of a delegate is known when its words and unit are not."""
-    profile = experiment.dump.profile
-    foreign = experiment.events.roles == Role.FOREIGN
-    ticks = (profile.end_time[foreign] - profile.start_time[foreign]).astype("int64")
+    foreign, times = experiment.events.roles == Role.FOREIGN, experiment.events.times
+    ticks = (times.end[foreign] - times.start[foreign]).astype("int64").sum() if times else 0
+    unit = f", {int(ticks)} ticks of a unit that is not known," if times is not None else ""
     return (
         f"{experiment.name}: {count_of(len(experiment.delegates.opaque), 'delegate call')} of a "
-        f"backend that etprof does not know, each one row: {count_of(ticks.size, 'event')} inside, "
-        f"{int(ticks.sum())} ticks of a unit that is not known, are not in the split"
+        "backend that etprof does not know, each one row: "
+        f"{count_of(int(foreign.sum()), 'event')} inside{unit} are not in the split"
     )
 
 

@@ -327,7 +327,7 @@ def _show_generated(assessment: Assessment) -> None:
     run, console = assessment.run, Console()
     if run.is_timed:
         return
-    for section in generation_sections(run.experiments, is_timed=False):
+    for section in generation_sections(run.experiments):
         console.print(section.title, markup=False)
         console.print(*terminal_sections([section], top=1), sep="\n")
     for comparison in assessment.comparisons:

@@ -61,6 +61,19 @@ _ROLE_OF_NAME: Final = dict(
 
 
 @dataclass(frozen=True, eq=False)
+class EventTimes:
+    """When events were, in ticks of the file, ns for ExecuTorch; impossible ones without meaning."""
+
+    start: NDArray[np.uint64]
+    """As it stands in the file."""
+    end: NDArray[np.uint64]
+    duration: NDArray[np.int64]
+    """With wraps of a 32-bit clock undone."""
+    beyond: NDArray[np.float64]
+    """What each container has beyond what it holds, shape (containers,)."""
+
+
+@dataclass(frozen=True, eq=False)
 class Events:
     """Every profile event of a file, in file order; what cannot be is marked."""
 
@@ -68,15 +81,13 @@ class Events:
     """A Role each."""
     execution: NDArray[np.int32]
     """Number of the execution over the whole file; -1 for events of none."""
-    duration: NDArray[np.int64]
-    """In ticks, with wraps of a 32-bit clock undone; of impossible events without meaning."""
     impossible: NDArray[np.bool_]
     execution_possible: NDArray[np.bool_]
     """Of each execution, whether all of its events can be so, shape (executions,)."""
     containers: NDArray[np.intp]
     """Rows of executions and calls, shape (containers,)."""
-    beyond: NDArray[np.float64]
-    """Ticks that each of them has beyond what it holds, shape (containers,)."""
+    times: EventTimes | None
+    """None where nobody may see them, for they are no performance."""
 
     @property
     def usable(self) -> NDArray[np.bool_]:
@@ -111,11 +122,14 @@ class _Times:
     """Whether the clock has 32 bits; times then count from the start of the execution."""
 
 
-def examine_events(dump: ETDump, units: Mapping[int, float | None] | None = None) -> Events:
+def examine_events(
+    dump: ETDump, units: Mapping[int, float | None] | None = None, *, is_timed: bool = True
+) -> Events:
     """Classifies and checks all profile events of `dump`; linear in their number.
 
     `units` are the ns per tick of delegates that do not report in ns, by the instruction that
-    calls them; None for a unit that is not known.
+    calls them; None for a unit that is not known. Where nothing is timed, the stamps are checked
+    all the same: they tell a damaged file.
     """
     units = units or {}
     nesting = _find_nesting(dump, [call for call, unit in units.items() if unit is None])
@@ -135,9 +149,11 @@ def examine_events(dump: ETDump, units: Mapping[int, float | None] | None = None
     possible = np.ones(np.count_nonzero(nesting.roles == Role.EXECUTE), np.bool_)
     damaged = nesting.execution[impossible]
     possible[damaged[damaged >= 0]] = False
+    stamps = dump.profile.start_time, dump.profile.end_time
     return Events(
-        nesting.roles, nesting.execution, duration, impossible, possible, nesting.containers, beyond
-    )
+        nesting.roles, nesting.execution, impossible, possible, nesting.containers,
+        EventTimes(*stamps, duration, beyond) if is_timed else None,
+    )  # fmt: skip
 
 
 def ticks_from(start: int, end: int) -> int:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from etprof.analysis.generation import block_values
 from etprof.analysis.run_analysis import analyze_run
-from etprof.analysis.split.operators import class_totals_ns
+from etprof.analysis.split.operators import category_times
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.json_input import parse_json
 from etprof.base.records import first_problem
@@ -332,9 +332,9 @@ def _categories(loaded: LoadedRun) -> tuple[dict[str, dict[str, float]], str | N
     except EtprofError as error:
         return {}, f"operator split: {error}"
     found: dict[str, dict[str, float]] = {}
-    for experiment in analysis.experiments if analysis.is_timed else ():
+    for experiment in analysis.experiments:
         totals = found.setdefault(experiment.name, {})
-        for entry, total in class_totals_ns(experiment.split).items():
-            time_ns = total / experiment.split.executions
-            totals[entry.category] = totals.get(entry.category, 0.0) + time_ns
+        for name, times in category_times(experiment.split).items():
+            if times.total_ns:
+                totals[name] = times.mean_ns
     return found, None

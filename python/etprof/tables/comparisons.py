@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from etprof.analysis.compare.waterfall import WaterfallStep
 from etprof.tables.operators import DETAIL_COLUMNS, NUMBER, ROW_COLUMNS
 from etprof.tables.table import Column, Table
 from etprof.tables.verdicts import badge_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from etprof.analysis.compare.amdahl import Bottleneck
-    from etprof.analysis.compare.comparison import Change, Comparison, OperatorChange
+    from etprof.analysis.compare.comparison import Change, ComparedTimes, Comparison, OperatorChange
     from etprof.analysis.compare.waterfall import Waterfall
     from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.cold_start import LedgerEntry
@@ -31,7 +32,7 @@ class _Change(NamedTuple):
 
     comparison: Comparison
     names: tuple[str, ...]
-    change: Change
+    change: Change | None
 
 
 class ChangedOperator(NamedTuple):
@@ -43,9 +44,40 @@ class ChangedOperator(NamedTuple):
     detail: OperatorDetail | None
 
     @property
-    def change(self) -> Change:
-        """Its times."""
+    def change(self) -> Change | None:
+        """Its times, where both sides have any."""
         return self.entry.change
+
+
+class _Entry(NamedTuple):
+    """One row of a comparison's list."""
+
+    comparison: Comparison
+    entry: LedgerEntry | Bottleneck | Check
+
+
+def _entries(
+    read: Callable[[ComparedTimes], Iterable[Any]],
+) -> Callable[[Comparison], Iterable[_Entry]]:
+    return lambda c: (_Entry(c, entry) for entry in (read(c.times) if c.times else ()))
+
+
+def _groups(name: str) -> Callable[[Comparison], Iterable[_Change]]:
+    """Changes by category or class."""
+
+    def read(comparison: Comparison) -> Iterator[_Change]:
+        for key, change in (getattr(comparison.times, name) if comparison.times else {}).items():
+            yield _Change(comparison, (key,) if isinstance(key, str) else tuple(key), change)
+
+    return read
+
+
+def _of_change(name: str) -> Callable[[Any], Value]:
+    return lambda s: getattr(s.change, name) if s.change else None
+
+
+def _of_panel(name: str) -> Callable[[Any], Value]:
+    return lambda comparison: getattr(comparison.times.amdahl, name) if comparison.times else None
 
 
 def _effect(read: Callable[[Any], Value]) -> Callable[[Any], Value]:
@@ -75,9 +107,10 @@ def _label(side: str) -> Callable[[ChangedOperator], str | None]:
     return read
 
 
-def _time(side: str) -> Callable[[ChangedOperator], float | None]:
+def _time(side: str) -> Callable[[ChangedOperator], Value]:
     """Nothing where the operator is not on that side: that is no time of zero."""
-    return lambda s: getattr(s.change, f"{side}_ns") if getattr(s.entry.aligned, side) else None
+    read = _of_change(f"{side}_ns")
+    return lambda s: read(s) if getattr(s.entry.aligned, side) else None
 
 
 def _changed_label(subject: ChangedOperator) -> str | None:
@@ -90,25 +123,36 @@ def _changed_label(subject: ChangedOperator) -> str | None:
     return f"only in {side.experiment.name}"
 
 
+def changed_operators(
+    comparison: Comparison, details: Mapping[int, OperatorDetail] | None = None
+) -> list[ChangedOperator]:
+    """Returns every aligned operator, with its details by the id of its row."""
+    known = details or {}
+    return [
+        ChangedOperator(comparison, entry, number, known.get(id(entry.aligned.row)))
+        for number, entry in enumerate(comparison.operators, start=1)
+    ]
+
+
 _COMPARISON: Final = Column(
     "comparison", "string", of=lambda s: s.comparison.name, place="several",
     says="`baseline → candidate`",
 )  # fmt: skip
 _CHANGE: Final = (
     Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True, adds_up=True,
-           of=lambda s: s.change.baseline_ns, says="mean per inference"),
+           of=_of_change("baseline_ns"), says="mean per inference"),
     Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True, adds_up=True,
-           of=lambda s: s.change.candidate_ns, says="mean per inference"),
+           of=_of_change("candidate_ns"), says="mean per inference"),
     Column("delta_ns", "float64", "±ns", title="difference", is_timed=True, adds_up=True,
-           of=lambda s: s.change.delta_ns, says="candidate − baseline: below zero is time saved"),
+           of=_of_change("delta_ns"), says="candidate − baseline: below zero is time saved"),
     Column("speed_up", "float64", "ratio", title="speed-up", is_timed=True,
-           of=lambda s: s.change.speed_up, says="baseline ÷ candidate"),
+           of=_of_change("speed_up"), says="baseline ÷ candidate"),
 )  # fmt: skip
 _SHARES: Final = (
     Column("baseline_share", "float64", "share", title="share before", is_timed=True, adds_up=True,
-           of=lambda s: s.change.baseline_share, says="of the baseline's `Method::execute`"),
+           of=_of_change("baseline_share"), says="of the baseline's `Method::execute`"),
     Column("candidate_share", "float64", "share", title="share after", is_timed=True, adds_up=True,
-           has_bar=True, of=lambda s: s.change.candidate_share,
+           has_bar=True, of=_of_change("candidate_share"),
            says="of the candidate's `Method::execute`"),
 )  # fmt: skip
 
@@ -134,12 +178,13 @@ COMPARISONS: Final = Table(
         Column("pairs", "Int64", "count", is_timed=True, of=_effect(lambda e: e.pairs),
                says="pairs of process launches"),
         Column("accelerated_share", "float64", "share", title="accelerated", is_timed=True,
-               place="page", of=lambda c: c.amdahl.accelerated_share,
+               place="page", of=_of_panel("accelerated_share"),
                says="share of the baseline's time that changed to SME"),
         Column("ceiling", "float64", "ratio", is_timed=True, place="page",
-               of=lambda c: c.amdahl.ceiling,
+               of=_of_panel("ceiling"),
                says="Amdahl's: what if the accelerated operators took no time"),
     ),
+    from_each="comparison",
     title="All comparisons",
     says="one row per pair of experiments that answers a question",
 )  # fmt: skip
@@ -166,6 +211,8 @@ OPERATOR_CHANGES: Final = Table(
                says="the upper end"),
         *_SHARES,
     ),
+    from_each="comparison",
+    rows_of=changed_operators,
     title="Operators side by side",
     by="delta_ns",
     says="one row per aligned operator; every operator of both sides exactly once",
@@ -179,7 +226,7 @@ COMPARED_OPERATORS: Final = Table(
         *(replace(column, of=_time(column.name.removesuffix("_ns"))) for column in _CHANGE[:2]),
         *_CHANGE[2:],
         Column("share", "float64", "share", is_timed=True, adds_up=True,
-               of=lambda s: s.change.candidate_share),
+               of=_of_change("candidate_share")),
         Column("was", "string", title="changed", of=_changed_label, place="page"),
         *(column for name, column in _DESCRIBED.items() if name != "label"),
         *DETAIL_COLUMNS,
@@ -190,15 +237,18 @@ COMPARED_OPERATORS: Final = Table(
 """What people see of a comparison: the candidate's operators with their times on both sides."""
 _CATEGORY: Final = Column("category", "string", of=lambda s: s.names[0], says="headline category")
 CATEGORY_CHANGES: Final = Table(
-    "category_changes", (_COMPARISON, _CATEGORY, *_CHANGE, *_SHARES), is_about_times=True,
+    "category_changes", (_COMPARISON, _CATEGORY, *_CHANGE, *_SHARES),
+    from_each="comparison",
+    rows_of=_groups("categories"),
     title="Where the time went", says="one row per comparison and headline category",
 )  # fmt: skip
 CLASS_CHANGES: Final = Table(
     "classes",
     (_COMPARISON, _CATEGORY, Column("class", "string", of=lambda s: s.names[1], says="finer class"), *_CHANGE,
      *_SHARES),
+    from_each="comparison",
+    rows_of=_groups("classes"),
     title="Where an inference's time goes",
-    is_about_times=True,
     says="one row per comparison and finer class",
 )  # fmt: skip
 WATERFALL: Final = Table(
@@ -214,8 +264,9 @@ WATERFALL: Final = Table(
         Column("delta_ns", "float64", "±ns", title="difference", is_timed=True,
                says="candidate − baseline; adds up to the difference of the totals"),
     ),
+    from_each="comparison",
+    rows_of=lambda c: (_step(c, s) for s in c.times.waterfall.steps) if c.times else (),
     title="From one total to the other",
-    is_about_times=True,
     says="one row per comparison and step",
 )  # fmt: skip
 LEDGER: Final = Table(
@@ -240,8 +291,9 @@ LEDGER: Final = Table(
                of=lambda s: s.entry.effect.verdict if s.entry.effect else None,
                says="as of the comparison"),
     ),
+    from_each="comparison",
+    rows_of=_entries(lambda times: filter(_is_known, times.ledger)),
     title="From start to steady state",
-    is_about_times=True,
     says="one row per comparison and cost",
 )  # fmt: skip
 BOTTLENECKS: Final = Table(
@@ -258,8 +310,9 @@ BOTTLENECKS: Final = Table(
                is_timed=True, of=lambda s: s.entry.speed_up_if_removed,
                says="of the whole, if it took no time"),
     ),
+    from_each="comparison",
+    rows_of=_entries(lambda times: times.amdahl.bottlenecks),
     title="How far it can go",
-    is_about_times=True,
     says="one row per comparison and class, the largest first",
 )  # fmt: skip
 VALIDITY: Final = Table(
@@ -271,8 +324,9 @@ VALIDITY: Final = Table(
                styles={"passed": "green", "failed": "bold red"}),
         Column("detail", "string", of=lambda s: s.entry.detail, says="what was seen"),
     ),
+    from_each="comparison",
+    rows_of=_entries(lambda times: times.validity.checks),
     title="May this be believed?",
-    is_about_times=True,
     says="one row per comparison and condition",
 )  # fmt: skip
 OUTPUTS: Final = Table(
@@ -295,56 +349,18 @@ OUTPUTS: Final = Table(
         Column("is_within", "boolean", title="within", of=lambda s: s.is_within,
                styles={"yes": "green", "no": "bold red"}, says="whether they agree"),
     ),
+    from_each="comparison",
+    rows_of=lambda comparison: comparison.outputs,
     title="Outputs",
     says="one row per output of a program on two sides",
 )  # fmt: skip
 
 
-class _Entry(NamedTuple):
-    """One row of a comparison's list."""
-
-    comparison: Comparison
-    entry: LedgerEntry | Bottleneck | Check
-
-
-def changed_operators(
-    comparison: Comparison, details: Mapping[int, OperatorDetail] | None = None
-) -> list[ChangedOperator]:
-    """Returns every aligned operator, with its details by the id of its row."""
-    known = details or {}
-    return [
-        ChangedOperator(comparison, entry, number, known.get(id(entry.aligned.row)))
-        for number, entry in enumerate(comparison.operators, start=1)
-    ]
-
-
-def operator_changes(comparisons: Iterable[Comparison], *, is_timed: bool) -> Table:
-    """Returns the operators of all comparisons."""
-    subjects = [subject for each in comparisons for subject in changed_operators(each)]
-    return OPERATOR_CHANGES.of(subjects, is_timed=is_timed)
-
-
 def compared_operators(comparison: Comparison, details: Mapping[int, OperatorDetail]) -> Table:
     """Returns one comparison's operators with what is known of each."""
     subjects = changed_operators(comparison, details)
-    table = COMPARED_OPERATORS.of(subjects, is_timed=comparison.times_are_meaningful)
+    table = COMPARED_OPERATORS.of(subjects)
     return sides_named(table, comparison)
-
-
-def category_changes(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
-    """Returns the headline categories of all comparisons."""
-    subjects = [_Change(each, (n,), c) for each in comparisons for n, c in each.categories.items()]
-    return CATEGORY_CHANGES.of(subjects, is_timed=is_timed)
-
-
-def class_changes(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
-    """Returns the finer classes of all comparisons."""
-    subjects = [
-        _Change(each, tuple(entry), change)
-        for each in comparisons
-        for entry, change in each.classes.items()
-    ]
-    return CLASS_CHANGES.of(subjects, is_timed=is_timed)
 
 
 def sides_named(table: Table, comparison: Comparison) -> Table:
@@ -355,73 +371,22 @@ def sides_named(table: Table, comparison: Comparison) -> Table:
     )
 
 
-def waterfall_table(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
-    """Returns every step from a baseline's total to the candidate's."""
-    steps = [
-        _step(each, s.label, s.kind, s.baseline_ns, s.candidate_ns)
-        for each in comparisons
-        for s in each.waterfall.steps
-    ]
-    return WATERFALL.of(steps, is_timed=is_timed)
-
-
-def waterfall_between_totals(comparison: Comparison, count: int) -> Table:
+def waterfall_between_totals(comparison: Comparison, found: Waterfall, count: int) -> Table:
     """Returns the largest steps, between the totals that they lead from and to."""
-    found: Waterfall = comparison.waterfall
     first, last = comparison.baseline.experiment.name, comparison.candidate.experiment.name
+    whole = WaterfallStep("", "total", found.baseline_ns, found.candidate_ns)
     steps = [
-        _step(comparison, first, "total", found.baseline_ns, None),
-        *(_step(comparison, s.label, s.kind, s.baseline_ns, s.candidate_ns)
-          for s in found.largest(count)),
-        {**_step(comparison, last, "total", None, found.candidate_ns),
-         "delta_ns": found.candidate_ns - found.baseline_ns},
-    ]  # fmt: skip
-    table = WATERFALL.of(steps, is_timed=comparison.times_are_meaningful)
-    return sides_named(table, comparison)
+        {**_step(comparison, whole), "label": first, "candidate_ns": None, "delta_ns": None},
+        *(_step(comparison, step) for step in found.largest(count)),
+        {**_step(comparison, whole), "label": last, "baseline_ns": None},
+    ]
+    return sides_named(WATERFALL.of(steps), comparison)
 
 
-def _step(
-    comparison: Comparison,
-    label: str,
-    kind: str,
-    baseline_ns: float | None,
-    candidate_ns: float | None,
-) -> dict[str, Value]:
-    delta = None if baseline_ns is None or candidate_ns is None else candidate_ns - baseline_ns
-    return {
-        "comparison": comparison.name, "label": label, "kind": kind, "baseline_ns": baseline_ns, "candidate_ns": candidate_ns,
-        "delta_ns": delta,
-    }  # fmt: skip
-
-
-def cost_table(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
-    """Returns the ledgers from start to steady state."""
-    return LEDGER.of(_entries(comparisons, lambda c: c.ledger, _is_known), is_timed=is_timed)
+def _step(comparison: Comparison, step: WaterfallStep) -> dict[str, Value]:
+    names = ("label", "kind", "baseline_ns", "candidate_ns", "delta_ns")
+    return {"comparison": comparison.name, **{name: getattr(step, name) for name in names}}
 
 
 def _is_known(entry: LedgerEntry) -> bool:
     return entry.baseline is not None or entry.candidate is not None
-
-
-def bottleneck_table(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
-    """Returns what is next to accelerate."""
-    subjects = _entries(comparisons, lambda c: c.amdahl.bottlenecks)
-    return BOTTLENECKS.of(subjects, is_timed=is_timed)
-
-
-def condition_table(comparisons: Iterable[Comparison], *, is_timed: bool = True) -> Table:
-    """Returns the conditions of the verdicts."""
-    return VALIDITY.of(_entries(comparisons, lambda c: c.validity.checks), is_timed=is_timed)
-
-
-def output_table(comparisons: Iterable[Comparison]) -> Table:
-    """Returns the candidates' outputs beside the baselines'."""
-    return OUTPUTS.of(check for comparison in comparisons for check in comparison.outputs)
-
-
-def _entries(
-    comparisons: Iterable[Comparison],
-    read: Callable[[Comparison], Sequence[Any]],
-    keep: Callable[[Any], bool] = bool,
-) -> list[_Entry]:
-    return [_Entry(c, entry) for c in comparisons for entry in read(c) if keep(entry)]

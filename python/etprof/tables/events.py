@@ -35,8 +35,8 @@ EVENTS: Final = Table(
                 ("p50", "median", lambda e: e.percentile_ns(50)),
                 ("p90", "90th percentile", lambda e: e.percentile_ns(90)),
                 ("mean", "mean", lambda e: e.mean_ns),
-                ("minimum", "least", lambda e: int(e.raw_ns.min())),
-                ("maximum", "most", lambda e: int(e.raw_ns.max())),
+                ("minimum", "least", lambda e: e.percentile_ns(0)),
+                ("maximum", "most", lambda e: e.percentile_ns(100)),
             )
         ),
     ),

@@ -8,12 +8,8 @@ from etprof.base.units import format_value
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.findings.finding import Finding
-    from etprof.analysis.findings.rules import ExperimentFindings
-    from etprof.analysis.findings.sme import WhyNotGroup
 
 _SHOWN_NAMES: Final = 4
 SEVERITY_STYLES: Final = {"high": "red", "medium": "yellow", "note": "cyan", "good": "green"}
@@ -36,6 +32,8 @@ FINDINGS: Final = Table(
                says="what it is not"),
     ),
     title="Findings",
+    from_each="findings",
+    rows_of=lambda found: found.findings,
     says="one row per finding, worst first in each experiment",
 )  # fmt: skip
 WHY_NOT: Final = Table(
@@ -56,6 +54,8 @@ WHY_NOT: Final = Table(
                of=lambda s: _names([d.row.label for d in s[1].operators]), says="their names"),
     ),
     title="Why not SME2?",
+    from_each="findings",
+    rows_of=lambda found: ((found.experiment, group) for group in found.why_not_sme2),
     says="one row per experiment and reason",
 )  # fmt: skip
 REFERENCE: Final = Table(
@@ -71,28 +71,10 @@ REFERENCE: Final = Table(
         Column("answer", "string", of=lambda s: s[1].answer, says="in words"),
     ),
     title="Beside the reference model",
-    is_about_times=True,
+    from_each="findings",
+    rows_of=lambda found: ((found.experiment, each) for each in found.reference_answers),
     says="one row per experiment and question of the findings guide",
 )  # fmt: skip
-
-
-def finding_table(findings: Iterable[Finding], *, is_timed: bool) -> Table:
-    """Returns the findings."""
-    return FINDINGS.of(findings, is_timed=is_timed)
-
-
-def why_not_table(found: Iterable[ExperimentFindings], *, is_timed: bool) -> Table:
-    """Returns the reasons of every experiment, the most time first."""
-    subjects: list[tuple[str, WhyNotGroup]] = [
-        (each.experiment, group) for each in found for group in each.why_not_sme2
-    ]
-    return WHY_NOT.of(subjects, is_timed=is_timed)
-
-
-def reference_table(found: Iterable[ExperimentFindings], *, is_timed: bool) -> Table:
-    """Returns the answers beside a reference model."""
-    subjects = [(each.experiment, answer) for each in found for answer in each.reference_answers]
-    return REFERENCE.of(subjects, is_timed=is_timed)
 
 
 def gain_text(finding: Finding) -> str:

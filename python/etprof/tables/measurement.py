@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from etprof.analysis.generation import GenerationSpeed
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.analysis.split.thread_map import Cell, ThreadMap
-    from etprof.analysis.split.tracer_cost import TracerCost
     from etprof.run.directory import BlockMetrics, GeneratedTokens
     from etprof.statistics.effect import Effect
     from etprof.statistics.summary import BlockedMedian
@@ -55,6 +54,58 @@ class _ThreadPoint(NamedTuple):
         return getattr(interval, end) if interval else None
 
 
+def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
+    name, latency, speed = experiment.name, experiment.latency, experiment.generation
+    if latency is not None:
+        inferences = f"Inference ({count_of(latency.samples.count, 'sample')})"
+        for label, summary in (
+            ("Load", latency.load),
+            ("First inference", latency.first_inference),
+            (inferences, latency.steady),
+        ):
+            yield _Quantity(name, label, "ns", summary.median, summary)
+        yield _Quantity(name, "99th percentile", "ns", latency.samples.p99)
+        yield _Quantity(name, "Peak memory", "bytes", latency.peak_rss_bytes)
+    if speed is not None:
+        for label, unit, summary in (
+            ("Time to first token", "ns", speed.time_to_first_token_ns),
+            ("Prefill, tokens", "1/s", speed.prefill_tokens_per_second),
+            ("Decode, tokens", "1/s", speed.decode_tokens_per_second),
+            ("Latency of a token", "ns", speed.token_latency_ns),
+        ):
+            yield _Quantity(name, label, unit, summary.median, summary)
+
+
+def _samples(run: RunAnalysis) -> Iterator[tuple[str, int, str, int, int]]:
+    """Yields every raw latency; experiments that have no split stand last."""
+    split = [each.name for each in run.experiments if each.name in run.timed]
+    for name in dict.fromkeys([*split, *run.timed]):
+        for block in run.timed[name].blocks:
+            yield from _block_samples(name, block)
+
+
+def _block_samples(
+    experiment: str, block: BlockMetrics
+) -> Iterator[tuple[str, int, str, int, int]]:
+    phases = {
+        "first": [block.first_inference_ns],
+        "warmup": block.warmup_latency_ns,
+        "steady": block.latency_ns,
+    }
+    for phase, latencies in phases.items():
+        for index, latency in enumerate(latencies):
+            yield experiment, block.block, phase, index, latency
+
+
+def _thread_points(experiments: Sequence[ExperimentAnalysis]) -> Iterator[_ThreadPoint]:
+    """Yields the thread map; nothing where fewer than two thread counts were timed."""
+    found = build_thread_map(experiments)
+    if found is not None:
+        for cell in sorted(found.cells, key=lambda each: each.threads):
+            effect = found.effects.get(cell.threads) if cell.sme == "sme2" else None
+            yield _ThreadPoint(cell, effect, cell == found.best)
+
+
 LATENCIES: Final = Table(
     "latencies",
     (
@@ -73,7 +124,8 @@ LATENCIES: Final = Table(
                says="process launches"),
     ),
     title="Latency without event tracer",
-    is_about_times=True,
+    from_each="experiment",
+    rows_of=_quantities,
     says="one row per experiment and quantity",
 )  # fmt: skip
 SAMPLES: Final = Table(
@@ -87,7 +139,8 @@ SAMPLES: Final = Table(
         Column("latency_ns", "Int64", "ns", is_timed=True, of=lambda s: s[4],
                says="raw latency without tracer"),
     ),
-    is_about_times=True,
+    from_each="run",
+    rows_of=_samples,
     says="one row per timed inference",
 )  # fmt: skip
 TRACER_COSTS: Final = Table(
@@ -112,7 +165,7 @@ TRACER_COSTS: Final = Table(
                says="upper end of that interval"),
     ),
     title="What the instruments cost",
-    is_about_times=True,
+    from_each="cost",
     says="one row per experiment and cost",
 )  # fmt: skip
 THREADS: Final = Table(
@@ -136,89 +189,20 @@ THREADS: Final = Table(
                of=lambda p: p.effect.verdict if p.effect else None, says="as of a comparison"),
     ),
     title="Threads and SME mode",
-    is_about_times=True,
+    from_each="experiments",
+    rows_of=_thread_points,
     says="one row per thread count and SME mode, where several thread counts were timed",
 )  # fmt: skip
 
 
-def latency_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:
-    """Returns what was timed of every experiment, and how fast tokens came."""
-    subjects = [quantity for each in experiments for quantity in _quantities(each)]
-    return LATENCIES.of(subjects, is_timed=is_timed)
-
-
-def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
-    name, latency, speed = experiment.name, experiment.latency, experiment.generation
-    if latency is not None:
-        inferences = f"Inference ({count_of(latency.samples.count, 'sample')})"
-        for label, summary in (
-            ("Load", latency.load),
-            ("First inference", latency.first_inference),
-            (inferences, latency.steady),
-        ):
-            yield _Quantity(name, label, "ns", summary.median, summary)
-        yield _Quantity(name, "99th percentile", "ns", latency.samples.p99)
-        yield _Quantity(name, "Peak memory", "bytes", latency.peak_rss_bytes)
-    if speed is not None:
-        for label, unit, summary in (
-            ("Time to first token", "ns", speed.time_to_first_token_ns),
-            ("Prefill, tokens", "1/s", speed.prefill_tokens_per_second),
-            ("Decode, tokens", "1/s", speed.decode_tokens_per_second),
-            ("Latency of a token", "ns", speed.token_latency_ns),
-        ):
-            yield _Quantity(name, label, unit, summary.median, summary)
-
-
-def sample_table(run: RunAnalysis) -> Table:
-    """Returns every raw latency; experiments that have no split stand last."""
-    split = [each.name for each in run.experiments if each.name in run.timed]
-    subjects = (
-        sample
-        for name in dict.fromkeys([*split, *run.timed])
-        for block in run.timed[name].blocks
-        for sample in _samples(name, block)
-    )
-    return SAMPLES.of(subjects, is_timed=run.is_timed)
-
-
-def _samples(experiment: str, block: BlockMetrics) -> Iterator[tuple[str, int, str, int, int]]:
-    phases = {
-        "first": [block.first_inference_ns],
-        "warmup": block.warmup_latency_ns,
-        "steady": block.latency_ns,
-    }
-    for phase, latencies in phases.items():
-        for index, latency in enumerate(latencies):
-            yield experiment, block.block, phase, index, latency
-
-
-def tracer_table(costs: Sequence[TracerCost], *, is_timed: bool) -> Table:
-    """Returns what the event tracer itself costs."""
-    return TRACER_COSTS.of(costs, is_timed=is_timed)
-
-
-def thread_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:
-    """Returns the thread map; no row where fewer than two thread counts were timed."""
-    found = build_thread_map(experiments) if is_timed else None
-    points: list[Any] = []
-    if found is not None:
-        points = [
-            _ThreadPoint(
-                cell,
-                found.effects.get(cell.threads) if cell.sme == "sme2" else None,
-                cell == found.best,
-            )
-            for cell in sorted(found.cells, key=lambda each: each.threads)
-        ]
+def thread_tables(experiments: Sequence[ExperimentAnalysis]) -> tuple[Table, Table]:
+    """Returns the thread map laid out, a row per mode and a column per thread count, and in full."""
+    threads, found = THREADS.of_each([experiments]), build_thread_map(experiments)
+    matrix = replace(threads, is_shaded=True, title="").pivot("sme", "threads", "median_ns")
+    counts = {name: int(name.rpartition("_")[2]) for name in matrix.names[1:]}
+    titles = {name: count_of(count, "thread") for name, count in counts.items()}
     note = describe_crossover(found) if found else ""
-    return THREADS.of(points, is_timed=is_timed, note=note)
-
-
-def thread_matrix(threads: Table) -> Table:
-    """Lays the thread map out: a row per mode, a column per thread count."""
-    found = replace(threads, is_shaded=True, title="", note="").pivot("sme", "threads", "median_ns")
-    counts = {name: int(name.rpartition("_")[2]) for name in found.names[1:]}
-    return found.titled(**{name: count_of(count, "thread") for name, count in counts.items()})
+    return matrix.titled(**titles), replace(threads, note=note)
 
 
 def describe_crossover(thread_map: ThreadMap) -> str:
@@ -230,15 +214,13 @@ def describe_crossover(thread_map: ThreadMap) -> str:
     return text
 
 
-def generation_sections(
-    experiments: Sequence[ExperimentAnalysis], *, is_timed: bool
-) -> Iterator[Section]:
+def generation_sections(experiments: Sequence[ExperimentAnalysis]) -> Iterator[Section]:
     """Yields what each experiment's language model read and said; its speed is a latency."""
     for number, experiment in enumerate(experiments, start=1):
         generated = experiment.metrics.generated if experiment.metrics else None
         if generated is None:
             continue
-        speed = experiment.generation if is_timed else None
+        speed = experiment.generation
         lines = [f"{_spread_text(speed)}."] if speed else []
         lines.append(f"Generated: {_generated_text(generated)}")
         if generated.differing_blocks:

@@ -6,14 +6,20 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.split.evidence import GRADES
-from etprof.analysis.split.operators import OperatorRow, OverheadRow, class_totals_ns, group_of
+from etprof.analysis.split.operators import (
+    OperatorRow,
+    OperatorTimes,
+    OverheadRow,
+    class_times,
+    group_of,
+)
 from etprof.analysis.split.rollup import Key, roll_up
 from etprof.backends.kernel_names import LEVELS
 from etprof.base.units import format_count
 from etprof.tables.table import Column, Table, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail
     from etprof.analysis.run_analysis import ExperimentAnalysis
@@ -42,6 +48,11 @@ def _of_row(read: Callable[[OperatorRow], Value]) -> Callable[[Any], Value]:
     return lambda subject: read(subject.detail.row)
 
 
+def _of_times(read: Callable[[OperatorTimes], Value]) -> Callable[[Any], Value]:
+    """Reads a time of an operator, where it has any."""
+    return _of_row(lambda row: read(row.times) if row.times else None)
+
+
 def _of_work(read: Callable[[Attribution], Value]) -> Callable[[Any], Value]:
     """Reads what the export knows of an operator, where it does."""
     return _of_detail(lambda d: read(d.attribution) if d.attribution else None)
@@ -57,8 +68,13 @@ def _kernels(detail: OperatorDetail) -> str | None:
     return ", ".join(named) or detail.kernel_hint
 
 
-def _interval(row: OperatorRow, end: int) -> float | None:
-    return row.median_interval[end] if row.median_interval else None
+def _interval(times: OperatorTimes, end: int) -> float | None:
+    return times.median_interval[end] if times.median_interval else None
+
+
+def _operators(insight: ExperimentInsight) -> Iterator[OperatorSubject]:
+    for number, detail in enumerate(insight.details, start=1):
+        yield OperatorSubject(insight.experiment.name, number, detail)
 
 
 # What the ETDump alone says.
@@ -86,25 +102,25 @@ ROW_COLUMNS: Final = (
 )  # fmt: skip
 TIME_COLUMNS: Final = (
     Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
-           of=_of_row(lambda r: r.mean_ns),
+           of=_of_times(lambda t: t.mean_ns),
            says="mean per inference over the executions of the split: rows add up"),
     Column("median_ns", "float64", "ns", title="median", is_timed=True, place="page",
-           bounds=("median_low_ns", "median_high_ns"), of=_of_row(lambda r: r.median_ns),
+           bounds=("median_low_ns", "median_high_ns"), of=_of_times(lambda t: t.median_ns),
            says="median over calls"),
     Column("median_low_ns", "float64", "ns", is_timed=True, place="data",
-           of=_of_row(lambda r: _interval(r, 0)),
+           of=_of_times(lambda t: _interval(t, 0)),
            says="lower end of that median's 95 % interval within this one process"),
     Column("median_high_ns", "float64", "ns", is_timed=True, place="data",
-           of=_of_row(lambda r: _interval(r, 1)), says="upper end of that interval"),
+           of=_of_times(lambda t: _interval(t, 1)), says="upper end of that interval"),
     Column("minimum_ns", "float64", "ns", is_timed=True, place="data",
-           of=_of_row(lambda r: r.minimum_ns), says="over calls"),
+           of=_of_times(lambda t: t.minimum_ns), says="over calls"),
     Column("maximum_ns", "float64", "ns", is_timed=True, place="data",
-           of=_of_row(lambda r: r.maximum_ns), says="over calls"),
+           of=_of_times(lambda t: t.maximum_ns), says="over calls"),
     Column("standard_deviation_ns", "float64", "ns", title="deviation", is_timed=True, place="page",
-           of=_of_row(lambda r: r.standard_deviation_ns), says="over calls"),
+           of=_of_times(lambda t: t.standard_deviation_ns), says="over calls"),
     Column("total_ns", "float64", "ns", is_timed=True, place="data",
-           of=_of_row(lambda r: r.total_ns), says="sum over the executions of the split"),
-    Column("share", "float64", "share", is_timed=True, adds_up=True, of=_of_row(lambda r: r.share),
+           of=_of_times(lambda t: t.total_ns), says="sum over the executions of the split"),
+    Column("share", "float64", "share", is_timed=True, adds_up=True, of=_of_times(lambda t: t.share),
            says="of all `Method::execute` time"),
 )  # fmt: skip
 DETAIL_COLUMNS: Final = (
@@ -172,6 +188,8 @@ OPERATORS: Final = Table(
     ),
     title="Operators",
     by="share",
+    from_each="insight",
+    rows_of=_operators,
     says="one row per experiment and operator",
 )  # fmt: skip
 CATEGORIES: Final = Table(
@@ -183,13 +201,14 @@ CATEGORIES: Final = Table(
         Column("group", "string", place="data", title="category", of=lambda s: group_of(s[1]),
                says="headline category, with overheads apart"),
         Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
-               of=lambda s: s[2], says="mean per inference"),
+               of=lambda s: s[2].mean_ns, says="mean per inference"),
         Column("share", "float64", "share", is_timed=True, adds_up=True, has_bar=True,
-               of=lambda s: s[3], says="of all `Method::execute` time, overheads included: the "
+               of=lambda s: s[2].share, says="of all `Method::execute` time, overheads included: the "
                "shares of an experiment add up to one"),
     ),
     title="Where an inference's time goes",
-    is_about_times=True,
+    from_each="experiment",
+    rows_of=lambda e: ((e.name, entry, times) for entry, times in class_times(e.split).items()),
     says="one row per experiment and finer class",
 )  # fmt: skip
 
@@ -225,20 +244,33 @@ SPLIT: Final = Table(
                of=_of_operator(lambda s, row: row.calls / s.experiment.split.executions),
                says="calls ÷ executions of the split"),
         Column("median_ns", "float64", "ns", title="median", is_timed=True,
-               of=_of_operator(lambda _, row: row.median_ns), says="median over calls"),
+               of=_of_operator(lambda _, row: row.times.median_ns if row.times else None), says="median over calls"),
         Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
-               of=lambda s: s.entry.mean_ns, says="mean per inference"),
+               of=lambda s: s.entry.times.mean_ns if s.entry.times else None, says="mean per inference"),
         Column("share", "float64", "share", is_timed=True, adds_up=True,
-               of=lambda s: s.entry.share, says="of all `Method::execute` time"),
+               of=lambda s: s.entry.times.share if s.entry.times else None, says="of all `Method::execute` time"),
     ),
     title="Operators",
     by="share",
+    from_each="experiment",
+    rows_of=lambda experiment: (SplitEntry(experiment, e) for e in experiment.split.entries),
     says="one row per experiment and operator or overhead, which together are the whole inference",
 )  # fmt: skip
 
 _CODE: Final = Column(
     "code", "string", of=lambda s: s[2].get(s[1].key), place="page", says="the line itself"
 )
+
+
+def _rolled_up(by: Key) -> Callable[[ExperimentInsight], Iterator[tuple[object, ...]]]:
+    """Reads an experiment's operators, added up by what they have in common."""
+
+    def read(insight: ExperimentInsight) -> Iterator[tuple[object, ...]]:
+        origins = [d.attribution.origin for d in insight.details if d.attribution]
+        code = {str(o.source): o.source.code for o in origins if o and o.source}
+        yield from ((insight.experiment.name, row, code) for row in roll_up(insight, by))
+
+    return read
 
 
 def _rollup(name: str, by: Key, title: str) -> Table:
@@ -259,6 +291,8 @@ def _rollup(name: str, by: Key, title: str) -> Table:
         ),
         title=title,
         by="share",
+        from_each="insight",
+        rows_of=_rolled_up(by),
         says=f"one row per experiment and {by}, the most time first",
     )  # fmt: skip
 
@@ -271,49 +305,8 @@ ROLLUPS: Final[dict[Key, Table]] = {
 }  # fmt: skip
 
 
-def operator_table(insights: Sequence[ExperimentInsight], *, is_timed: bool) -> Table:
-    """Returns every operator of every experiment."""
-    subjects = [
-        OperatorSubject(entry.experiment.name, number, detail)
-        for entry in insights
-        for number, detail in enumerate(entry.details, start=1)
-    ]
-    return OPERATORS.of(subjects, is_timed=is_timed)
-
-
-def operator_row_table(experiment: ExperimentAnalysis, *, is_timed: bool) -> Table:
+def operator_row_table(experiment: ExperimentAnalysis) -> Table:
     """Returns what the ETDump alone says of an experiment's operators."""
     table = Table("operators", (*ROW_COLUMNS, *TIME_COLUMNS), says="one row per operator")
     rows = [SimpleNamespace(detail=SimpleNamespace(row=row)) for row in experiment.split.rows]
-    return table.of(rows, is_timed=is_timed)
-
-
-def split_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:
-    """Returns operators and overheads of every experiment; without times no overhead is known."""
-    subjects = [
-        SplitEntry(each, entry)
-        for each in experiments
-        for entry in (each.split.entries if is_timed else each.split.rows)
-    ]
-    return SPLIT.of(subjects, is_timed=is_timed)
-
-
-def category_table(experiments: Sequence[ExperimentAnalysis], *, is_timed: bool) -> Table:
-    """Returns the time of every class of every experiment."""
-    subjects = [
-        (each.name, entry, total / each.split.executions, total / each.split.execute_total_ns)
-        for each in experiments
-        if each.split.execute_total_ns
-        for entry, total in class_totals_ns(each.split).items()
-    ]
-    return CATEGORIES.of(subjects, is_timed=is_timed)
-
-
-def rollup_table(insights: Sequence[ExperimentInsight], by: Key, *, is_timed: bool) -> Table:
-    """Returns the operators of every experiment, added up by what they have in common."""
-    subjects = []
-    for entry in insights:
-        origins = [d.attribution.origin for d in entry.details if d.attribution]
-        code = {str(o.source): o.source.code for o in origins if o and o.source}
-        subjects += [(entry.experiment.name, row, code) for row in roll_up(entry, by)]
-    return ROLLUPS[by].of(subjects, is_timed=is_timed)
+    return table.of(rows)

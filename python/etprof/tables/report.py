@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,7 +15,8 @@ from etprof.tables.table import Section, Table
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
-    from etprof.analysis.compare.comparison import Comparison
+    from etprof.analysis.compare.amdahl import AmdahlPanel
+    from etprof.analysis.compare.comparison import ComparedTimes, Comparison
     from etprof.analysis.findings.finding import Finding
     from etprof.analysis.split.rollup import Key
     from etprof.tables.verdicts import Headline, Tile
@@ -43,50 +44,29 @@ _WORTH: Final = (
 )
 
 
-_Builder = Callable[["Assessment", bool], Table]
-_BUILDERS: Final[dict[str, _Builder]] = {
-    "operators": lambda a, t: operators.operator_table(a.insight.experiments, is_timed=t),
-    "split": lambda a, t: operators.split_table(a.run.experiments, is_timed=t),
-    "categories": lambda a, t: operators.category_table(a.run.experiments, is_timed=t),
-    "modules": lambda a, t: operators.rollup_table(a.insight.experiments, "module", is_timed=t),
-    "source_lines": lambda a, t: operators.rollup_table(
-        a.insight.experiments, "source", is_timed=t
-    ),
-    "microkernels": lambda a, t: operators.rollup_table(
-        a.insight.experiments, "microkernel", is_timed=t
-    ),
-    "comparisons": lambda a, t: comparisons.COMPARISONS.of(a.comparisons, is_timed=t),
-    "operator_changes": lambda a, t: comparisons.operator_changes(a.comparisons, is_timed=t),
-    "category_changes": lambda a, t: comparisons.category_changes(a.comparisons, is_timed=t),
-    "classes": lambda a, t: comparisons.class_changes(a.comparisons, is_timed=t),
-    "waterfall": lambda a, t: comparisons.waterfall_table(a.comparisons, is_timed=t),
-    "costs": lambda a, t: comparisons.cost_table(a.comparisons, is_timed=t),
-    "bottlenecks": lambda a, t: comparisons.bottleneck_table(a.comparisons, is_timed=t),
-    "conditions": lambda a, t: comparisons.condition_table(a.comparisons, is_timed=t),
-    "outputs": lambda a, _: comparisons.output_table(a.comparisons),
-    "latencies": lambda a, t: measurement.latency_table(a.run.experiments, is_timed=t),
-    "samples": lambda a, _: measurement.sample_table(a.run),
-    "tracer_costs": lambda a, t: measurement.tracer_table(a.tracer_costs, is_timed=t),
-    "threads": lambda a, t: measurement.thread_table(a.run.experiments, is_timed=t),
-    "findings": lambda a, t: findings.finding_table(
-        (each for entry in a.findings for each in entry.findings), is_timed=t
-    ),
-    "why_not_sme2": lambda a, t: findings.why_not_table(a.findings, is_timed=t),
-    "reference": lambda a, t: findings.reference_table(a.findings, is_timed=t),
+_PARTS: Final[Mapping[str, Callable[[Assessment], Iterable[object]]]] = {
+    "run": lambda assessment: [assessment.run],
+    "experiment": lambda assessment: assessment.run.experiments,
+    "experiments": lambda assessment: [assessment.run.experiments],
+    "insight": lambda assessment: assessment.insight.experiments,
+    "comparison": lambda assessment: assessment.comparisons,
+    "findings": lambda assessment: assessment.findings,
+    "cost": lambda assessment: assessment.tracer_costs,
 }
-"""How each declared table is made of a run and of whether its times mean anything."""
+"""Of what a table has rows, by its declaration."""
 
 
 def report_table(assessment: Assessment, name: str) -> Table:
     """Returns one table of a run; raises UsageError for a name that no table has."""
-    if name not in _BUILDERS:
+    if name not in DECLARED:
         msg = f"there is no table {name!r}; there are {', '.join(DECLARED)}"
         raise UsageError(msg)
-    return _BUILDERS[name](assessment, assessment.run.is_timed)
+    table = DECLARED[name]
+    return table.of_each(_PARTS[table.from_each](assessment))
 
 
 def report_tables(assessment: Assessment) -> dict[str, Table]:
-    """Returns every table of a run by its name; times that mean nothing are missing."""
+    """Returns every table of a run by its name."""
     return {name: report_table(assessment, name) for name in DECLARED}
 
 
@@ -124,7 +104,7 @@ def report_of(assessment: Assessment, place: Place = "page") -> Report:
         findings=findings.shown_findings(assessment),
         silent=verdicts.silent_rules(assessment),
         reference=verdicts.reference_name(assessment.reference),
-        answers=findings.reference_table([primary], is_timed=assessment.run.is_timed),
+        answers=findings.REFERENCE.of_each([primary]),
         sections=report_sections(assessment, place),
         notes=verdicts.notes_of(assessment),
         facts=verdicts.provenance_table(assessment),
@@ -141,10 +121,9 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
     sections: list[Section] = []
     if len(assessment.comparisons) > 1:
         sections.append(Section("comparisons", "All comparisons", (table("comparisons"),)))
-    threads = table("threads")
     sections += [
         Section("latencies", "Latency without event tracer", (table("latencies"),)),
-        Section("threads", "Threads", (measurement.thread_matrix(threads), threads)),
+        Section("threads", "Threads", measurement.thread_tables(assessment.run.experiments)),
         *_time_sections(assessment),
         Section(
             "tracer", "What the instruments cost", (table("tracer_costs"),),
@@ -160,9 +139,7 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         *_split_sections(assessment),
         _rollup_section(assessment),
         _why_not_section(assessment),
-        *measurement.generation_sections(
-            assessment.run.experiments, is_timed=assessment.run.is_timed
-        ),
+        *measurement.generation_sections(assessment.run.experiments),
     ]
     return [section for section in sections if _is_read(section, place)]
 
@@ -170,13 +147,12 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
 def comparison_sections(comparison: Comparison) -> list[Section]:
     """Returns what people read of one comparison."""
     tokens = f"Generated: {comparison.tokens}." if comparison.tokens is not None else ""
-    timed = comparison.times_are_meaningful
-    classes = comparisons.class_changes([comparison], is_timed=timed)
+    classes = comparisons.CLASS_CHANGES.of_each([comparison])
     sections = [Section("time", "", (comparisons.sides_named(classes, comparison),))]
     sections += _comparison_parts(comparison)
-    if not timed:
+    if comparison.times is None:
         sections.append(Section(
-            "structure", "", (comparisons.operator_changes([comparison], is_timed=False),)
+            "structure", "", (comparisons.OPERATOR_CHANGES.of_each([comparison]),)
         ))  # fmt: skip
     sections.append(Section("tokens", "", lines=(tokens,) if tokens else ()))
     return [section for section in sections if _is_read(section, "terminal")]
@@ -185,7 +161,8 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
 def comparison_words(comparison: Comparison) -> tuple[str, str]:
     """Returns a comparison's headline and the style of its verdict."""
     style = comparisons.VERDICT_STYLES.get(verdicts.badge_of(comparison), "yellow")
-    return verdicts.describe_comparison(comparison), style if comparison.validity.is_valid else ""
+    is_valid = comparison.times is not None and comparison.times.validity.is_valid
+    return verdicts.describe_comparison(comparison), style if is_valid else ""
 
 
 def _is_read(section: Section, place: Place) -> bool:
@@ -199,9 +176,7 @@ def _time_sections(assessment: Assessment) -> Iterator[Section]:
     comparison, run = assessment.primary_comparison, assessment.run
     table = categories = report_table(assessment, "categories")
     if comparison is not None:
-        table = comparisons.sides_named(
-            comparisons.class_changes([comparison], is_timed=run.is_timed), comparison
-        )
+        table = comparisons.sides_named(comparisons.CLASS_CHANGES.of_each([comparison]), comparison)
     if comparison is not None or len(run.experiments) == 1:
         table = table.with_total(_WHOLE)
     yield Section(
@@ -217,12 +192,11 @@ def _time_sections(assessment: Assessment) -> Iterator[Section]:
 
 def _split_sections(assessment: Assessment) -> Iterator[Section]:
     """What each experiment's inference is made of; pages have tables that can be searched."""
-    timed = assessment.run.is_timed
     for each in assessment.run.experiments:
-        table = operators.split_table([each], is_timed=timed)
+        table = operators.SPLIT.of_each([each])
         tables = [replace(table, title=f"Operators of {each.name}")]
         if assessment.primary_comparison is not None:
-            classes = operators.category_table([each], is_timed=timed).with_total(_WHOLE)
+            classes = operators.CATEGORIES.of_each([each]).with_total(_WHOLE)
             tables.insert(0, replace(classes, title=f"Where an inference's time goes, {each.name}"))
         lines = _unknown_line(each.split.unknown_names)
         yield Section("split", tables[-1].title, tuple(tables), lines=lines, place="terminal")
@@ -235,45 +209,48 @@ def _unknown_line(names: Iterable[str]) -> tuple[str, ...]:
 
 def _rollup_section(assessment: Assessment) -> Section:
     """What the primary experiment's operators come from, the most time first."""
-    timed, primary = assessment.run.is_timed, assessment.primary
+    primary = assessment.primary
     rollups = [
-        operators.rollup_table([primary], by, is_timed=timed).without_missing(by)
-        for by in (_TITLES if timed else ())
+        operators.ROLLUPS[by].of_each([primary]).without_missing(by)
+        for by in (_TITLES if primary.experiment.split.times else ())
     ]
     tables = tuple(table.first(_ROLLUP_ROWS) for table in rollups if table.rows)
     return Section("rollups", "What the operators come from", tables, place="page")
 
 
 def _why_not_section(assessment: Assessment) -> Section:
-    timed = assessment.run.is_timed
-    found = assessment.findings_of(assessment.primary.experiment.name)
-    table = findings.why_not_table([found], is_timed=timed)
-    return Section("whynot", "Why not SME2?", (table,), says=_WORTH if timed else "")
+    primary = assessment.primary.experiment
+    table = findings.WHY_NOT.of_each([assessment.findings_of(primary.name)])
+    says = _WORTH if primary.split.times else ""
+    return Section("whynot", "Why not SME2?", (table,), says=says)
 
 
 def _comparison_parts(comparison: Comparison) -> Iterator[Section]:
-    timed = comparison.times_are_meaningful
-    closes = abs(comparison.waterfall.residual_ns) < 1.0
+    if comparison.times is not None:
+        yield from _timed_parts(comparison, comparison.times)
+    yield Section("outputs", "What was computed", (comparisons.OUTPUTS.of_each([comparison]),))
+
+
+def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Section]:
+    closes = abs(times.waterfall.residual_ns) < 1.0
     sums = "" if closes else ", but they do not close: please report this as a defect"
-    waterfall = comparisons.waterfall_between_totals(comparison, _WATERFALL_STEPS)
+    waterfall = comparisons.waterfall_between_totals(comparison, times.waterfall, _WATERFALL_STEPS)
     yield Section(
         "waterfall", "From one total to the other", (waterfall,),
         says=f"Every step is one operator's difference; together they are the whole "
         f"difference{sums}.",
     )  # fmt: skip
-    bottlenecks = comparisons.bottleneck_table([comparison], is_timed=timed)
-    lead = _amdahl_sentence(comparison) if timed else ""
+    bottlenecks = comparisons.BOTTLENECKS.of_each([comparison])
+    lead = _amdahl_sentence(times.amdahl)
     yield Section("amdahl", "How far it can go", (bottlenecks,), lead=lead)
-    ledger = comparisons.cost_table([comparison], is_timed=timed)
+    ledger = comparisons.LEDGER.of_each([comparison])
     yield Section("ledger", "From start to steady state", (ledger,))
-    conditions = comparisons.condition_table([comparison], is_timed=timed)
+    conditions = comparisons.VALIDITY.of_each([comparison])
     yield Section("validity", "May this be believed?", (conditions,), place="page")
-    yield Section("outputs", "What was computed", (comparisons.output_table([comparison]),))
 
 
-def _amdahl_sentence(comparison: Comparison) -> str:
+def _amdahl_sentence(panel: AmdahlPanel) -> str:
     """Says how far this acceleration could go."""
-    panel = comparison.amdahl
     if panel.accelerated_operators == 0:
         return "No operator is known to have changed to SME between these two experiments."
     return (
@@ -288,7 +265,7 @@ def _amdahl_sentence(comparison: Comparison) -> str:
 def _outlook(assessment: Assessment) -> Iterator[Section]:
     """What SME2 could do for this model, where no experiment had it."""
     run = assessment.run
-    if not run.is_timed or any(e.sme != "off" for e in run.experiments):
+    if any(e.sme != "off" for e in run.experiments):
         return
     found = predict_sme2(assessment.primary)
     if found is not None:
@@ -314,8 +291,7 @@ def _operator_section(assessment: Assessment, place: Place) -> Section:
     """
     comparison, primary = assessment.primary_comparison, assessment.primary
     if comparison is None:
-        timed = assessment.run.is_timed
-        table = operators.operator_table([primary], is_timed=timed)
+        table = operators.OPERATORS.of_each([primary])
     else:
         details = {id(d.row): d for e in assessment.insight.experiments for d in e.details}
         table = comparisons.compared_operators(comparison, details)

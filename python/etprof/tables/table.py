@@ -72,26 +72,25 @@ class Table:
     note: str = ""
     says: str = ""
     """What a row is."""
+    from_each: str = ""
+    """What of an assessment has rows here: run, experiment(s), insight, comparison, findings, cost."""
+    rows_of: Callable[[Any], Iterable[object]] = lambda each: (each,)
+    """The subjects of the rows of each of these."""
     by: str = ""
     """Column that says which rows matter most, where there are too many; empty: all rows count."""
     is_shaded: bool = False
     """Pages shade its figures, the least the most."""
-    is_about_times: bool = False
-    """Without times nothing is left of it: no row, only its header."""
-    is_timed: bool = True
-    """False when it came from a run that proves no times."""
 
-    def of(self, subjects: Iterable[object], *, is_timed: bool = True, **changes: str) -> Table:
-        """Fills the declaration with a row per subject; without times every time is missing."""
-        kept = () if self.is_about_times and not is_timed else subjects
+    def of(self, subjects: Iterable[object], **changes: str) -> Table:
+        """Fills the declaration with a row per subject."""
         rows = tuple(
-            tuple(
-                None if column.is_timed and not is_timed else column.value_of(subject)
-                for column in self.columns
-            )
-            for subject in kept
+            tuple(column.value_of(subject) for column in self.columns) for subject in subjects
         )
-        return replace(self, rows=rows, is_timed=is_timed, **changes)  # type: ignore[arg-type]
+        return replace(self, rows=rows, **changes)  # type: ignore[arg-type]
+
+    def of_each(self, things: Iterable[object]) -> Table:
+        """Fills the declaration with the rows of each run, experiment, or whatever it is made of."""
+        return self.of(subject for each in things for subject in self.rows_of(each))
 
     @property
     def names(self) -> list[str]:
@@ -133,8 +132,8 @@ class Table:
         return replace(self, name=f"{self.name}_by_{across}", columns=(first, *columns), rows=rows)
 
     def sorted(self) -> Table:
-        """Puts the rows that matter most first."""
-        if not self.by or not self.is_timed:
+        """Puts the rows that matter most first, where that is known."""
+        if not self._is_ordered:
             return self
         index = self._index(self.by)
         return replace(
@@ -151,8 +150,8 @@ class Table:
         return replace(self, rows=tuple(row for row in self.rows if row[index] is not None))
 
     def largest(self, count: int) -> Table:
-        """Keeps the rows that matter most, and the sum of the rest as one."""
-        if not self.by or len(self.rows) <= count or not self.is_timed:
+        """Keeps the rows that matter most, where that is known, and the sum of the rest as one."""
+        if len(self.rows) <= count or not self._is_ordered:
             return self
         rows = self.sorted().rows
         rest = self._sum(f"{len(rows) - count} others", rows[count:])
@@ -170,10 +169,14 @@ class Table:
             label
             if column.name == name
             else sum(float(row[index] or 0) for row in rows)
-            if column.adds_up and (self.is_timed or not column.is_timed)
+            if column.adds_up and {row[index] for row in rows} != {None}
             else None
             for index, column in enumerate(self.columns)
         )
+
+    @property
+    def _is_ordered(self) -> bool:
+        return bool(self.by) and any(row[self._index(self.by)] is not None for row in self.rows)
 
     def _index(self, name: str) -> int:
         return next(i for i, column in enumerate(self.columns) if column.name == name)
@@ -193,7 +196,7 @@ class Table:
         column, values = self.columns[index], {row[index] for row in self.rows}
         if column.place == "several":
             return len(values - {None}) > 1
-        return (self.is_timed or not column.is_timed) and values != {None}
+        return values != {None}
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import ExperimentInsight
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.analysis.split.cold_start import LedgerEntry
+    from etprof.analysis.validity import Validity
     from etprof.statistics.effect import Effect, Verdict
     from etprof.tables.table import Table
 
@@ -67,7 +68,7 @@ def format_speed_up(effect: Effect) -> str:
 
 def describe_comparison(comparison: Comparison) -> str:
     """Returns the comparison's headline."""
-    if not comparison.times_are_meaningful:
+    if comparison.times is None:
         return f"{comparison.name}: emulated, so only structure and kernels are compared"
     if comparison.latency is None:
         return f"{comparison.name}: not timed without tracer, so there is no verdict"
@@ -99,7 +100,7 @@ def badge_of(comparison: Comparison) -> str:
     """Returns one word for the badge; wrong results outrank any speed."""
     if not comparison.outputs_agree:
         return "different results"
-    if not comparison.times_are_meaningful:
+    if comparison.times is None:
         return "not representative"
     return comparison.latency.verdict if comparison.latency else "not timed"
 
@@ -148,17 +149,16 @@ def head_of(assessment: Assessment) -> Headline:
     if comparison is not None:
         return _comparison_head(assessment, comparison)
     latency = primary.latency
-    meaningful = assessment.run.is_timed
     interval = latency.steady.interval if latency else None
-    figure = format_duration(latency.steady.median) if latency and meaningful else MISSING
+    figure = format_duration(latency.steady.median) if latency else MISSING
     return Headline(
         figure=figure,
-        badge="no comparison" if meaningful else "not representative",
+        badge="no comparison" if primary.split.times else "not representative",
         text=primary.name,
         plain=(f"An inference takes {figure}. " if figure != MISSING else "")
         + "There is one experiment, and nothing to compare it with.",
         detail=f"95 % interval of the median {format_interval(interval.low, interval.high)}"
-        if interval and meaningful
+        if interval
         else "",
     )
 
@@ -175,7 +175,7 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
             f"{effect.pairs} pairs of process launches, sign-flip p = {format_value('p', effect.p_value)}; "
             "speed-up is baseline ÷ candidate",
         )
-    if not comparison.times_are_meaningful:
+    if comparison.times is None:
         routes = describe_routes(assessment.primary)
         figure, plain = routes.figure, routes.text
     return Headline(
@@ -183,23 +183,26 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
         badge=badge_of(comparison),
         text=describe_comparison(comparison),
         plain=plain,
-        caution="" if comparison.validity.is_valid else comparison.validity.badge,
+        caution=_caution(comparison.times.validity) if comparison.times else "",
         detail=f"{'; '.join(detail)}." if detail else "",
     )
 
 
+def _caution(validity: Validity) -> str:
+    return "" if validity.is_valid else validity.badge
+
+
 def tiles_of(assessment: Assessment) -> list[Tile]:
     """A few figures of the primary experiment, beside its baseline's."""
-    if not assessment.run.is_timed:
+    split, comparison = assessment.primary.experiment.split.times, assessment.primary_comparison
+    if split is None:
         return _emulated_tiles(assessment)
-    comparison = assessment.primary_comparison
-    if comparison is not None and comparison.ledger:
-        chosen = {entry.label: entry for entry in comparison.ledger}
+    if comparison is not None and comparison.times and comparison.times.ledger:
+        chosen = {entry.label: entry for entry in comparison.times.ledger}
         labels = ("Steady inference", *_TILE_LABELS)
         return [_ledger_tile(chosen[label]) for label in labels]
     latency = assessment.primary.experiment.latency
     if latency is None:
-        split = assessment.primary.experiment.split
         return [Tile("Median inference, with tracer", format_duration(split.execute_median_ns))]
     return [
         Tile("Median inference", format_duration(latency.steady.median),

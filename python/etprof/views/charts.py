@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from etprof.analysis.split.operators import GROUPS, OperatorRow, class_totals_ns, group_of
+from etprof.analysis.split.operators import GROUPS, OperatorRow, class_times, group_of
 from etprof.backends.backend import OperatorClass
 from etprof.base.units import format_count, format_duration, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.analysis.split.operators import OperatorSplit, OverheadRow
+    from etprof.analysis.split.operators import OperatorSplit
     from etprof.run.directory import BlockMetrics
     from etprof.tables.table import Table
 
@@ -58,9 +58,11 @@ def row_colours(table: Table) -> list[str]:
     ]
 
 
-def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View:
-    """Stacked bars of all experiments on one scale; a table has the same figures."""
-    totals = {e.name: _group_means(e.split) for e in experiments}
+def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View | None:
+    """Stacked bars of all experiments on one scale; a table has the same figures; None untimed."""
+    totals = {e.name: _group_means(e.split) for e in experiments if e.split.times}
+    if not totals:
+        return None
     longest = max(sum(means.values()) for means in totals.values()) or 1.0
     used = [group for group in GROUPS if any(means[group] > 0 for means in totals.values())]
     return {
@@ -78,8 +80,8 @@ def category_stacks(experiments: Sequence[ExperimentAnalysis]) -> View:
 
 def _group_means(split: OperatorSplit) -> dict[str, float]:
     means = dict.fromkeys(GROUPS, 0.0)
-    for entry, total in class_totals_ns(split).items():
-        means[group_of(entry)] += total / split.executions
+    for entry, times in class_times(split).items():
+        means[group_of(entry)] += times.mean_ns
     return means
 
 
@@ -125,9 +127,10 @@ def bars_of(table: Table) -> list[Bar] | None:
     if table.name == "waterfall":
         return waterfall_bars(table) if table.rows else None
     column = next((column for column in table.columns if column.has_bar), None)
-    if column is None or not table.is_timed:
+    found = [record[column.name] for record in table.records()] if column else []
+    if column is None or set(found) == {None}:
         return None
-    values = [float(value or 0) for record in table.records() for value in [record[column.name]]]
+    values = [float(value or 0) for value in found]
     return plain_bars(values, 1.0 if column.unit == "share" else None)
 
 
@@ -161,35 +164,32 @@ def _percent(value: float, whole: float) -> str:
 
 def timelines(experiments: Sequence[ExperimentAnalysis]) -> list[View]:
     """A mean inference of each, on one scale; starts are laid end to end, not measured."""
-    totals = [sum(max(e.mean_ns, 0.0) for e in each.split.entries) for each in experiments]
+    experiments = [each for each in experiments if each.split.times]
+    totals = [sum(times.mean_ns for _, times in each.split.parts) for each in experiments]
     longest = max(totals, default=0.0) or 1.0
     return [
         {
             "name": experiment.name,
             "total": format_duration(total),
-            "bars": list(_timeline_bars(experiment.split.entries, longest)),
+            "bars": list(_timeline_bars(experiment.split, longest)),
         }
         for experiment, total in zip(experiments, totals, strict=True)
     ]
 
 
-def _timeline_bars(entries: Iterable[OperatorRow | OverheadRow], scale_ns: float) -> Iterator[View]:
+def _timeline_bars(split: OperatorSplit, scale_ns: float) -> Iterator[View]:
     start = 0.0
-    for entry in entries:
-        length = max(entry.mean_ns, 0.0)
-        if length > 0:
-            yield _timeline_bar(entry, start / scale_ns, length / scale_ns)
-        start += length
-
-
-def _timeline_bar(entry: OperatorRow | OverheadRow, start: float, length: float) -> View:
-    return {
-        "x": f"{start * _CHART_WIDTH:.2f}",
-        "width": f"{length * _CHART_WIDTH:.2f}",
-        "colour": colour_of(group_of(entry.operator_class)),
-        "title": f"{entry.label}: {format_duration(entry.mean_ns)}, {format_share(entry.share)}",
-        "outside": isinstance(entry, OperatorRow) and not entry.is_delegated,
-    }
+    for part, times in split.parts:
+        if times.mean_ns > 0:
+            taken = f"{format_duration(times.mean_ns)}, {format_share(times.share)}"
+            yield {
+                "x": f"{start / scale_ns * _CHART_WIDTH:.2f}",
+                "width": f"{times.mean_ns / scale_ns * _CHART_WIDTH:.2f}",
+                "colour": colour_of(group_of(part.operator_class)),
+                "title": f"{part.label}: {taken}",
+                "outside": isinstance(part, OperatorRow) and not part.is_delegated,
+            }
+        start += times.mean_ns
 
 
 def latency_chart(experiments: Sequence[ExperimentAnalysis]) -> View | None:

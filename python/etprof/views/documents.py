@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.analysis.split.operators import category_totals_ns
+from etprof.analysis.split.operators import category_times
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean, with_raw_names
 from etprof.tables import comparisons, findings, measurement, operators
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.compare.comparability import Side
-    from etprof.analysis.compare.comparison import Comparison
+    from etprof.analysis.compare.comparison import ComparedTimes, Comparison
     from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.analysis.insight import ExperimentInsight
     from etprof.analysis.run_analysis import ExperimentAnalysis, Latency
+    from etprof.analysis.split.operators import SplitTimes
     from etprof.statistics.effect import Effect
     from etprof.statistics.summary import BlockedMedian
     from etprof.tables.table import Table
@@ -34,24 +35,25 @@ _NS_PER_MS: Final = 1e6
 def assessment_document(assessment: Assessment) -> Document:
     """Returns everything that is known of a run; times in ns or, where named so, in ms."""
     run = assessment.run
-    timed = run.is_timed
     return with_raw_names({
         "schema_version": SUMMARY_VERSION,
         "run_id": run.manifest.run_id if run.manifest else None,
         "model": run.manifest.model.name if run.manifest else None,
         "platform": run.manifest.platform if run.manifest else None,
-        "times_are_meaningful": timed,
-        "category_totals_ms": {e.name: _categories_ms(e) for e in run.experiments} if timed else {},
+        "times_are_meaningful": run.is_timed,
+        "category_totals_ms": {
+            e.name: _categories_ms(e) for e in run.experiments if e.split.times
+        },
         "experiments": {
-            entry.experiment.name: _experiment(entry, is_timed=timed)
+            entry.experiment.name: _experiment(entry)
             for entry in assessment.insight.experiments
         },
         "comparisons": [comparison_document(entry) for entry in assessment.comparisons],
-        "thread_map": _thread_map(run.experiments) if timed else None,
+        "thread_map": _thread_map(run.experiments),
         "tracer_costs": json_records(
-            measurement.tracer_table(assessment.tracer_costs, is_timed=timed)
+            measurement.TRACER_COSTS.of_each(assessment.tracer_costs)
         ),
-        "findings": [_findings(entry, is_timed=timed) for entry in assessment.findings],
+        "findings": [_findings(entry) for entry in assessment.findings],
         "reference": clean(str(assessment.reference.source)) if assessment.reference else None,
         "notes": list(assessment.notes),
     })  # fmt: skip
@@ -59,22 +61,17 @@ def assessment_document(assessment: Assessment) -> Document:
 
 def comparison_document(comparison: Comparison) -> Document:
     """Returns a comparison as JSON data; times that mean nothing are left out."""
-    timed = comparison.times_are_meaningful
     document: Document = {
         "schema_version": COMPARISON_VERSION,
         "name": comparison.name,
         "baseline": _side(comparison.baseline),
         "candidate": _side(comparison.candidate),
-        "times_are_meaningful": timed,
+        "times_are_meaningful": comparison.times is not None,
         "differences": [dataclasses.asdict(entry) for entry in comparison.differences],
         "notes": list(comparison.notes),
-        "validity": {
-            "badge": comparison.validity.badge,
-            "checks": [dataclasses.asdict(check) for check in comparison.validity.checks],
-        },
         "operators": [
             record | {"speed_up_interval_over_calls": _pair(record)}
-            for record in _records(comparisons.operator_changes([comparison], is_timed=timed))
+            for record in _records(comparisons.OPERATOR_CHANGES.of_each([comparison]))
         ],
     }
     if comparison.tokens is not None:
@@ -82,15 +79,20 @@ def comparison_document(comparison: Comparison) -> Document:
             "first_difference": comparison.tokens.first_difference,
             "text": str(comparison.tokens),
         }
-    return with_raw_names(document | (_comparison_times(comparison) if timed else {}))
+    times = _comparison_times(comparison, comparison.times) if comparison.times else {}
+    return with_raw_names(document | times)
 
 
-def _comparison_times(comparison: Comparison) -> Document:
-    waterfall, panel = comparison.waterfall, comparison.amdahl
-    categories = _records(comparisons.category_changes([comparison]))
-    steps = _records(comparisons.waterfall_table([comparison]))
+def _comparison_times(comparison: Comparison, times: ComparedTimes) -> Document:
+    waterfall, panel = times.waterfall, times.amdahl
+    categories = _records(comparisons.CATEGORY_CHANGES.of_each([comparison]))
+    steps = _records(comparisons.WATERFALL.of_each([comparison]))
     return {
-        "latency": effect_document(comparison.latency),
+        "latency": effect_document(times.latency),
+        "validity": {
+            "badge": times.validity.badge,
+            "checks": [dataclasses.asdict(check) for check in times.validity.checks],
+        },
         "cold_start": [
             {
                 "label": entry.label,
@@ -99,10 +101,10 @@ def _comparison_times(comparison: Comparison) -> Document:
                 "candidate": entry.candidate,
                 "effect": effect_document(entry.effect),
             }
-            for entry in comparison.ledger
+            for entry in times.ledger
         ],
         "categories": {str(record.pop("category")): record for record in categories},
-        "classes": _records(comparisons.class_changes([comparison])),
+        "classes": _records(comparisons.CLASS_CHANGES.of_each([comparison])),
         "waterfall": {
             "baseline_ns": waterfall.baseline_ns,
             "candidate_ns": waterfall.candidate_ns,
@@ -119,7 +121,7 @@ def _comparison_times(comparison: Comparison) -> Document:
                 {"category": entry.operator_class.category, **record}
                 for entry, record in zip(
                     panel.bottlenecks,
-                    _records(comparisons.bottleneck_table([comparison])),
+                    _records(comparisons.BOTTLENECKS.of_each([comparison])),
                     strict=True,
                 )
             ],
@@ -167,8 +169,8 @@ def _thread_map(experiments: Sequence[ExperimentAnalysis]) -> Document | None:
     }
 
 
-def _findings(found: ExperimentFindings, *, is_timed: bool) -> Document:
-    reasons = _records(findings.why_not_table([found], is_timed=is_timed))
+def _findings(found: ExperimentFindings) -> Document:
+    reasons = _records(findings.WHY_NOT.of_each([found]))
     return {
         "experiment": found.experiment,
         "checked": list(found.checked),
@@ -189,15 +191,15 @@ def _findings(found: ExperimentFindings, *, is_timed: bool) -> Document:
 
 
 def _categories_ms(experiment: ExperimentAnalysis) -> dict[str, float]:
-    totals = category_totals_ns(experiment.split)
-    return {name: total / _NS_PER_MS for name, total in totals.items()}
+    found = category_times(experiment.split)
+    return {name: times.total_ns / _NS_PER_MS for name, times in found.items()}
 
 
-def _experiment(insight: ExperimentInsight, *, is_timed: bool) -> Document:
-    """One experiment; where times mean nothing, without any."""
-    experiment = insight.experiment
+def _experiment(insight: ExperimentInsight) -> Document:
+    """One experiment; where nothing is timed, without any time."""
+    experiment, times = insight.experiment, insight.experiment.split.times
     generated = experiment.metrics.generated if experiment.metrics else None
-    speed = experiment.generation if is_timed else None
+    speed = experiment.generation
     return {
         "etdump": clean(experiment.etdump.name),
         "sme": experiment.sme,
@@ -208,26 +210,25 @@ def _experiment(insight: ExperimentInsight, *, is_timed: bool) -> Document:
         else None,
         "executions": experiment.split.executions,
         "left_out": dataclasses.asdict(experiment.split.left_out),
-        "operators": _records(operators.operator_table([insight], is_timed=is_timed)),
+        "operators": _records(operators.OPERATORS.of_each([insight])),
         "unknown_names": list(experiment.split.unknown_names),
-        **(_experiment_times(experiment) if is_timed else {}),
+        **(_experiment_times(experiment, times) if times else {}),
     }
 
 
-def _experiment_times(experiment: ExperimentAnalysis) -> Document:
-    split = experiment.split
+def _experiment_times(experiment: ExperimentAnalysis, times: SplitTimes) -> Document:
     return {
         "latency": _latency(experiment.latency) if experiment.latency else None,
-        "execute_total_ms": split.execute_total_ns / _NS_PER_MS,
-        "execute_median_ns": split.execute_median_ns,
-        "first_execute_ns": split.first_execute_ns,
-        "load_events_ns": split.load_ns,
+        "execute_total_ms": times.execute_total_ns / _NS_PER_MS,
+        "execute_median_ns": times.execute_median_ns,
+        "first_execute_ns": times.first_execute_ns,
+        "load_events_ns": times.load_ns,
         "category_totals_ms": _categories_ms(experiment),
-        "categories": _records(operators.category_table([experiment], is_timed=True)),
+        "categories": _records(operators.CATEGORIES.of_each([experiment])),
         "overheads": [
-            {"label": row.label, "class": row.operator_class.finer, "mean_ns": row.mean_ns,
-             "share": row.share}
-            for row in split.overheads
+            {"label": row.label, "class": row.operator_class.finer,
+             "mean_ns": row.times.mean_ns, "share": row.times.share}
+            for row in experiment.split.overheads
         ],
     }  # fmt: skip
 

@@ -20,16 +20,14 @@ if TYPE_CHECKING:
 
     from etprof.analysis.split.executions import Delegates
     from etprof.etdump.columns import ProfileColumns
-    from etprof.etdump.plausibility import Events
+    from etprof.etdump.plausibility import Events, EventTimes
     from etprof.etdump.reader import ETDump
     from etprof.tables.table import Value
 
 _ROWS_AT_ONCE: Final = 50_000
 
 
-def timeline_csv(
-    dump: ETDump, events: Events, delegates: Delegates | None = None, *, is_timed: bool
-) -> Iterator[str]:
+def timeline_csv(dump: ETDump, events: Events, delegates: Delegates | None = None) -> Iterator[str]:
     """Yields the timeline, some thousand events at a time: rows are many, columns few.
 
     Executions with impossible events are left out, and events in units that are not known. After
@@ -48,21 +46,14 @@ def timeline_csv(
     usable = np.flatnonzero(events.usable)
     for start in range(0, usable.size, _ROWS_AT_ONCE):
         rows = usable[start : start + _ROWS_AT_ONCE]
-        values = _some_columns(
-            dump.profile, rows, events.duration[rows].tolist(), (names, blocks), synthetic
-        )
-        missing: list[Value] = [None] * rows.size
-        shown = [
-            missing if column.is_timed and not is_timed else found
-            for column, found in zip(columns, values, strict=True)
-        ]
-        yield csv_text(None, zip(*shown, strict=True))
+        values = _some_columns(dump.profile, rows, events.times, (names, blocks), synthetic)
+        yield csv_text(None, zip(*values, strict=True))
 
 
 def _some_columns(
     profile: ProfileColumns,
     rows: NDArray[np.intp],
-    durations: Sequence[int],
+    times: EventTimes | None,
     texts: tuple[Sequence[str], Sequence[str]],
     synthetic: Sequence[int],
 ) -> Sequence[Sequence[Value]]:
@@ -77,15 +68,16 @@ def _some_columns(
         delegate_label(names, label, number) if flag else names[name]
         for flag, label, number, name in zip(flags, label_ids, numbers, name_ids, strict=True)
     ]
+    missing: Sequence[Value] = [None] * rows.size
     return (
         profile.event_index[rows].tolist(),
         [blocks[i] for i in profile.block_index[rows].tolist()],
         labels,
         flags,
         profile.instruction_id[rows].tolist(),
-        profile.start_time[rows].tolist(),
-        profile.end_time[rows].tolist(),
-        durations,
+        times.start[rows].tolist() if times else missing,
+        times.end[rows].tolist() if times else missing,
+        times.duration[rows].tolist() if times else missing,
         (np.isin(profile.instruction_id[rows], synthetic) & np.array(flags)).astype(int).tolist(),
     )
 
@@ -122,14 +114,13 @@ class EventBlock:
     name: str
     events: tuple[Event, ...]
     """In the order of their first occurrence."""
-    is_timed: bool = True
 
     def to_frame(self) -> pd.DataFrame:
         """Returns name, delegated, count, p10, p50, p90, mean, minimum and maximum in ns."""
-        return build_frame(EVENTS.of(self.events, is_timed=self.is_timed))
+        return build_frame(EVENTS.of(self.events))
 
 
-def event_blocks(dump: ETDump, checked: Events, *, is_timed: bool) -> tuple[EventBlock, ...]:
+def event_blocks(dump: ETDump, checked: Events) -> tuple[EventBlock, ...]:
     """Groups an ETDump's profile events by block name, then by instruction and name.
 
     Nothing is lost but executions with impossible events: a repeated event keeps all its
@@ -140,9 +131,7 @@ def event_blocks(dump: ETDump, checked: Events, *, is_timed: bool) -> tuple[Even
     blocks = []
     for name_id in dict.fromkeys(dump.blocks.name_id.tolist()):
         rows = np.flatnonzero((block_names == name_id) & checked.usable)
-        blocks.append(
-            EventBlock(names[name_id], _events(dump, checked, rows, names, is_timed), is_timed)
-        )
+        blocks.append(EventBlock(names[name_id], _events(dump, checked, rows, names)))
     return tuple(blocks)
 
 
@@ -151,7 +140,6 @@ def _events(
     checked: Events,
     rows: NDArray[np.intp],
     names: Sequence[str],
-    is_timed: bool,
 ) -> tuple[Event, ...]:
     profile = dump.profile
     keys = np.stack(
@@ -173,9 +161,7 @@ def _events(
         rows[np.argsort(group.ravel(), kind="stable")],
         np.cumsum(np.bincount(group.ravel()))[:-1],
     )
-    return tuple(
-        _event(dump, checked, members[index], names, is_timed) for index in np.argsort(first)
-    )
+    return tuple(_event(dump, checked, members[index], names) for index in np.argsort(first))
 
 
 def _event(
@@ -183,7 +169,6 @@ def _event(
     checked: Events,
     rows: NDArray[np.intp],
     names: Sequence[str],
-    is_timed: bool,
 ) -> Event:
     profile, row = dump.profile, rows[0]
     label, number = profile.delegate_debug_id_str_id[row], profile.delegate_debug_id_int[row]
@@ -197,5 +182,5 @@ def _event(
         name in CONTAINERS,
         instruction if instruction >= 0 else None,
         rows.size,
-        checked.duration[rows] if is_timed else np.empty(0, np.int64),
+        checked.times.duration[rows] if checked.times else np.empty(0, np.int64),
     )

@@ -54,7 +54,8 @@ def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
     """Returns headline, tables and notes; without times where those mean nothing."""
     words, style = comparison_words(comparison)
     parts: list[RenderableType] = [Text(words, style=style)]
-    parts.append(Text(f"Measurement {comparison.validity.badge}", style="dim"))
+    if comparison.times is not None:
+        parts.append(Text(f"Measurement {comparison.times.validity.badge}", style="dim"))
     parts += terminal_sections(comparison_sections(comparison), top=top)
     return Group(*parts, *(Text(f"Note: {note}", style="yellow") for note in comparison.notes))
 

@@ -36,6 +36,7 @@ _STATES: Final[tuple[tuple[str, str, Reading], ...]] = (
     ("load average", "processes", load_average),
 )
 TRACK: Final = "steady executions"
+_WITHOUT_TIMES: Final = " (emulated: in order, without times)"
 _STEP_NS: Final = 1000
 """Between two events of a trace without times; viewers cannot do without lengths."""
 _EXECUTE = CONTAINERS[0]
@@ -88,26 +89,15 @@ class Process:
 def trace_processes(assessment: Assessment) -> tuple[Process, ...]:
     """Returns all experiments, aligned at zero; untimed ones show the order of events alone."""
     run = assessment.run
-    suffix = "" if run.is_timed else " (emulated: in order, without times)"
     return tuple(
         Process(
             number,
-            f"{experiment.name}{suffix}",
-            tuple(_slices(experiment, is_timed=run.is_timed)),
-            _counters(run, experiment) if run.is_timed else (),
+            experiment.name if experiment.events.times else f"{experiment.name}{_WITHOUT_TIMES}",
+            tuple(experiment_slices(experiment)),
+            _counters(run, experiment),
         )
         for number, experiment in enumerate(run.experiments, start=1)
     )
-
-
-def _slices(experiment: ExperimentAnalysis, *, is_timed: bool) -> list[Slice]:
-    """Where times mean nothing, begins and ends are one step apart, in their order."""
-    slices = experiment_slices(experiment)
-    if is_timed:
-        return slices
-    stamps = sorted({stamp for each in slices for stamp in (each.start_ns, each.end_ns)})
-    step = {stamp: place * _STEP_NS for place, stamp in enumerate(stamps)}
-    return [replace(s, start_ns=step[s.start_ns], end_ns=step[s.end_ns]) for s in slices]
 
 
 def _counters(run: RunAnalysis, experiment: ExperimentAnalysis) -> tuple[Counter, ...]:
@@ -192,7 +182,7 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
             continue
         events.append(_event(experiment, row, names))
         if events[-1].name == _EXECUTE:
-            found.append(events)
+            found.append(events if checked.times else _in_order(events))
             events = []
             if len(found) == _SHOWN_EXECUTIONS:
                 break
@@ -200,7 +190,7 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
 
 
 def _event(experiment: ExperimentAnalysis, row: int, names: Sequence[str]) -> _Event:
-    profile = experiment.dump.profile
+    profile, times = experiment.dump.profile, experiment.events.times
     label, number = (
         int(profile.delegate_debug_id_str_id[row]),
         int(profile.delegate_debug_id_int[row]),
@@ -211,9 +201,21 @@ def _event(experiment: ExperimentAnalysis, row: int, names: Sequence[str]) -> _E
         experiment.delegates.backend(int(profile.instruction_id[row]))
         if is_delegated
         else PORTABLE,
-        int(profile.start_time[row]),
-        int(experiment.events.duration[row]),
+        int(times.start[row]) if times else 0,
+        int(times.duration[row]) if times else 0,
     )
+
+
+def _in_order(events: Sequence[_Event]) -> list[_Event]:
+    """Begins and ends without times, one step apart; what a call holds stands before it."""
+    placed: list[_Event] = []
+    now = called = 0
+    for event in events:
+        start = {_EXECUTE: 0}.get(event.name, called if event.name in CONTAINERS else now)
+        now += _STEP_NS
+        placed.append(replace(event, start_ns=start, duration_ns=now - start))
+        called = now if event.name in CONTAINERS else called
+    return placed
 
 
 def _nest(events: Sequence[_Event], now: int) -> list[Slice]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from etprof.analysis.split.operators import class_totals_ns
+from etprof.analysis.split.operators import class_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.compare.alignment import AlignedOperator
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.analysis.split.operators import OperatorRow, OperatorSplit
+    from etprof.analysis.split.operators import OperatorRow, OperatorSplit, SplitTimes
     from etprof.backends.backend import OperatorClass, SmeRoute
 
 
@@ -44,22 +44,25 @@ class AmdahlPanel:
 
 
 def build_amdahl_panel(
-    baseline: ExperimentAnalysis, candidate: ExperimentAnalysis, aligned: Sequence[AlignedOperator]
+    baseline: tuple[ExperimentAnalysis, SplitTimes],
+    candidate: tuple[ExperimentAnalysis, SplitTimes],
+    aligned: Sequence[AlignedOperator],
 ) -> AmdahlPanel:
     """Builds the panel; operators count as accelerated when only the candidate's run on SME."""
-    before_runs, after_runs = _routes(baseline), _routes(candidate)
+    before_runs, after_runs = _routes(baseline[0]), _routes(candidate[0])
     accelerated = [
-        (pair.baseline, pair.candidate)
+        (pair.baseline.times, pair.candidate.times)
         for pair in aligned
         if pair.baseline
         and pair.candidate
+        and pair.baseline.times
+        and pair.candidate.times
         and after_runs[pair.candidate].takes_sme
         and before_runs[pair.baseline].answer == "excluded"
     ]
-    before = sum(row.mean_ns for row, _ in accelerated)
-    after = sum(row.mean_ns for _, row in accelerated)
-    whole_before = baseline.split.execute_total_ns / baseline.split.executions
-    whole_after = candidate.split.execute_total_ns / candidate.split.executions
+    before = sum(times.mean_ns for times, _ in accelerated)
+    after = sum(times.mean_ns for _, times in accelerated)
+    whole_before, whole_after = (times.execute_mean_ns for _, times in (baseline, candidate))
     share = before / whole_before if whole_before else 0.0
     return AmdahlPanel(
         accelerated_operators=len(accelerated),
@@ -67,7 +70,7 @@ def build_amdahl_panel(
         accelerated_speed_up=before / after if after else None,
         achieved=whole_before / whole_after if whole_after else 1.0,
         ceiling=1 / (1 - share) if share < 1 else None,
-        bottlenecks=find_bottlenecks(candidate.split),
+        bottlenecks=find_bottlenecks(candidate[0].split),
     )
 
 
@@ -78,9 +81,8 @@ def _routes(experiment: ExperimentAnalysis) -> dict[OperatorRow, SmeRoute]:
 
 def find_bottlenecks(split: OperatorSplit, count: int = 6) -> tuple[Bottleneck, ...]:
     """Returns the `count` largest classes and what removing each would give."""
-    whole = split.execute_total_ns
     return tuple(
-        Bottleneck(entry, total / split.executions, total / whole, whole / (whole - total))
-        for entry, total in list(class_totals_ns(split).items())[:count]
-        if 0 < total < whole
+        Bottleneck(entry, times.mean_ns, times.share, 1 / (1 - times.share))
+        for entry, times in list(class_times(split).items())[:count]
+        if 0 < times.share < 1
     )

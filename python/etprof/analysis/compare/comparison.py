@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from etprof.analysis.compare.alignment import AlignedOperator, align_operators
 from etprof.analysis.compare.amdahl import AmdahlPanel, build_amdahl_panel
@@ -13,15 +13,18 @@ from etprof.analysis.generation import TokenComparison, compare_tokens
 from etprof.analysis.output_check import OutputCheck, check_outputs
 from etprof.analysis.run_analysis import split_notes
 from etprof.analysis.split.cold_start import LedgerEntry, build_ledger, pair_blocks
-from etprof.analysis.split.operators import category_totals_ns, class_totals_ns
+from etprof.analysis.split.operators import category_times, class_times
 from etprof.analysis.validity import Validity, check_validity
 from etprof.statistics.effect import DEFAULT_MARGIN, Effect
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.analysis.split.operators import OperatorSplit
+    from etprof.analysis.split.operators import PartTimes
     from etprof.backends.backend import OperatorClass
 
+Key = TypeVar("Key")
 STEADY_ENTRY = "Steady inference"
 
 
@@ -52,9 +55,25 @@ class OperatorChange:
     """One operator on both sides."""
 
     aligned: AlignedOperator
-    change: Change
+    change: Change | None
+    """None where a side proves no times."""
     interval: tuple[float, float] | None
     """Speed-up between the medians' intervals over calls; noise between launches is not in it."""
+
+
+@dataclass(frozen=True)
+class ComparedTimes:
+    """What a clock had a part in."""
+
+    latency: Effect | None
+    """Steady latency without tracer, over pairs of blocks; None when it was not timed."""
+    ledger: tuple[LedgerEntry, ...]
+    categories: dict[str, Change]
+    classes: dict[OperatorClass, Change]
+    waterfall: Waterfall
+    amdahl: AmdahlPanel
+    validity: Validity
+    """What surrounds the numbers: without it no verdict is to be believed."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +82,11 @@ class Comparison:
 
     baseline: Side
     candidate: Side
-    times_are_meaningful: bool
     differences: tuple[Difference, ...]
     """Settings in which the sides differ although the comparison was allowed."""
-    latency: Effect | None
-    """Steady latency without tracer, over pairs of blocks; None when it was not timed."""
-    ledger: tuple[LedgerEntry, ...]
-    categories: dict[str, Change]
-    classes: dict[OperatorClass, Change]
     operators: tuple[OperatorChange, ...]
-    waterfall: Waterfall
-    amdahl: AmdahlPanel
+    times: ComparedTimes | None
+    """None where a side proves no times."""
     outputs: tuple[OutputCheck, ...]
     """What both sides computed; empty when it was not kept, or the programs differ."""
     tokens: TokenComparison | None
@@ -85,8 +98,10 @@ class Comparison:
         """False when some output is further off than its precision explains."""
         return all(check.is_within for check in self.outputs)
 
-    validity: Validity
-    """What surrounds the numbers: without it no verdict is to be believed."""
+    @property
+    def latency(self) -> Effect | None:
+        """Steady latency without tracer, over pairs of blocks; None when it was not timed."""
+        return self.times.latency if self.times else None
 
     @property
     def name(self) -> str:
@@ -98,71 +113,70 @@ def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MA
     """Compares two experiments that may be compared; `margin` is what counts as no difference."""
     before, after = baseline.experiment, candidate.experiment
     aligned = align_operators(before.split.rows, after.split.rows)
-    meaningful = baseline.run.is_timed and candidate.run.is_timed
-    ledger: tuple[LedgerEntry, ...] = ()
-    if meaningful and before.metrics is not None and after.metrics is not None:
-        ledger = build_ledger(before.metrics, after.metrics, margin=margin)
+    outputs = check_outputs(baseline, candidate)
+    times = _compare_times(baseline, candidate, aligned, outputs, margin)
     return Comparison(
         baseline=baseline,
         candidate=candidate,
-        times_are_meaningful=meaningful,
         differences=find_differences(baseline, candidate),
-        latency=next((entry.effect for entry in ledger if entry.label == STEADY_ENTRY), None),
-        ledger=ledger,
-        categories=_category_changes(before.split, after.split),
-        classes=_class_changes(before.split, after.split),
-        operators=tuple(_operator_change(pair) for pair in aligned),
-        waterfall=build_waterfall(before.split, after.split, aligned),
-        amdahl=build_amdahl_panel(before, after, aligned),
-        outputs=(outputs := check_outputs(baseline, candidate)),
+        operators=tuple(_operator_change(each, is_timed=times is not None) for each in aligned),
+        times=times,
+        outputs=outputs,
         tokens=(tokens := _compare_tokens(before, after)),
         notes=(
             *_output_notes(outputs),
             *_token_notes(tokens),
-            *_notes(baseline, candidate, meaningful=meaningful),
+            *_notes(baseline, candidate),
         ),
+    )
+
+
+def _compare_times(
+    baseline: Side,
+    candidate: Side,
+    aligned: Sequence[AlignedOperator],
+    outputs: tuple[OutputCheck, ...],
+    margin: float,
+) -> ComparedTimes | None:
+    one, other = baseline.experiment, candidate.experiment
+    before, after = one.split.times, other.split.times
+    if before is None or after is None:
+        return None
+    ledger: tuple[LedgerEntry, ...] = ()
+    if one.metrics is not None and other.metrics is not None:
+        ledger = build_ledger(one.metrics, other.metrics, margin=margin)
+    return ComparedTimes(
+        latency=next((entry.effect for entry in ledger if entry.label == STEADY_ENTRY), None),
+        ledger=ledger,
+        categories=_changes(category_times(one.split), category_times(other.split)),
+        classes=_changes(class_times(one.split), class_times(other.split)),
+        waterfall=build_waterfall((one.split, before), (other.split, after), aligned),
+        amdahl=build_amdahl_panel((one, before), (other, after), aligned),
         validity=check_validity(baseline, candidate, outputs),
     )
 
 
-def _change(
-    before_ns: float, after_ns: float, before: OperatorSplit, after: OperatorSplit
-) -> Change:
-    """Builds a change from totals over all steady executions of each side."""
-    return Change(
-        before_ns / before.executions,
-        after_ns / after.executions,
-        before_ns / before.execute_total_ns if before.execute_total_ns else 0.0,
-        after_ns / after.execute_total_ns if after.execute_total_ns else 0.0,
-    )
-
-
-def _category_changes(before: OperatorSplit, after: OperatorSplit) -> dict[str, Change]:
-    totals = category_totals_ns(after)
+def _changes(before: dict[Key, PartTimes], after: dict[Key, PartTimes]) -> dict[Key, Change]:
     return {
-        name: _change(total, totals[name], before, after)
-        for name, total in category_totals_ns(before).items()
+        key: _change(before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])
     }
 
 
-def _class_changes(before: OperatorSplit, after: OperatorSplit) -> dict[OperatorClass, Change]:
-    left, right = class_totals_ns(before), class_totals_ns(after)
-    return {
-        entry: _change(left.get(entry, 0.0), right.get(entry, 0.0), before, after)
-        for entry in dict.fromkeys([*left, *right])
-    }
-
-
-def _operator_change(pair: AlignedOperator) -> OperatorChange:
-    before, after = pair.baseline, pair.candidate
-    change = Change(
-        before.mean_ns if before else 0.0,
-        after.mean_ns if after else 0.0,
-        before.share if before else 0.0,
-        after.share if after else 0.0,
+def _change(before: PartTimes | None, after: PartTimes | None) -> Change:
+    """What is not on a side takes no time there."""
+    means, shares = (
+        [getattr(part, name) if part else 0.0 for part in (before, after)]
+        for name in ("mean_ns", "share")
     )
+    return Change(*means, *shares)
+
+
+def _operator_change(pair: AlignedOperator, *, is_timed: bool) -> OperatorChange:
+    before = pair.baseline.times if pair.baseline else None
+    after = pair.candidate.times if pair.candidate else None
+    change = _change(before, after) if is_timed else None
     interval = None
-    if before and after and before.median_interval and after.median_interval:
+    if change and before and after and before.median_interval and after.median_interval:
         left, right = before.median_interval, after.median_interval
         if right[0] > 0:
             interval = (left[0] / right[1], left[1] / right[0])
@@ -192,15 +206,15 @@ def _token_notes(tokens: TokenComparison | None) -> list[str]:
     return [f"the sides generated different tokens: {tokens}"]
 
 
-def _notes(baseline: Side, candidate: Side, *, meaningful: bool) -> list[str]:
+def _notes(baseline: Side, candidate: Side) -> list[str]:
     """What stands against taking the comparison at face value."""
     notes = [f"the sides differ in {entry}" for entry in find_differences(baseline, candidate)]
     for side in (baseline, candidate):
-        notes += split_notes(side.experiment, times_are_meaningful=meaningful)
+        notes += split_notes(side.experiment)
     unknown = find_unknowns(baseline, candidate)
     if unknown:
         notes.append(f"whether the sides agree in {', '.join(unknown)} is not known")
-    if not meaningful:
+    if not (baseline.run.is_timed and candidate.run.is_timed):
         notes.append("times under emulation mean nothing; only structure and kernels are compared")
         return notes
     before, after = baseline.experiment.metrics, candidate.experiment.metrics

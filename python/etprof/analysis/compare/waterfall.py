@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from etprof.analysis.compare.alignment import AlignedOperator
-    from etprof.analysis.split.operators import OperatorSplit
+    from etprof.analysis.split.operators import OperatorSplit, SplitTimes
 
-StepKind = Literal["operator", "overhead", "unattributed"]
+StepKind = Literal["operator", "overhead", "unattributed", "total"]
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,22 @@ class Waterfall:
 
 
 def build_waterfall(
-    baseline: OperatorSplit, candidate: OperatorSplit, aligned: Sequence[AlignedOperator]
+    baseline: tuple[OperatorSplit, SplitTimes],
+    candidate: tuple[OperatorSplit, SplitTimes],
+    aligned: Sequence[AlignedOperator],
 ) -> Waterfall:
     """Builds the waterfall of two splits whose operators are `aligned`."""
     steps = [
         WaterfallStep(
             pair.row.label,
             "operator",
-            pair.baseline.mean_ns if pair.baseline else 0.0,
-            pair.candidate.mean_ns if pair.candidate else 0.0,
+            pair.baseline.times.mean_ns if pair.baseline and pair.baseline.times else 0.0,
+            pair.candidate.times.mean_ns if pair.candidate and pair.candidate.times else 0.0,
         )
         for pair in aligned
     ]
-    steps += _overhead_steps(baseline, candidate)
-    totals = _mean_execute(baseline), _mean_execute(candidate)
+    steps += _overhead_steps(baseline[0], candidate[0])
+    totals = baseline[1].execute_mean_ns, candidate[1].execute_mean_ns
     rest = [
         total - sum(values)
         for total, values in zip(
@@ -81,14 +83,10 @@ def build_waterfall(
     return Waterfall(totals[0], totals[1], tuple(steps))
 
 
-def _mean_execute(split: OperatorSplit) -> float:
-    return split.execute_total_ns / split.executions
-
-
 def _overhead_steps(baseline: OperatorSplit, candidate: OperatorSplit) -> list[WaterfallStep]:
     """Overheads have the same names on both sides."""
-    before = {row.label: row.mean_ns for row in baseline.overheads}
-    after = {row.label: row.mean_ns for row in candidate.overheads}
+    before = {row.label: row.times.mean_ns for row in baseline.overheads}
+    after = {row.label: row.times.mean_ns for row in candidate.overheads}
     return [
         WaterfallStep(label, "overhead", before.get(label, 0.0), after.get(label, 0.0))
         for label in dict.fromkeys([*before, *after])

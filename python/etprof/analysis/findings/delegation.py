@@ -109,10 +109,10 @@ def find_high_other(subject: Subject) -> Finding | None:
 def find_overhead(subject: Subject) -> Finding | None:
     """Time inside the execution that belongs to no operator."""
     split = subject.insight.experiment.split
-    share = sum(row.share for row in split.overheads)
+    share = sum(row.times.share for row in split.overheads)
     if share < subject.thresholds.overhead_share:
         return None
-    total = sum(row.mean_ns for row in split.overheads)
+    total = sum(row.times.mean_ns for row in split.overheads)
     calls = len({row.instruction_id for row in split.rows})
     return Finding(
         title="Framework and delegate overhead",

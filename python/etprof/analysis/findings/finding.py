@@ -16,7 +16,7 @@ from etprof.statistics.noise import DRIFT, VARIATION
 if TYPE_CHECKING:
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail, RunInsight
-    from etprof.analysis.split.operators import OperatorRow, OverheadRow
+    from etprof.analysis.split.operators import OperatorTimes, OverheadRow
     from etprof.run.manifest import Manifest
 
 Severity = Literal["high", "medium", "note", "good"]
@@ -24,6 +24,7 @@ SHOWN_ROWS = 6
 Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(gt=0)]
 Need = TypeVar("Need")
+Known = TypeVar("Known")
 
 
 class Thresholds(BaseModel):
@@ -120,7 +121,7 @@ class Subject:
     @property
     def total_ns(self) -> float:
         """An inference without interruptions."""
-        return self.insight.typical_total_ns
+        return known(self.insight.typical_total_ns)
 
     def cost(self, details: Sequence[OperatorDetail]) -> tuple[tuple[EvidenceRow, ...], float]:
         """What operators take, as evidence and as the most that could be gained."""
@@ -135,13 +136,9 @@ class Subject:
         self, details: Sequence[OperatorDetail], count: int = SHOWN_ROWS
     ) -> tuple[EvidenceRow, ...]:
         """Shows the first `count` operators and how many more; no time where those mean nothing."""
-        timed = self.run.run.is_timed
-        rows = [
-            EvidenceRow(detail.row.label, _figures(detail, with_times=timed))
-            for detail in details[:count]
-        ]
+        rows = [EvidenceRow(detail.row.label, _figures(detail)) for detail in details[:count]]
         if rest := details[count:]:
-            time = format_duration(sum_ns(rest)) if timed else "not shown"
+            time = format_duration(sum_ns(rest)) if self.run.run.is_timed else "not shown"
             rows.append(EvidenceRow(count_of(len(rest), "other"), time))
         return tuple(rows)
 
@@ -166,11 +163,11 @@ class Subject:
 
     def share_of(self, details: Iterable[OperatorDetail]) -> float:
         """Share of these operators in an inference without interruptions."""
-        return self.insight.typical_share(details)
+        return known(self.insight.typical_share(details))
 
     def select(self, chosen: Callable[[OperatorDetail], bool]) -> list[OperatorDetail]:
-        """Returns the operators for which `chosen` holds, the slowest first."""
-        return sorted(filter(chosen, self.details), key=lambda detail: -detail.typical_ns)
+        """Returns the operators for which `chosen` holds, the slowest first, else in order."""
+        return slowest_first(filter(chosen, self.details))
 
     def in_class(self, *finer: str) -> list[OperatorDetail]:
         """Returns the operators of these finer classes, the slowest first."""
@@ -181,15 +178,34 @@ class Subject:
         return self.select(lambda detail: detail.row.operator_class.category in categories)
 
 
+def known(value: Known | None) -> Known:
+    """Returns what is there by the rule's needs: who needs times is asked where there are some."""
+    if value is None:
+        msg = "a rule read what it does not name among its needs"
+        raise LookupError(msg)
+    return value
+
+
+def times_of(detail: OperatorDetail) -> OperatorTimes:
+    """The operator's times, for rules that need them."""
+    return known(detail.row.times)
+
+
 def sum_ns(details: Iterable[OperatorDetail]) -> float:
     """Typical time per inference of all `details`; interruptions are no property of a model."""
-    return sum(detail.typical_ns for detail in details)
+    return sum(times_of(detail).typical_ns for detail in details)
 
 
-def _figures(detail: OperatorDetail, *, with_times: bool) -> str:
-    words = [format_duration(detail.typical_ns)] if with_times else []
-    if detail.is_interrupted and with_times:
-        words.append(f"mean {format_duration(detail.row.mean_ns)} with interruptions")
+def slowest_first(details: Iterable[OperatorDetail]) -> list[OperatorDetail]:
+    """Orders operators by their time, where that is known."""
+    return sorted(details, key=lambda d: -d.row.times.typical_ns if d.row.times else 0.0)
+
+
+def _figures(detail: OperatorDetail) -> str:
+    times = detail.row.times
+    words = [format_duration(times.typical_ns)] if times else []
+    if times and times.is_interrupted:
+        words.append(f"mean {format_duration(times.mean_ns)} with interruptions")
     words.append("delegated" if detail.row.is_delegated else "not delegated")
     if detail.module_path:
         words.append(f"module {detail.module_path}")
@@ -198,10 +214,12 @@ def _figures(detail: OperatorDetail, *, with_times: bool) -> str:
     return ", ".join(words)
 
 
-def overhead_evidence(rows: Iterable[OverheadRow | OperatorRow]) -> tuple[EvidenceRow, ...]:
+def overhead_evidence(rows: Iterable[OverheadRow]) -> tuple[EvidenceRow, ...]:
     """Shows rows that are no operators."""
     return tuple(
-        EvidenceRow(row.label, f"{format_duration(row.mean_ns)}, {format_share(row.share)}")
+        EvidenceRow(
+            row.label, f"{format_duration(row.times.mean_ns)}, {format_share(row.times.share)}"
+        )
         for row in rows
     )
 
@@ -242,7 +260,7 @@ def _shares(insight: ExperimentInsight) -> dict[str, float]:
     """Shares of the headline categories without interruptions; overheads count as Other."""
     shares = dict.fromkeys(CATEGORIES, 0.0)
     for detail in insight.details:
-        shares[detail.row.operator_class.category] += insight.typical_share([detail])
+        shares[detail.row.operator_class.category] += known(insight.typical_share([detail]))
     shares["Other"] += 1 - sum(shares.values())
     return shares
 

@@ -14,6 +14,7 @@ from etprof.analysis.findings.finding import (
     describe_reasons,
     rule,
     sum_ns,
+    times_of,
 )
 from etprof.analysis.split.transposes import find_inverse_pairs
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
@@ -101,7 +102,8 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
     small = [
         detail
         for detail in subject.in_class(*_LAYOUT_CLASSES)
-        if detail.typical_ns <= limits.small_layout_ns or subject.share_of([detail]) <= 0.02
+        if times_of(detail).typical_ns <= limits.small_layout_ns
+        or subject.share_of([detail]) <= 0.02
     ]
     share = subject.share_of(small)
     if len(small) < limits.small_layout_count or share < limits.small_layout_total_share:
@@ -219,7 +221,7 @@ def _removable(pair: InversePair) -> tuple[Place, ...]:
 def _evidence(pair: InversePair, measured: dict[Place, OperatorDetail]) -> EvidenceRow:
     sides = [measured.get(place) for place in (pair.first, pair.second)]
     names = [side.row.label if side else "not measured" for side in sides]
-    times = [format_duration(side.typical_ns) for side in sides if side]
+    times = [format_duration(times_of(side).typical_ns) for side in sides if side]
     where = next((side.module_path for side in sides if side and side.module_path), None)
     words = [
         f"permutation {pair.permutation}",
@@ -265,13 +267,13 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
     if not slow:
         return None
     first = slow[0]
-    median_ns = statistics.median(detail.row.median_ns for detail in dense)
+    median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
     return Finding(
         title="A convolution is far slower than the others",
         severity="high",
         summary=(
-            f"{first.row.label} takes {format_duration(first.row.median_ns)}, "
-            f"{format_ratio(first.row.median_ns / median_ns) if median_ns else ''} the median "
+            f"{first.row.label} takes {format_duration(times_of(first).median_ns)}, "
+            f"{format_ratio(times_of(first).median_ns / median_ns) if median_ns else ''} the median "
             f"convolution{' for its work' if by_throughput else ''}."
         ),
         evidence=subject.show(slow),
@@ -297,20 +299,20 @@ def _slow_by_throughput(
 
 
 def _slow_by_time(subject: Subject, dense: list[OperatorDetail]) -> list[OperatorDetail]:
-    median_ns = statistics.median(detail.row.median_ns for detail in dense)
+    median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
     limit = subject.thresholds.slow_convolution_ratio * median_ns
-    return [detail for detail in dense if median_ns and detail.row.median_ns >= limit]
+    return [detail for detail in dense if median_ns and times_of(detail).median_ns >= limit]
 
 
 def _excess_ns(slow: list[OperatorDetail], dense: list[OperatorDetail]) -> float:
     """Time above what the work would take at the median rate, else above the median time."""
     rates = [detail.gflops for detail in dense if detail.gflops]
-    median_ns = statistics.median(detail.row.median_ns for detail in dense)
+    median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
     excess = 0.0
     for detail in slow:
         macs = detail.attribution.macs if detail.attribution else None
         expected = 2 * macs / statistics.median(rates) if macs and rates else median_ns
-        excess += max(detail.row.median_ns - expected, 0.0)
+        excess += max(times_of(detail).median_ns - expected, 0.0)
     return excess
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, rule
+from etprof.analysis.findings.finding import (
+    EvidenceRow,
+    Finding,
+    Subject,
+    known,
+    rule,
+    times_of,
+)
 from etprof.analysis.output_check import check_references
 from etprof.backends.registry import BACKENDS
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
@@ -29,7 +36,8 @@ def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | 
         return None
     comparison = won[0]
     effect = comparison.latency
-    shares = {name: change.baseline_share for name, change in comparison.categories.items()}
+    times = known(comparison.times)
+    shares = {name: change.baseline_share for name, change in times.categories.items()}
     return Finding(
         title="FP16 is faster than INT8",
         severity="medium",
@@ -40,7 +48,7 @@ def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | 
         evidence=tuple(
             EvidenceRow(f"{name} in INT8", format_share(share)) for name, share in shares.items()
         ),
-        gain_ns=comparison.waterfall.baseline_ns - comparison.waterfall.candidate_ns,
+        gain_ns=times.waterfall.baseline_ns - times.waterfall.candidate_ns,
         action="ship FP16 and skip quantisation, after comparing accuracy and memory",
         ruled_out=("noise: the interval of the speed-up is above 1",),
     )
@@ -62,8 +70,8 @@ def _noise(subject: Subject) -> Noise | None:
 def find_noise(subject: Subject, noise: Noise) -> Finding | None:
     """Process launches differ, or the latency drifts while measuring."""
     limits = subject.thresholds
-    interrupted = subject.select(lambda detail: detail.is_interrupted)
-    lost = sum(detail.row.mean_ns - detail.typical_ns for detail in interrupted)
+    interrupted = subject.select(lambda detail: times_of(detail).is_interrupted)
+    lost = sum(times_of(d).mean_ns - times_of(d).typical_ns for d in interrupted)
     is_split_sound = lost <= limits.variation * subject.total_ns
     if noise.is_steady(limits.variation, limits.drift) and is_split_sound:
         return None

@@ -11,21 +11,32 @@ from etprof.analysis.findings.finding import (
     Finding,
     Subject,
     rule,
+    slowest_first,
     sum_ns,
 )
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
-    from etprof.analysis.compare.comparison import Change, Comparison
+    from collections.abc import Mapping
+
+    from etprof.analysis.compare.comparison import Change, ComparedTimes, Comparison
     from etprof.analysis.insight import OperatorDetail
 
 _COMPUTE: Final = ("Convolution", "GEMM")
 
 
-@rule("F8", "less convolution than the reference", lambda s: s.comparison if s.reference else None)
-def note_convolution_share(subject: Subject, comparison: Comparison) -> Finding | None:
+def _compared(subject: Subject) -> tuple[Comparison, ComparedTimes] | None:
+    """The comparison with SME off, where both sides were timed."""
+    found = subject.comparison
+    return (found, found.times) if found and found.times else None
+
+
+@rule("F8", "less convolution than the reference", lambda s: _compared(s) if s.reference else None)
+def note_convolution_share(
+    subject: Subject, compared: tuple[Comparison, ComparedTimes]
+) -> Finding | None:
     """A smaller share of convolution than the reference's, because it became faster."""
-    change, answer = comparison.categories["Convolution"], subject.answers[2]
+    change, answer = compared[1].categories["Convolution"], subject.answers[2]
     if change.delta_ns >= 0 or not 0 < answer.share < answer.reference_share:
         return None
     return Finding(
@@ -43,12 +54,14 @@ def _unit(subject: Subject) -> str:
     return "SME2" if subject.insight.experiment.sme == "sme2" else "SME"
 
 
-@rule("F9", "the bottleneck has moved", lambda s: s.comparison)
-def find_bottleneck_shift(subject: Subject, comparison: Comparison) -> Finding | None:
+@rule("F9", "the bottleneck has moved", _compared)
+def find_bottleneck_shift(
+    subject: Subject, compared: tuple[Comparison, ComparedTimes]
+) -> Finding | None:
     """After SME2 the time is elsewhere."""
-    limits = subject.thresholds
-    before, after = _compute_shares(comparison)
-    movement = comparison.categories["Data Movement"]
+    limits, categories = subject.thresholds, compared[1].categories
+    before, after = _compute_shares(categories)
+    movement = categories["Data Movement"]
     shrank = before >= limits.shift_before_share and after <= limits.shift_after_share
     moved = (
         movement.candidate_share >= limits.shift_movement_share
@@ -58,7 +71,7 @@ def find_bottleneck_shift(subject: Subject, comparison: Comparison) -> Finding |
     if not (shrank or moved):
         return None
     name, largest = max(
-        (item for item in comparison.categories.items() if item[0] not in _COMPUTE),
+        (item for item in categories.items() if item[0] not in _COMPUTE),
         key=lambda item: item[1].candidate_ns,
     )
     return Finding(
@@ -69,13 +82,13 @@ def find_bottleneck_shift(subject: Subject, comparison: Comparison) -> Finding |
         f"work on {name} now: a larger share is not more time ("
         f"{format_duration(largest.baseline_ns)} before, "
         f"{format_duration(largest.candidate_ns)} after), but it is what is left",
-        tuple(_change_row(name, c) for name, c in comparison.categories.items()),
+        tuple(_change_row(name, c) for name, c in categories.items()),
         gain_ns=largest.candidate_ns,
     )
 
 
-def _compute_shares(comparison: Comparison) -> tuple[float, float]:
-    changes = [comparison.categories[name] for name in _COMPUTE]
+def _compute_shares(categories: Mapping[str, Change]) -> tuple[float, float]:
+    changes = [categories[name] for name in _COMPUTE]
     return sum(c.baseline_share for c in changes), sum(c.candidate_share for c in changes)
 
 
@@ -112,11 +125,11 @@ def find_no_effect(subject: Subject, compute: list[OperatorDetail]) -> Finding |
 
 
 def _no_speed_up(subject: Subject, proven: int, named: int) -> Finding | None:
-    comparison = subject.comparison
-    if comparison is None or not comparison.times_are_meaningful:
+    times = subject.comparison.times if subject.comparison else None
+    if times is None:
         return None
-    before = sum(comparison.categories[name].baseline_ns for name in _COMPUTE)
-    after = sum(comparison.categories[name].candidate_ns for name in _COMPUTE)
+    before = sum(times.categories[name].baseline_ns for name in _COMPUTE)
+    after = sum(times.categories[name].candidate_ns for name in _COMPUTE)
     if not after or before / after >= subject.thresholds.accelerated_ratio:
         return None
     unit = subject.insight.sme_unit
@@ -133,27 +146,29 @@ def _no_speed_up(subject: Subject, proven: int, named: int) -> Finding | None:
         f"{' and '.join(said)}, yet convolution and GEMM together are only "
         f"{format_ratio(before / after)} as fast as without.",
         shapes if proven else count + shapes,
-        tuple(_change_row(name, comparison.categories[name]) for name in _COMPUTE),
+        tuple(_change_row(name, times.categories[name]) for name in _COMPUTE),
         ruled_out=(f"missing {unit} kernels: their calls were counted",) if proven else (),
     )
 
 
-@rule("F11", "SME2 makes it slower", lambda s: s.comparison)
-def find_slowdown(subject: Subject, comparison: Comparison) -> Finding | None:
+@rule("F11", "SME2 makes it slower", _compared)
+def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) -> Finding | None:
     """The whole interval says that SME makes it slower."""
-    if comparison.latency is None or comparison.latency.verdict != "slower":
+    comparison, times = compared
+    if times.latency is None or times.latency.verdict != "slower":
         return None
-    slower = sorted(comparison.operators, key=lambda entry: -entry.change.delta_ns)
-    rows = [entry for entry in slower if entry.change.delta_ns > 0][:SHOWN_ROWS]
+    changes = [(entry.aligned.row.label, entry.change) for entry in comparison.operators]
+    slower = [(label, change) for label, change in changes if change and change.delta_ns > 0]
+    slower.sort(key=lambda entry: -entry[1].delta_ns)
     return Finding(
         f"{_unit(subject)} makes this model slower",
         "high",
-        f"Speed-up {format_ratio(comparison.latency.speed_up)} of {comparison.name}, and the "
+        f"Speed-up {format_ratio(times.latency.speed_up)} of {comparison.name}, and the "
         "whole interval is below 1.",
         "see which operators lost: packing of the left-hand side (Pack rows), products with one "
         "row, or several threads on one SME2 unit; run with fewer threads, or with SME off",
-        tuple(_change_row(entry.aligned.row.label, entry.change) for entry in rows),
-        max(comparison.waterfall.candidate_ns - comparison.waterfall.baseline_ns, 0.0),
+        tuple(_change_row(*entry) for entry in slower[:SHOWN_ROWS]),
+        max(times.waterfall.candidate_ns - times.waterfall.baseline_ns, 0.0),
         ("noise: the sign-flip test and the interval agree",),
     )
 
@@ -166,7 +181,7 @@ class WhyNotGroup:
     reason: str
     source: str
     operators: tuple[OperatorDetail, ...]
-    mean_ns: float
+    mean_ns: float | None
     gain_ns: float | None
     """Gain if they sped up as the accelerated operators of this run did; None when none did."""
 
@@ -187,17 +202,16 @@ def explain_missing_sme2(subject: Subject) -> tuple[WhyNotGroup, ...]:
             code,
             text,
             source,
-            tuple(sorted(details, key=lambda detail: -detail.typical_ns)),
-            sum_ns(details),
-            sum_ns(details) * (1 - 1 / factor) if factor and factor > 1 else None,
+            tuple(slowest_first(details)),
+            mean_ns := sum_ns(details) if subject.run.run.is_timed else None,
+            mean_ns * (1 - 1 / factor) if mean_ns and factor and factor > 1 else None,
         )
         for (code, text, source), details in found.items()
     ]
-    return tuple(sorted(groups, key=lambda group: -group.mean_ns))
+    return tuple(sorted(groups, key=lambda group: -(group.mean_ns or 0.0)))
 
 
 def _accelerated_speed_up(subject: Subject) -> float | None:
     """How much faster the operators became that did take SME2, in this very run."""
-    if subject.comparison is None or not subject.comparison.times_are_meaningful:
-        return None
-    return subject.comparison.amdahl.accelerated_speed_up
+    times = subject.comparison.times if subject.comparison else None
+    return times.amdahl.accelerated_speed_up if times else None

@@ -15,13 +15,7 @@ import numpy as np
 from etprof.backends.registry import OPAQUE, assign_backends, delegate_label
 from etprof.base.errors import InputFileError
 from etprof.base.units import count_of
-from etprof.etdump.plausibility import (
-    LOAD_EVENTS,
-    Events,
-    Role,
-    describe_position,
-    examine_events,
-)
+from etprof.etdump.plausibility import Events, Role, describe_position, examine_events
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,45 +69,20 @@ class LeftOut:
         return self.recorded - self.impossible >= LEAST_FOR_BAND
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Executions:
-    """Steady executions of one ETDump; all times in ticks of the file, ns for ExecuTorch."""
+    """Steady executions of one ETDump, chosen to be split."""
 
-    execute_ns: NDArray[np.float64]
-    """Duration of each `Method::execute`, shape (executions,)."""
-    delegate_overhead_ns: NDArray[np.float64]
-    """What the `DELEGATE_CALL`s have beyond their operators, shape (executions,)."""
-    dispatch_ns: NDArray[np.float64]
-    """What the `OPERATOR_CALL`s have beyond their kernels, shape (executions,)."""
-    program_ns: NDArray[np.float64]
-    """What `Method::execute` has beyond its calls, shape (executions,)."""
-    execution_index: NDArray[np.int64]
-    """Execution of each operator event, shape (operator events,)."""
-    duration_ns: NDArray[np.float64]
-    """Duration of each operator event, shape (operator events,)."""
-    name_id: NDArray[np.int32]
-    """Index into the ETDump's names: the delegate's label or the kernel's name."""
-    delegate_int_id: NDArray[np.int32]
-    """The delegate's integer id, for delegates that give no label; else -1."""
-    instruction_id: NDArray[np.int32]
-    """Instruction of the program that the event belongs to; -1 when not given."""
-    is_delegated: NDArray[np.bool_]
-    """Whether the event is inside a delegate, or a whole call of an opaque one."""
-    delegates: Delegates
-    unknown_name_ids: tuple[int, ...]
-    """Names of events that are neither container nor operator; their time is overhead."""
-    first_execute_ns: float | None
-    """The first execution, when the file keeps it apart or it was taken off the front."""
-    load_ns: dict[str, float]
-    """Load-time events by name; no part of any execution."""
-    left_out: LeftOut
     events: Events
     """Every event of the file, those left out included."""
-
-    @property
-    def count(self) -> int:
-        """Number of executions that are split."""
-        return self.execute_ns.size
+    delegates: Delegates
+    left_out: LeftOut
+    count: int
+    number: NDArray[np.int64]
+    """Which of them an event is in, shape (events,); -1 for events of none."""
+    first: int | None
+    """The first inference's `Method::execute`, when the file keeps it apart or it was taken off
+    the front."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +140,12 @@ def find_delegates(dump: ETDump, named: Mapping[int, str] | None = None) -> Dele
     return Delegates(named or {}, assign_backends(found, named or {}))
 
 
-def split_executions(dump: ETDump, delegates: Delegates | None = None) -> Executions:
-    """Takes the steady executions of `dump` apart that can be so and are near the median.
+def split_executions(
+    dump: ETDump, delegates: Delegates | None = None, *, is_timed: bool = True
+) -> Executions:
+    """Chooses the steady executions of `dump` that can be so and are near the median.
+
+    Where nothing is timed no execution is far from the others: times do not decide what counts.
 
     Files of etprof-runner keep first and warm-up executions in event blocks of their own. In
     files of other runners the first of several executions is taken as the first inference.
@@ -186,7 +159,7 @@ def split_executions(dump: ETDump, delegates: Delegates | None = None) -> Execut
         )
         raise InputFileError(msg)
     delegates = delegates or find_delegates(dump)
-    events = examine_events(dump, delegates.units)
+    events = examine_events(dump, delegates.units, is_timed=is_timed)
     phases = _phases(dump, events.roles)
     steady = phases == _STEADY
     if not steady.any():
@@ -198,14 +171,24 @@ def split_executions(dump: ETDump, delegates: Delegates | None = None) -> Execut
         raise InputFileError(msg)
     _refuse_damaged(dump, events, steady)
     possible = steady & events.execution_possible
-    execute = events.duration[events.roles == Role.EXECUTE]
-    kept = possible & _near_median(execute, possible)
+    executes = np.flatnonzero(events.roles == Role.EXECUTE)
+    kept = possible
+    if events.times is not None:
+        kept = possible & _near_median(events.times.duration[executes], possible)
     left_out = LeftOut(
         recorded=int(steady.sum()),
         impossible=int(np.count_nonzero(steady & ~possible)),
         disturbed=int(np.count_nonzero(possible & ~kept)),
     )
-    return _collect(dump, events, phases, kept, (left_out, delegates))
+    first = executes[(phases == _FIRST) & events.execution_possible]
+    return Executions(
+        events=events,
+        delegates=delegates,
+        left_out=left_out,
+        count=int(kept.sum()),
+        number=np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[events.execution],
+        first=int(first[0]) if first.size else None,
+    )
 
 
 def _refuse_damaged(dump: ETDump, events: Events, steady: NDArray[np.bool_]) -> None:
@@ -248,72 +231,3 @@ def _phase(dump: ETDump, name_id: int) -> int:
     name = dump.names[name_id] if name_id >= 0 else ""
     known = {FIRST_BLOCK: _FIRST, WARMUP_BLOCK: _WARMUP, PREFILL_BLOCK: _PREFILL}
     return known.get(name, _STEADY)
-
-
-def _collect(
-    dump: ETDump,
-    events: Events,
-    phases: NDArray[np.int8],
-    kept: NDArray[np.bool_],
-    known: tuple[LeftOut, Delegates],
-) -> Executions:
-    """Keeps the events of the executions that are kept, and renumbers those from 0."""
-    left_out, delegates = known
-    profile, roles, duration = dump.profile, events.roles, events.duration
-    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[events.execution]
-    inside = number >= 0
-    whole = (roles == Role.DELEGATE_CALL) & np.isin(profile.instruction_id, delegates.opaque)
-    delegated = (roles == Role.DELEGATED) | whole
-    operator = inside & (delegated | (roles == Role.KERNEL))
-    label = np.where(delegated, profile.delegate_debug_id_str_id, profile.name_id)
-    execute_ns = duration[roles == Role.EXECUTE].astype(np.float64)
-    possible = events.execution_possible
-    first = execute_ns[(phases == _FIRST) & possible]
-    delegate, dispatch, program = _overheads(events, number, whole, int(kept.sum()))
-    return Executions(
-        execute_ns=execute_ns[kept],
-        delegate_overhead_ns=delegate,
-        dispatch_ns=dispatch,
-        program_ns=program,
-        execution_index=number[operator],
-        duration_ns=duration[operator].astype(np.float64),
-        name_id=label[operator],
-        delegate_int_id=profile.delegate_debug_id_int[operator],
-        instruction_id=profile.instruction_id[operator],
-        is_delegated=delegated[operator],
-        delegates=delegates,
-        unknown_name_ids=tuple(
-            int(i) for i in np.unique(profile.name_id[inside & (roles == Role.OTHER)])
-        ),
-        first_execute_ns=float(first[0]) if first.size else None,
-        load_ns=_load_times(dump, events),
-        left_out=left_out,
-        events=events,
-    )
-
-
-def _overheads(
-    events: Events, number: NDArray[np.int64], whole: NDArray[np.bool_], count: int
-) -> tuple[NDArray[np.float64], ...]:
-    """Time of each execution's delegate calls, operator calls and itself beyond their contents."""
-    roles, place = events.roles[events.containers], number[events.containers]
-    is_operator = whole[events.containers]
-
-    def rest(container: Role) -> NDArray[np.float64]:
-        chosen = (roles == container) & (place >= 0) & ~is_operator
-        sums = np.bincount(place[chosen], events.beyond[chosen], minlength=count)
-        return sums.astype(np.float64)
-
-    return rest(Role.DELEGATE_CALL), rest(Role.OPERATOR_CALL), rest(Role.EXECUTE)
-
-
-def _load_times(dump: ETDump, events: Events) -> dict[str, float]:
-    """Sums the load-time events by name; a name of which one is impossible is not known."""
-    loads = np.flatnonzero(events.roles == Role.LOAD)
-    wrong = set(dump.profile.name_id[loads[events.impossible[loads]]].tolist())
-    sums: dict[int, float] = {}
-    for row in loads.tolist():
-        name_id = int(dump.profile.name_id[row])
-        sums[name_id] = sums.get(name_id, 0.0) + float(events.duration[row])
-    found = {dump.names[i]: total for i, total in sums.items() if i not in wrong}
-    return {name: found[name] for name in LOAD_EVENTS if name in found}

@@ -25,8 +25,8 @@ class RollupRow:
 
     key: str | None
     operators: int
-    mean_ns: float
-    share: float
+    mean_ns: float | None
+    share: float | None
     """Fraction of `Method::execute`; overheads have no key and are not here."""
     macs: int
 
@@ -36,14 +36,16 @@ def roll_up(insight: ExperimentInsight, by: Key) -> tuple[RollupRow, ...]:
     groups: dict[str | None, list[OperatorDetail]] = {}
     for detail in insight.details:
         groups.setdefault(_KEYS[by](detail), []).append(detail)
-    rows = [
-        RollupRow(
-            key,
-            len(details),
-            sum(detail.row.mean_ns for detail in details),
-            sum(detail.row.share for detail in details),
-            sum((d.attribution.macs or 0) if d.attribution else 0 for d in details),
-        )
-        for key, details in groups.items()
-    ]
-    return tuple(sorted(rows, key=lambda row: -row.mean_ns))
+    rows = [_row(key, details) for key, details in groups.items()]
+    return tuple(sorted(rows, key=lambda row: -(row.mean_ns or 0.0)))
+
+
+def _row(key: str | None, details: list[OperatorDetail]) -> RollupRow:
+    times = [detail.row.times for detail in details if detail.row.times]
+    return RollupRow(
+        key,
+        len(details),
+        sum(each.mean_ns for each in times) if times else None,
+        sum(each.share for each in times) if times else None,
+        sum((d.attribution.macs or 0) if d.attribution else 0 for d in details),
+    )

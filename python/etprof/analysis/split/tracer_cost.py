@@ -41,9 +41,7 @@ class TracerCost:
 
 
 def find_tracer_costs(run: RunAnalysis) -> tuple[TracerCost, ...]:
-    """Returns what the run shows of the tracer's cost; nothing where times mean nothing."""
-    if not run.is_timed:
-        return ()
+    """Returns what the run shows of the tracer's cost; nothing where nothing is timed."""
     recording = [cost for entry in run.experiments if (cost := _recording_cost(entry))]
     clock = [cost for entry in run.experiments if (cost := _clock_cost(entry))]
     return (*recording, *clock, *_compiled_costs(run))
@@ -51,10 +49,10 @@ def find_tracer_costs(run: RunAnalysis) -> tuple[TracerCost, ...]:
 
 def _recording_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
     """ETDump pass against timing launches; a generation is no single execution."""
-    metrics, latency = experiment.metrics, experiment.latency
-    if latency is None or metrics is None or metrics.generated is not None:
+    metrics, latency, split = experiment.metrics, experiment.latency, experiment.split.times
+    if latency is None or split is None or metrics is None or metrics.generated is not None:
         return None
-    without, recorded = latency.steady.median, experiment.split.execute_median_ns
+    without, recorded = latency.steady.median, split.execute_median_ns
     if without <= 0 or recorded <= 0:
         return None
     return TracerCost(experiment.name, "recording events", without, recorded, None)
@@ -62,7 +60,7 @@ def _recording_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
 
 def _clock_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
     """The operator clock's own account: how often it was read, times what a reading costs."""
-    trace = experiment.loaded.kernels
+    trace = experiment.loaded.kernels if experiment.split.times else None
     if trace is None or trace.clock_share >= 1:
         return None
     with_ns = statistics.median(each.duration_ns for each in trace.executions)

@@ -64,7 +64,7 @@ def _asset(name: str) -> str:
 
 def _run_view(assessment: Assessment, key: str) -> View:
     """Returns everything that the template shows of one run; `key` makes its ids unique."""
-    run, is_timed, report = assessment.run, assessment.run.is_timed, report_of(assessment)
+    run, report = assessment.run, report_of(assessment)
     return {
         **vars(report),
         "key": key,
@@ -72,9 +72,9 @@ def _run_view(assessment: Assessment, key: str) -> View:
         "sections": [_section_view(section) for section in report.sections],
         "facts": shown_rows(report.facts, "page"),
         # Charts stand in the section of their name, or have one of their own.
-        "stacks": category_stacks(run.experiments) if is_timed else None,
-        "timelines": timelines(_shown(assessment)) if is_timed else None,
-        "samples": latency_chart(run.experiments) if is_timed else None,
+        "stacks": category_stacks(run.experiments),
+        "timelines": timelines(_shown(assessment)),
+        "samples": latency_chart(run.experiments),
     }
 
 

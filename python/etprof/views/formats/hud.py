@@ -44,9 +44,7 @@ class HudSubject:
 
 
 def hud_records(analysis: RunAnalysis) -> list[dict[str, object]]:
-    """Returns one record per metric and experiment; none for emulated runs."""
-    if not analysis.is_timed or not analysis.loaded.is_directory:
-        return []
+    """Returns one record per metric and timed experiment."""
     return [
         hud_record(_subject(experiment, analysis.manifest), name, values)
         for experiment in analysis.experiments

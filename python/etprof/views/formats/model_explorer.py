@@ -28,10 +28,9 @@ _GOOD_WHEN_HIGH = [{"stop": 0, "bgColor": "#d73027"}, {"stop": 1, "bgColor": "#1
 
 def node_data(assessment: Assessment) -> dict[str, Any]:
     """Returns one document per quantity, by its name; values in µs, speed-up without unit."""
-    comparison = assessment.primary_comparison
-    if not assessment.run.is_timed:
+    primary, comparison = assessment.primary, assessment.primary_comparison
+    if primary.experiment.split.times is None:
         return {}
-    primary = assessment.primary
     after = _node_times(primary)
     data = {f"{primary.experiment.name} us": _entry(after, _GRADIENT)}
     if comparison is not None:
@@ -49,8 +48,10 @@ def _node_times(insight: ExperimentInsight) -> dict[str, float]:
     """Sums mean times by node of the exported graph, in µs."""
     times: dict[str, float] = {}
     for detail in insight.details:
-        for name in detail.attribution.graph_operators[:1] if detail.attribution else ():
-            times[name] = times.get(name, 0.0) + detail.row.mean_ns / 1000
+        names = detail.attribution.graph_operators[:1] if detail.attribution else ()
+        mean_ns = detail.row.times.mean_ns if detail.row.times else 0.0
+        for name in names:
+            times[name] = times.get(name, 0.0) + mean_ns / 1000
     return times
 
 
