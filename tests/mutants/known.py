@@ -115,7 +115,7 @@ MUTATIONS = (
         ("tests/unit/test_pipeline.py", "tests/unit/test_plan.py", PROMISES),
     ),
     Mutation(
-        24, "no drift is seen", "analysis/findings/measurement.py",
+        24, "no drift is seen", "statistics/noise.py",
         "statistics.median(medians[-half:]) /", "statistics.median(medians[:half]) /",
         ("tests/unit/test_findings.py",),
     ),

@@ -8,14 +8,32 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from etprof.config import ExperimentConfig, MeasurementConfig, parse_config
+from etprof.analysis.compare.pairs import compare_within
+from etprof.analysis.run_analysis import analyze_run
+from etprof.base.errors import UsageError
+from etprof.config import (
+    Config,
+    ExperimentConfig,
+    GenerationConfig,
+    MeasurementConfig,
+    TargetConfig,
+    parse_config,
+)
 from etprof.measuring import launching
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import (
     configured_experiments,
     configured_program,
     configured_settings,
+    planned_target,
 )
+from etprof.run import generation
+from etprof.run.load import Run as LoadedRun
+from etprof.run.manifest import Compared
+from etprof.targets import registry
+from etprof.targets.registry import TARGETS, kind_of
+from tests.known_runs import Experiment, Op, Run, write_run
+from tests.manifests import edit_manifest
 from tests.world.sim_target import SimTarget
 
 if TYPE_CHECKING:
@@ -57,6 +75,25 @@ EXPERIMENT: dict[str, tuple[object, set[str]]] = {
     "extra_arguments": (["--verbose"], {"extra_arguments"}),
     "threads": (3, {"threads"}),
 }
+
+
+TARGET: dict[str, object] = {
+    "serial": "ABC", "connect": "10.0.0.1:5555", "remote_folder": "/data/local/tmp/x",
+    "reconnect_s": 5.0, "trace_runner": "own-runner", "trace_preset": "own",
+}  # fmt: skip
+GENERATED: dict[str, object] = {"new_tokens": 4, "prompt_tokens": [1, 2]}
+GENERATION: dict[str, dict[str, object]] = {
+    "new_tokens": {"new_tokens": 5},
+    "prompt_tokens": {"prompt_tokens": [1, 2, 3]},
+    "prompt": {"prompt_tokens": None, "prompt": "Hello", "tokenizer": "own-runner"},
+    "tokenizer": {"tokenizer": "own-runner"},
+    "prefill_method": {"prefill_method": "read"},
+    "decode_method": {"decode_method": "add"},
+}
+"""Of each field: what is given then."""
+ANALYSIS: dict[str, object] = {
+    "compare_pairs": [{"baseline": "first", "candidate": "third"}], "margin": 0.5,
+}  # fmt: skip
 
 
 class Clock:
@@ -140,6 +177,9 @@ def _plain(value: object) -> object:
 def test_every_field_has_its_place() -> None:
     assert set(MEASUREMENT) == set(MeasurementConfig.model_fields)
     assert set(EXPERIMENT) == set(ExperimentConfig.model_fields)
+    assert set(TARGET) == set(TargetConfig.model_fields) - {"kind"}
+    assert set(GENERATION) == set(GenerationConfig.model_fields)
+    assert set(ANALYSIS) == set(Compared.model_fields)
 
 
 @pytest.mark.parametrize("name", MEASUREMENT)
@@ -160,3 +200,82 @@ def test_a_field_of_an_experiment_arrives(log: Log, name: str) -> None:
 
 def differences(one: dict[str, object], other: dict[str, object]) -> set[str]:
     return {name for name in one if one[name] != other[name]}
+
+
+def config_of(**changes: object) -> Config:
+    first = {"name": "first"}
+    document = {"model": "m.pte", "output_root": "out", "experiments": [first]} | changes
+    return parse_config(json.dumps(document), "c.json")
+
+
+@pytest.mark.parametrize("name", TARGET)
+@pytest.mark.parametrize("kind", [each.name for each in TARGETS])
+def test_a_field_of_the_target_arrives_or_is_refused(
+    log: Log, monkeypatch: pytest.MonkeyPatch, kind: str, name: str
+) -> None:
+    """I8: on each kind of target, before anything is launched."""
+    del log  # it wrote the files that are named
+    takes, made = kind_of(kind).takes, list[dict[str, object]]()
+
+    def make(**given: object) -> SimTarget:
+        made.append(given)
+        return SimTarget()
+
+    monkeypatch.setattr(registry, "load", lambda _: make)
+    target = {"kind": kind, name: TARGET[name]}
+    if name not in takes:
+        with pytest.raises(UsageError, match=name):
+            config_of(target=target)
+        return
+    planned_target(config_of(target=target))
+    planned_target(config_of(target={"kind": kind}))
+    parameter = takes[name]
+    given, without = (each.get(parameter) for each in made)
+    assert given != without
+    assert str(TARGET[name]) in str(given)
+
+
+@pytest.mark.parametrize("name", GENERATION)
+def test_a_field_of_the_generation_arrives(
+    log: Log, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """I8: in what each launch is asked to generate."""
+    del log
+    monkeypatch.setattr(generation, "load_tokenizer", lambda _: None)
+    monkeypatch.setattr(generation, "encode_prompt", lambda *_: (7,))
+    plain = configured_settings(config_of(generation=GENERATED)).generation
+    given = {**GENERATED, **GENERATION[name]}
+    found = configured_settings(config_of(generation=given)).generation
+    assert plain is not None
+    assert found is not None
+    assert getattr(found, name) != getattr(plain, name)
+
+
+@pytest.mark.parametrize("name", ANALYSIS)
+def test_a_field_of_the_analysis_arrives(tmp_path: Path, name: str) -> None:
+    """I8: the margin and the pairs of the config were ignored without a red test."""
+    latency = [100.0 + block % 2 for block in range(10)]
+    run = Run(
+        [
+            Experiment(each, [Op("Softmax (NC, F32) #1", 9)], sme=sme, latency_us=latency)
+            for each, sme in (("first", "off"), ("second", "sme2"), ("third", "off"))
+        ]
+    )
+
+    def compared(folder: Path, analysis: dict[str, object]) -> set[tuple[str, str, float]]:
+        config = {"path": "c.json", "content": {"analysis": analysis}}
+        edit_manifest(write_run(folder, run), lambda manifest: manifest.update(config=config))
+        return {
+            (c.baseline.experiment.name, c.candidate.experiment.name, c.latency.margin)
+            for c in compare_within(analyze_run(LoadedRun.load(folder)))
+            if c.latency
+        }
+
+    found = compared(tmp_path / "a", {name: ANALYSIS[name]})
+    plain = compared(tmp_path / "b", {})
+    assert found
+    assert found != plain
+    if name == "margin":
+        assert {margin for *_, margin in found} == {0.5}
+    else:
+        assert {(one, other) for one, other, _ in found} == {("first", "third")}
