@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import re
 from functools import cache
@@ -32,6 +31,7 @@ from etprof.base.limits import (
     USUAL_BLOCKS,
 )
 from etprof.base.records import SmeMode
+from etprof.base.text import suggest
 from etprof.run.generation import problem_of_prompt
 from etprof.run.manifest import Compared, Measurement, Seconds, Setup
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
@@ -256,23 +256,19 @@ def parse_strictly(
 
 def _missing_files(config: Config) -> list[str]:
     """Lists files that the config names and that are not there."""
-    files = [("model", config.model)]
+    files: list[tuple[str, Path | None]] = [("model", config.model)]
     files += [(f"inputs.{i}", path) for i, path in enumerate(config.inputs)]
-    files += [("data", config.data)] if config.data else []
+    files += [("data", config.data), ("target.trace_runner", config.target.trace_runner)]
     if config.generation is not None:
         files += [(f"generation.{name}", path) for name, path in config.generation.files()]
-    if config.target.trace_runner is not None:
-        files.append(("target.trace_runner", config.target.trace_runner))
     for index, experiment in enumerate(config.experiments):
-        if experiment.runner is not None:
-            files.append((f"experiments.{index}.runner_path", experiment.runner))
-    return [f"{field}: {path} does not exist" for field, path in files if not path.is_file()]
+        files.append((f"experiments.{index}.runner_path", experiment.runner))
+    return list_missing(files)
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Returns `; did you mean '…'?` when something known is close, else nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def list_missing(files: Iterable[tuple[str, Path | None]]) -> list[str]:
+    """Lists the files that are named and not there, each with its field."""
+    return [f"{at}: {path} does not exist" for at, path in files if path and not path.is_file()]
 
 
 def describe_problems(error: ValidationError, model: type[BaseModel]) -> list[str]:
@@ -363,21 +359,10 @@ def _walk_texts(node: object, where: str) -> Iterator[tuple[str, str]]:
             yield from _walk_texts(value, f"{where}.{index}".lstrip("."))
 
 
-def read_template(name: str) -> str:
-    """Returns the text of configs/templates/<name>_template.json."""
-    return _read_installed("templates", f"{name}_template.json")
-
-
-def read_example(name: str) -> str:
-    """Returns the text of configs/examples/<name>.json."""
-    return _read_installed("examples", f"{name}.json")
-
-
-def _read_installed(folder: str, name: str) -> str:
+def read_installed(name: str) -> str:
+    """Returns the text of a file below configs/, such as `examples/matrix_host.json`."""
     for root in importlib.import_module("etprof.configs").__path__:
-        path = Path(root, folder, name)
+        path = Path(root, name)
         if path.is_file():
             return path.read_text(encoding="utf-8")
-    raise BuildError(
-        f"{folder}/{name} was not installed; install etprof again with `pip install .`"
-    )
+    raise BuildError(f"{name} was not installed; install etprof again with `pip install .`")

@@ -29,7 +29,7 @@ SELECTION = "tests/unit/test_history_selection.py"
 
 MUTATIONS = (
     Mutation(
-        64, "CPUs are not asked for on Linux", "targets/local.py",
+        64, "CPUs are not asked for on Linux", "targets/runner.py",
         "before = [*taskset_words(request.cpus), *request.launcher]",
         "before = [*request.launcher]", (PROMISES,),
     ),

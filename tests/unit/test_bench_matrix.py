@@ -10,7 +10,7 @@ import pytest
 from etprof.base.errors import UsageError
 from etprof.bench.combinations import expand
 from etprof.bench.matrix import Matrix, load_matrix, parse_matrix
-from etprof.config import Config, read_example
+from etprof.config import Config, read_installed
 
 ROOT = Path(__file__).parents[2]
 KNOWN = (
@@ -250,7 +250,7 @@ def test_shipped_matrices_are_valid(path: Path) -> None:
 
 
 def test_the_example_to_start_from_is_what_the_issue_asks_for() -> None:
-    units, _ = expand(parse_matrix(read_example("matrix_host"), "example"))
+    units, _ = expand(parse_matrix(read_installed("examples/matrix_host.json"), "example"))
     axes = {
         (unit.model.name, unit.precision, threads) for unit in units for threads in unit.threads
     }

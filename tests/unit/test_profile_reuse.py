@@ -51,7 +51,10 @@ def leave_export(folder: Path, **changes: Any) -> None:  # noqa: ANN401 - any JS
         "model": "Net",
         "backend": "xnnpack",
         "precision": "fp16",
-        "source": {"sha256": registry.find_model("one/net.py:Net").hash_files()},
+        "source": {
+            "origin": "one/net.py",
+            "sha256": registry.find_model("one/net.py:Net").hash_files(),
+        },
         "versions": VERSIONS,
         "options": asdict(ExportOptions()),
     }
@@ -62,11 +65,14 @@ def leave_export(folder: Path, **changes: Any) -> None:  # noqa: ANN401 - any JS
 def test_the_program_of_another_model_of_the_same_name_is_not_taken(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # GIVEN another model beside it, so that both have the hash of the same files
+    (folder / "one" / "other.py").write_text(MODEL, encoding="utf-8")
     leave_export(folder)
-    # GIVEN code older than the program
+    # AND code older than the program
     os.utime(folder / "two" / "net.py", (0, 0))
-    assert main(["profile", "two/net.py:Net"]) != 0
-    assert "exporting two/net.py:Net" in capsys.readouterr().err
+    for model in ("two/net.py:Net", "one/other.py:Net"):
+        assert main(["profile", model]) != 0
+        assert f"exporting {model}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

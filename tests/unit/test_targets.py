@@ -6,15 +6,20 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from etprof.base.errors import UsageError
-from etprof.base.process import run_command
+from etprof.base.errors import OutputError, UsageError
+from etprof.base.process import Completed, run_command
 from etprof.cli.config import TEMPLATES
 from etprof.config import TargetConfig
+from etprof.targets.emulator.installation import Emulator
+from etprof.targets.emulator.target import EmulatorTarget
+from etprof.targets.local import LocalTarget
 from etprof.targets.registry import KINDS, TARGETS, find_kind, load, make_target, proves_times
+from etprof.targets.request import RunnerRequest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "etprof"
@@ -40,6 +45,9 @@ TARGETS: Final = (
 """
 ASK = """
 from etprof.history.ingest import identify_device
+from etprof.targets.emulator.installation import Emulator
+from etprof.targets.emulator.target import EmulatorTarget
+from etprof.targets.local import LocalTarget
 from etprof.targets.registry import make_target, proves_times
 print(make_target("toy", {"serial": None}).platform, proves_times("toy"))
 print(identify_device("toy", {"machine": "x"}, None)[0])
@@ -98,3 +106,30 @@ def test_a_field_without_effect_is_refused() -> None:
     """I8: what a target does not take was passed over in silence."""
     with pytest.raises(ValueError, match="serial is for android, not for local; leave it out"):
         TargetConfig(kind="local", serial="A1")
+
+
+def test_an_experiment_is_launched_in_the_emulator_as_it_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A-cut 19, I8: launcher and CPUs of an experiment were passed by in the emulator."""
+    started: list[list[str]] = []
+
+    def start(words: list[str | Path], **_: object) -> Completed:
+        started.append([str(word) for word in words])
+        return Completed(("x",), 7, "", "no")
+
+    monkeypatch.setattr("etprof.targets.runner.run_command", start)
+    monkeypatch.setattr(sys, "platform", "linux")
+    emulator = EmulatorTarget()
+    vars(emulator)["emulator"] = Emulator(*(tmp_path / part.name for part in fields(Emulator)))
+    request = RunnerRequest(
+        model=tmp_path / "m.pte", result=tmp_path / "r.json", cpus=(0, 2), launcher=("nice",)
+    )
+    for target in (LocalTarget(trace_runner=tmp_path / "own"), emulator):
+        with pytest.raises(OutputError):
+            target.run(replace(request, kernel_trace=tmp_path / "k.json"))
+    for words in started:
+        assert words[:4] == ["taskset", "-c", "0,2", "nice"]
+    here, emulated = started
+    assert here[4] == str(tmp_path / "own")
+    assert str(tmp_path / "trace_runner") in emulated

@@ -22,6 +22,7 @@ must be the same on all machines.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 import unicodedata
@@ -219,3 +220,9 @@ def _describe_bytes(raw: str) -> str:
         "\\\\" if byte == ord("\\") else chr(byte) if byte in printable else f"\\x{byte:02x}"
         for byte in _bytes_of(raw)
     )
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Returns `; did you mean '…'?` when something known is close, else nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -27,6 +27,7 @@ from etprof.base.limits import (
     WARMUP_REPETITIONS,
 )
 from etprof.base.records import SmeMode
+from etprof.base.text import suggest
 from etprof.config import (
     GenerationConfig,
     MeasurementConfig,
@@ -34,9 +35,9 @@ from etprof.config import (
     StrictModel,
     TargetConfig,
     Threads,
+    list_missing,
     parse_strictly,
     read_config_text,
-    suggest,
 )
 from etprof.export.request import parse_precision
 from etprof.registry import find_model
@@ -248,7 +249,7 @@ def _missing_files(matrix: Matrix) -> list[str]:
     for i, device in enumerate(matrix.devices):
         files.append((f"devices.{i}.runner_path", device.runner))
         files.append((f"devices.{i}.trace_runner", device.trace_runner))
-    return [f"{at}: {path} does not exist" for at, path in files if path and not path.is_file()]
+    return list_missing(files)
 
 
 def _repeated(where: str, names: Sequence[object]) -> list[str]:

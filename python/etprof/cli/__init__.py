@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import io
 import os
@@ -18,7 +17,7 @@ from typing import Any, NoReturn, Protocol, cast
 import etprof
 from etprof.base.errors import EtprofError, InputFileError, OutputError, UsageError
 from etprof.base.interruption import Interrupted, interruptible
-from etprof.base.text import clean_lines
+from etprof.base.text import clean_lines, suggest
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
 
 COMMANDS: tuple[str, ...] = (
@@ -77,16 +76,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError instead of printing all flags and leaving."""
-        msg = f"{message}; {_suggest(message)}see `{self.prog} --help`"
-        raise UsageError(msg)
-
-
-def _suggest(message: str) -> str:
-    """Returns the choice that was probably meant, if the message is of a wrong one."""
-    wrong = _INVALID_CHOICE.search(message)
-    choices = [word.strip(" '") for word in wrong[2].split(",")] if wrong else []
-    close = difflib.get_close_matches(wrong[1], choices, n=1) if wrong else []
-    return f"did you mean {close[0]!r}? " if close else ""
+        wrong = _INVALID_CHOICE.search(message)
+        choices = [word.strip(" '") for word in wrong[2].split(",")] if wrong else []
+        meant = suggest(wrong[1], choices) if wrong else ""
+        raise UsageError(f"{message}{meant or ';'} see `{self.prog} --help`")
 
 
 class Command(Protocol):

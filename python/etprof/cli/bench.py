@@ -58,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
     if arguments.init:
-        from etprof.config import read_example
+        from etprof.config import read_installed
 
-        print(read_example("matrix_host"), end="")
+        print(read_installed("examples/matrix_host.json"), end="")
         return 0
     from etprof.bench.combinations import expand
     from etprof.bench.matrix import Matrix, load_matrix

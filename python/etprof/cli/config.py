@@ -58,9 +58,9 @@ def _init(arguments: argparse.Namespace) -> int:
     from etprof.base.atomic import write_text
     from etprof.base.errors import OutputError
     from etprof.base.json_input import parse_json
-    from etprof.config import read_template
+    from etprof.config import read_installed
 
-    text = read_template(arguments.template)
+    text = read_installed(f"templates/{arguments.template}_template.json")
     if arguments.model:
         text = json.dumps({**parse_json(text), "model": arguments.model}, indent=2) + "\n"
     if arguments.out is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import etprof
@@ -51,9 +52,12 @@ def find_export(request: ExportRequest, *, any_options: bool = False) -> ExportM
         return None
     if manifest is None or not (any_options or _has_options(request, manifest)):
         return None
-    code = registry.find_model(request.model).hash_files()
+    source, made_of = registry.find_model(request.model), manifest.source
+    code = source.hash_files()
     is_same = manifest.pte is None or manifest.pte.sha256 == hash_file(program)
-    is_current = is_same and code is not None and manifest.source.sha256 == code
+    # The hash is that of all files beside the model's, so two of them have it in common.
+    is_file = Path(made_of.origin).name == Path(source.origin).name
+    is_current = is_same and is_file and code is not None and made_of.sha256 == code
     return manifest if is_current and _is_of_these_tools(manifest) else None
 
 

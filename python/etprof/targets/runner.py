@@ -1,10 +1,12 @@
-"""Finds the host's etprof-runner and says in words why a launch failed."""
+"""Starts runners on this host: finds the installed one, says in words why a launch failed."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,11 +20,15 @@ from etprof.base.errors import (
     UsageError,
 )
 from etprof.base.process import run_command
+from etprof.run.runner_result import read_result
+from etprof.targets.device_lock import this_host
+from etprof.targets.request import runner_arguments, taskset_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from etprof.base.process import Completed
+    from etprof.run.runner_result import RunnerResult
+    from etprof.targets.device_lock import MeasuredDevice
+    from etprof.targets.request import RunnerRequest
 
 _ERRORS: dict[int, type[EtprofError]] = {
     2: UsageError,
@@ -31,6 +37,59 @@ _ERRORS: dict[int, type[EtprofError]] = {
     7: OutputError,
 }
 """Runner exit codes that are not the target's fault; all others are TargetError."""
+
+
+class RunsHere(ABC):
+    """Starts runners on this host, by themselves or in an emulator; both load its CPU."""
+
+    def __init__(self, trace_runner: Path | None = None) -> None:
+        """Keeps the runner that counts microkernels; None: the target's own."""
+        self._trace_runner = trace_runner
+
+    @abstractmethod
+    def own_runner(self, *, tracing: bool) -> Path:
+        """Returns the target's own runner, or its own that can trace kernels."""
+
+    @abstractmethod
+    def words_of(self, runner: Path) -> list[str | Path]:
+        """Returns the runner with the words before it that the target needs."""
+
+    def device(self) -> MeasuredDevice:
+        """This host's CPU: even what is not timed disturbs what is timed here."""
+        return this_host()
+
+    def runner_file(self, request: RunnerRequest) -> Path:
+        """The request's own runner, or the target's that can do what is asked."""
+        tracing = request.kernel_trace is not None
+        named = request.runner or (self._trace_runner if tracing else None)
+        return named or self.own_runner(tracing=tracing)
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        """Runs the model here and reads what was measured."""
+        if request.cpus and sys.platform != "linux":
+            raise UsageError(
+                "cpu_affinity: this system cannot keep a process on chosen CPUs; leave it out"
+            )
+        runner = self.runner_file(request)
+        before = [*taskset_words(request.cpus), *request.launcher]
+        completed = run_command(
+            [*before, *self.words_of(runner), *runner_arguments(request)],
+            timeout_s=request.timeout_s,
+            environment=self.environment(runner),
+            keeps_device=True,
+        )
+        check_completed(completed)
+        return read_result(request.result)
+
+    def environment(self, _runner: Path) -> dict[str, str]:
+        """Returns what a runner needs in its environment to start."""
+        return {}
+
+
+def modes_of(features: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns the SME modes of a CPU with `features`, as `--cpu-info` names them."""
+    modes = {"sme2": "sme2", "sme": "sme1"}
+    return (*(mode for name, mode in modes.items() if features.get(name)), "off")
 
 
 def find_host_runner(*, tracing: bool = False) -> Path:

@@ -30,7 +30,7 @@ from etprof.targets.android.libraries import check_machine, find_libraries
 from etprof.targets.android.session import Session, bring_results, read_log
 from etprof.targets.android.store import Store
 from etprof.targets.request import runner_arguments
-from etprof.targets.runner import check_completed
+from etprof.targets.runner import check_completed, modes_of
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
@@ -124,14 +124,12 @@ class AndroidTarget:
         places = self._place(self.runner, [])
         done = self.adb.shell(shlex.join([*self._words(self.runner, places), "--cpu-info"]))
         try:
-            features = parse_json(done.stdout)["features"]
-            has_sme, has_sme2 = bool(features.get("sme")), bool(features.get("sme2"))
+            return modes_of(parse_json(done.stdout)["features"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reason = done.reason("no answer")
             raise TargetError(
                 f"the runner cannot describe the CPU of device {self.adb.serial}: {reason}"
             ) from error
-        return (*(["sme2"] if has_sme2 else []), *(["sme1"] if has_sme else []), "off")
 
     def can_count(self) -> bool:
         """Whether a runner that counts was named: none comes with etprof."""

@@ -6,25 +6,18 @@ import platform
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from etprof.base.process import run_command
-from etprof.run.runner_result import read_result
-from etprof.targets.device_lock import this_host
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.qemu import read_version
-from etprof.targets.request import runner_arguments
-from etprof.targets.runner import check_completed
+from etprof.targets.runner import RunsHere
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.run.runner_result import RunnerResult
-    from etprof.targets.device_lock import MeasuredDevice
     from etprof.targets.emulator.installation import Emulator
-    from etprof.targets.request import RunnerRequest
 
 
-class EmulatorTarget:
+class EmulatorTarget(RunsHere):
     """Runs the Arm runners through qemu-aarch64."""
 
     platform = "emulator"
@@ -34,8 +27,8 @@ class EmulatorTarget:
 
         `trace_runner` None: the emulator's own runner counts microkernels.
         """
+        super().__init__(trace_runner)
         self.cpu = cpu
-        self._trace_runner = trace_runner
 
     @cached_property
     def emulator(self) -> Emulator:
@@ -54,10 +47,6 @@ class EmulatorTarget:
             "host_machine": platform.machine(),
         }
 
-    def device(self) -> MeasuredDevice:
-        """This host's CPU: what is emulated is not timed, but disturbs what is timed here."""
-        return this_host()
-
     def sme_modes(self) -> tuple[str, ...]:
         """All three; without SME in the CPU, only off."""
         return ("off",) if "sme=off" in self.cpu else ("sme2", "sme1", "off")
@@ -74,16 +63,10 @@ class EmulatorTarget:
         """Nothing: the emulated CPU has no frequency, and its times mean nothing."""
         return TargetState()
 
-    def runner_file(self, request: RunnerRequest) -> Path:
-        """The request's own runner, or the emulator's that can do what is asked."""
-        traced = request.kernel_trace is not None
-        own = (self._trace_runner or self.emulator.trace_runner) if traced else self.emulator.runner
-        return request.runner or own
+    def own_runner(self, *, tracing: bool) -> Path:
+        """The emulator's runner."""
+        return self.emulator.trace_runner if tracing else self.emulator.runner
 
-    def run(self, request: RunnerRequest) -> RunnerResult:
-        """Runs the model once; with a kernel trace, in the runner that can."""
-        runner = self.runner_file(request)
-        command = [*self.emulator.command(runner, cpu=self.cpu), *runner_arguments(request)]
-        completed = run_command(command, timeout_s=request.timeout_s, keeps_device=True)
-        check_completed(completed)
-        return read_result(request.result)
+    def words_of(self, runner: Path) -> list[str | Path]:
+        """The emulator comes before it."""
+        return self.emulator.command(runner, cpu=self.cpu)
