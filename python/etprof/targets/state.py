@@ -17,9 +17,17 @@ from typing import Final
 from etprof.base.process import ProgramNotFoundError, ProgramTimeoutError, run_command
 from etprof.base.text import clean
 
+GOVERNOR: Final = "scaling_governor"
+
+
+def core_files(name: str) -> str:
+    """Returns the pattern of cpufreq's file `name` of every core."""
+    return f"/sys/devices/system/cpu/cpu[0-9]*/cpufreq/{name}"
+
+
 STATE_FILES: Final = (
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
+    core_files("scaling_cur_freq"),
+    core_files(GOVERNOR),
     "/sys/class/thermal/thermal_zone[0-9]*/type",
     "/sys/class/thermal/thermal_zone[0-9]*/temp",
     "/proc/loadavg",
@@ -81,10 +89,9 @@ def state_from_files(
     thermal_status: str | None = None,
 ) -> TargetState:
     """Understands `files`, first lines by path; `sensors_c` are temperatures from elsewhere."""
-    governors = {text for text in by_core(files, "scaling_governor") if text}
     return TargetState(
         frequency_khz=frequencies_khz(files, "scaling_cur_freq"),
-        governor=",".join(sorted(governors)) or None,
+        governor=governor_of(files),
         temperatures_c={**_zone_temperatures_c(files), **(sensors_c or {})},
         load_average=_load_average(files.get("/proc/loadavg", "")),
         thermal_status=thermal_status,
@@ -99,6 +106,11 @@ def by_core(files: Mapping[str, str], name: str) -> tuple[str | None, ...]:
         if (match := _CORE.search(path)) and match[2] == name and int(match[1]) <= _HIGHEST_CORE
     }
     return tuple(values.get(core) for core in range(max(values) + 1)) if values else ()
+
+
+def governor_of(files: Mapping[str, str]) -> str | None:
+    """Returns the governor of all cores; several are joined by commas."""
+    return ",".join(sorted({text for text in by_core(files, GOVERNOR) if text})) or None
 
 
 def frequencies_khz(files: Mapping[str, str], name: str) -> tuple[int | None, ...]:

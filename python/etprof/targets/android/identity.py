@@ -10,16 +10,18 @@ from etprof.base.errors import TargetError
 from etprof.base.text import clean
 from etprof.targets.android.profiles import profile_in_force, read_settings
 from etprof.targets.state import (
+    GOVERNOR,
     STATE_FILES,
     TargetState,
-    by_core,
+    core_files,
     frequencies_khz,
+    governor_of,
     is_temperature,
     state_from_files,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from etprof.targets.android.adb import Adb
 
@@ -35,12 +37,12 @@ _PROPERTIES: Final = {
     "android_build": "ro.build.fingerprint",
     "abi": "ro.product.cpu.abi",
 }
-_IDENTITY_FILES: Final = (
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/cpuinfo_max_freq",
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq",
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_min_freq",
-    "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
-)
+_FREQUENCIES: Final = {
+    "max_frequency_khz": "cpuinfo_max_freq",
+    "scaling_max_khz": "scaling_max_freq",
+    "scaling_min_khz": "scaling_min_freq",
+}
+"""cpufreq's files of each core that stay the same."""
 _CHARGERS: Final = {"AC": "ac", "USB": "usb", "Wireless": "wireless", "Dock": "dock"}
 _THERMAL: Final = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
 _SENSOR: Final = re.compile(
@@ -58,7 +60,7 @@ def describe_device(adb: Adb) -> dict[str, object]:
             "properties": "\n".join(f"getprop {name}" for name in _PROPERTIES.values()),
             "kernel": "uname -r",
             "cores": "cat /sys/devices/system/cpu/possible",
-            "files": _grep(_IDENTITY_FILES),
+            "files": _grep([*map(core_files, _FREQUENCIES.values()), core_files(GOVERNOR)]),
             "battery": "dumpsys battery",
             "thermal": "dumpsys thermalservice",
         },
@@ -70,11 +72,8 @@ def describe_device(adb: Adb) -> dict[str, object]:
         **{key: _known(value) for key, value in zip(_PROPERTIES, values, strict=False)},
         "kernel": _known(sections["kernel"]),
         "logical_cores": _count_cores(sections["cores"]),
-        "max_frequency_khz": list(frequencies_khz(files, "cpuinfo_max_freq")) or None,
-        "scaling_max_khz": list(frequencies_khz(files, "scaling_max_freq")) or None,
-        "scaling_min_khz": list(frequencies_khz(files, "scaling_min_freq")) or None,
-        "frequency_governor": ",".join(sorted({g for g in by_core(files, "scaling_governor") if g}))
-        or None,
+        **{key: list(frequencies_khz(files, name)) or None for key, name in _FREQUENCIES.items()},
+        "frequency_governor": governor_of(files),
         "battery": parse_battery(sections["battery"]),
         "thermal_status": parse_thermal_status(sections["thermal"]),
         **_describe_profile(adb),
@@ -102,7 +101,7 @@ def _run_all(adb: Adb, scripts: Mapping[str, str]) -> dict[str, str]:
     return dict(zip(scripts, texts, strict=False))
 
 
-def _grep(patterns: tuple[str, ...]) -> str:
+def _grep(patterns: Iterable[str]) -> str:
     """Returns the command that prints `path:line` of all files: one process, however many."""
     return f"grep -Hsm 1 '' {' '.join(patterns)}"
 

@@ -31,10 +31,7 @@ def find_libraries(runner: Path) -> tuple[Path, ...]:
         elf = read_elf(file)
         folders = [runner.parent, *_own_folders(file, elf)]
         for name in elf.needed:
-            if name in found:
-                continue
-            path = _find(name, folders)
-            if path is not None:
+            if name not in found and (path := _find(name, folders)) is not None:
                 found[name] = path
                 waiting.append(path)
     return tuple(found[name] for name in sorted(found))

@@ -75,10 +75,7 @@ def read_settings(adb: Adb) -> dict[str, str | None]:
 
 def profile_in_force(settings: Mapping[str, str | None]) -> str | None:
     """Returns the name of the profile that all settings agree with, or None."""
-    for name in PROFILES:
-        if not compare_settings(settings, name):
-            return name
-    return None
+    return next((name for name in PROFILES if not compare_settings(settings, name)), None)
 
 
 def compare_settings(settings: Mapping[str, str | None], profile: str) -> list[Difference]:
@@ -86,12 +83,8 @@ def compare_settings(settings: Mapping[str, str | None], profile: str) -> list[D
     return [
         Difference(key, wanted, settings.get(key))
         for key, wanted in PROFILES[profile].items()
-        if not _is_same(settings.get(key), wanted)
+        if not re.fullmatch(rf"{wanted}(\.0+)?", settings.get(key) or "")
     ]
-
-
-def _is_same(found: str | None, wanted: str) -> bool:
-    return found is not None and re.fullmatch(rf"{wanted}(\.0+)?", found) is not None
 
 
 def power_lines(adb: Adb) -> list[str]:
@@ -137,7 +130,12 @@ def restore(adb: Adb) -> dict[str, str | None]:
     if wrong:
         msg = f"device {adb.serial} did not take back {', '.join(wrong)}; still saved in {path}"
         raise TargetError(msg)
-    _remove(path)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"cannot remove {path}: {error.strerror}; the device is restored, delete it yourself"
+        ) from error
     return settings
 
 
@@ -167,21 +165,7 @@ def saved_path(adb: Adb) -> Path:
     """Returns where the settings of this device are saved, however it is attached.
 
     The device's own serial number names it, so that it can be prepared by cable and restored
-    over the network.
+    over the network. The folder (XDG_STATE_HOME) is for what must outlive a process.
     """
-    name = quote(own_serial(adb), safe="")[:150]
-    return state_folder() / f"device-{name}.json"
-
-
-def state_folder() -> Path:
-    """Returns the folder for what must outlive a process (XDG_STATE_HOME)."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "etprof"
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        msg = f"cannot remove {path}: {error.strerror}; the device is restored, delete it yourself"
-        raise OutputError(msg) from error
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "etprof" / f"device-{quote(own_serial(adb), safe='')[:150]}.json"

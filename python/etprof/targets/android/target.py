@@ -152,18 +152,22 @@ class AndroidTarget:
         runner = self.runner_file(request)
         files = [request.model, *([request.data] if request.data else []), *request.inputs]
         places = self._place(runner, files, launcher=request.launcher)
-        translation = translate(request, places, self._session.outputs)
+        translated, wanted = translate(request, places, self._session.outputs)
         before = self._words(runner, places, launcher=request.launcher, cpus=request.cpus)
-        words = [*before, *runner_arguments(translation.request)]
+        words = [*before, *runner_arguments(translated)]
         try:
             finished = self._session.launch(words, request.timeout_s)
             log = read_log(self.adb, finished.process_id, finished.started_at)
             if log:
                 write_text(request.log, "".join(f"{line}\n" for line in log))
             command = ("adb", "-s", self.adb.serial, "shell", shlex.join(words))
-            stderr = translation.localize(finished.stderr.strip() or "\n".join(log[-1:]))
+            stderr = finished.stderr.strip() or "\n".join(log[-1:])
+            # People know files by their paths here.
+            outputs = ((f"{self._session.outputs}/{name}", path) for name, path in wanted)
+            for remote, local in (*((place, path) for path, place in places.items()), *outputs):
+                stderr = stderr.replace(remote, str(local))
             self._check(Completed(command, finished.exit_code, finished.stdout, stderr))
-            bring_results(self.adb, self._session.outputs, finished.files, translation.wanted)
+            bring_results(self.adb, self._session.outputs, finished.files, wanted)
         finally:
             self._session.stop()
         return read_result(request.result)
@@ -244,26 +248,14 @@ class AndroidTarget:
         return False
 
 
-@dataclass(frozen=True)
-class Translation:
-    """A request as the device is asked it."""
+def translate(
+    request: RunnerRequest, places: Mapping[Path, str], folder: str
+) -> tuple[RunnerRequest, list[tuple[str, Path]]]:
+    """Returns `request` with all paths on the device, and what it leaves there.
 
-    request: RunnerRequest
-    """All paths are on the device."""
-    wanted: list[tuple[str, Path]]
-    """What it leaves in its output folder, and where that belongs here; the result is last."""
-    names: dict[str, str]
-    """Paths on the device, and the paths here that people know them by."""
-
-    def localize(self, text: str) -> str:
-        """Names files in `text` as people here know them."""
-        for remote, local in self.names.items():
-            text = text.replace(remote, local)
-        return text
-
-
-def translate(request: RunnerRequest, places: Mapping[Path, str], folder: str) -> Translation:
-    """Translates `request`; `places` are the sent files on the device, `folder` takes outputs."""
+    `places` are the sent files on the device, `folder` takes outputs. What is left is the name in
+    that folder, and where it belongs here; the result is last.
+    """
     named = (
         ("run.etdump", request.etdump),
         ("kernels.json", request.kernel_trace),
@@ -271,12 +263,11 @@ def translate(request: RunnerRequest, places: Mapping[Path, str], folder: str) -
         ("result.json", request.result),
     )
     wanted = [(name, path) for name, path in named if path is not None]
-    remote = {**places, **{path: f"{folder}/{name}" for name, path in wanted}}
-    there = {path: Path(place) for path, place in remote.items()}
-    values = ((each.name, getattr(request, each.name)) for each in dataclasses.fields(request))
+    there = {path: Path(place) for path, place in places.items()}
+    there |= {path: Path(folder) / name for name, path in wanted}
+    values = {each.name: getattr(request, each.name) for each in dataclasses.fields(request)}
     paths: dict[str, Any] = {
-        name: there[value] for name, value in values if isinstance(value, Path) and value in there
+        n: there[v] for n, v in values.items() if isinstance(v, Path) and v in there
     }
     inputs = tuple(there[path] for path in request.inputs)
-    translated = dataclasses.replace(request, inputs=inputs, **paths)
-    return Translation(translated, wanted, {place: str(path) for path, place in remote.items()})
+    return dataclasses.replace(request, inputs=inputs, **paths), wanted
