@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import aliased, defer
 
-from etprof.history.schema import FAILED, Baseline, Metric, Run
+from etprof.history.schema import FAILED, OF_A_SERIES, Baseline, Metric, Run
 from etprof.history.selection import NEWEST_FIRST, choose_runs
 from etprof.history.store import batches
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import InstrumentedAttribute, Session
 
 Entry = TypeVar("Entry")
+_OF_A_CONFIG: Final = tuple(name for name in OF_A_SERIES if name != "sme_mode")
 RECENT_RUNS: Final = 5_000
 """Branches on offer, and what is latest on one, are of this many newest runs."""
 
@@ -45,8 +46,7 @@ class Series:
 
 def config_key(run: Run) -> str:
     """Identifies what a run is of, its SME mode apart."""
-    what = (run.model, run.precision, run.backend, run.method)
-    facts = (*what, run.device, run.threads, run.variant)
+    facts = (getattr(run, name) for name in _OF_A_CONFIG)
     texts = ("" if fact is None else str(fact) for fact in facts)
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -198,10 +198,7 @@ def find_runs_before(session: Session, runs: Iterable[Run]) -> dict[int, int]:
 
 def find_sme_sides(session: Session, run: Run) -> list[Run]:
     """Returns the runs of the same run directory that differ from `run` in SME alone."""
-    alike = (
-        "model", "device", "measured_at", "precision", "backend", "method", "threads", "variant",
-        "run_name", "run_path", "revision",
-    )  # fmt: skip
+    alike = (*_OF_A_CONFIG, "measured_at", "run_name", "run_path", "revision")
     statement = select(Run).where(
         Run.status != FAILED,
         Run.sme_mode != run.sme_mode,

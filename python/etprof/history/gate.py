@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from etprof.history.metric_names import METRICS
+from etprof.statistics.summary import robust_spread
 from etprof.statistics.two_samples import shift_interval, t_quantile
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ LEAST_FREEDOM: Final = 4
 _RUNS_WITH_SPREAD: Final = 3
 _LARGEST_LOG: Final = 50.0
 """Of a ratio: e to the 50th is a nanosecond against 160 000 years."""
-_MAD_TO_DEVIATION: Final = 1.4826
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,7 @@ def _spread_of_runs(
 
 def _block_spread(sides: Sequence[NDArray[np.float64]]) -> float:
     """Spread of single blocks around their run's median, in log units; outliers count little."""
-    deviations = np.concatenate([np.abs(side - np.median(side)) for side in sides])
-    return float(np.median(deviations)) * _MAD_TO_DEVIATION
+    return robust_spread(np.concatenate([side - np.median(side) for side in sides]))
 
 
 def _verdict(low: float, high: float, threshold: float, *, higher_is_better: bool) -> Verdict:

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
     from etprof.run.manifest import Manifest
 
-_TRIM: Final = 0.1
-"""Cut from each end for the trimmed mean: what is left is the middle 80 %."""
 _KEPT_IN_RAW: Final = re.compile(r".*(_b\d+_result\.json|\.log|\.csv|\.html|\.md)")
 """Files whose content the store has anyway, or that can be made again."""
 
@@ -316,7 +314,7 @@ def _block_values(block: BlockMetrics) -> dict[str, float]:
         "first_inference_ns": block.first_inference_ns,
         "latency_ns": float(np.median(block.latency_ns)),
         "latency_mean_ns": float(np.mean(block.latency_ns)),
-        "latency_trimmed_mean_ns": trimmed_mean(block.latency_ns, _TRIM),
+        "latency_trimmed_mean_ns": trimmed_mean(block.latency_ns),
     }
     if block.memory.peak_rss_bytes is not None:
         values["peak_rss_bytes"] = block.memory.peak_rss_bytes

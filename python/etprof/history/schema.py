@@ -257,7 +257,7 @@ TITLES: Final[Mapping[str, str]] = _columns_with("title")
 TELLS_APART: Final = tuple(_columns_with("tells_apart"))
 FLAGS: Final[Mapping[str, str]] = {flag: name for name, flag in _columns_with("flag").items()}
 """The column that each word chooses runs by."""
-_OF_A_SERIES: Final = (
+OF_A_SERIES: Final = (
     "model", "precision", "backend", "method", "device", "sme_mode", "threads", "variant"
 )  # fmt: skip
 _OF_THE_STORE: Final = {"id", "run_id", "added_at", "series"}
@@ -295,7 +295,7 @@ def make_run(facts: Mapping[str, Any]) -> Run:
         checked["representative"], metrics, categories, raw = False, (), {}, None
     return Run(
         **checked,
-        series=short_hash(*(checked[name] for name in _OF_A_SERIES)),
+        series=short_hash(*(checked[name] for name in OF_A_SERIES)),
         metrics=[Metric(**metric) for metric in metrics],
         category_rows=[CategoryTime(category=n, time_ns=t) for n, t in categories.items()],
         raw_row=None if raw is None else RawSamples(document=raw),

@@ -2,8 +2,8 @@
 
 Optimal partitioning by PELT (Killick, Fearnhead and Eckley, "Optimal detection of changepoints with
 a linear computational cost", 2012) with the squared-error cost on log values, in units of the
-noise. It is 30 lines of NumPy, exact, and needs milliseconds for a thousand runs; the
-`ruptures` library would bring SciPy into every installation; a test holds it against ruptures.
+noise. It is 30 lines of NumPy, exact, and needs milliseconds for a thousand runs; a test holds it
+against the `ruptures` library.
 
 The noise is taken from the differences of neighbours, which a change of level hardly touches, and
 single outliers are clipped first (Hampel's filter), for one bad night is not a new level.
@@ -16,6 +16,8 @@ import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from etprof.statistics.summary import noise_of_series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +34,6 @@ _FEW_RUNS: Final = 5.0
 """Raises the penalty for short histories, of which the noise is known badly."""
 _CLIP: Final = 3.0
 _WINDOW: Final = 5
-_MAD_TO_DEVIATION: Final = 1.4826
 _LEAST_NOISE: Final = 0.001
 
 
@@ -45,7 +46,7 @@ def find_change_points(values: Sequence[float], *, least: float = LEAST_CHANGE) 
     if len(values) < 2 * LEAST_RUNS or min(values) <= 0:
         return []
     logs = np.log(np.asarray(values, float))
-    noise = max(_noise(logs), _LEAST_NOISE)
+    noise = max(noise_of_series(logs), _LEAST_NOISE)
     clipped = _clip_outliers(logs, noise)
     penalty = _PENALTY * math.log(logs.size) * (1 + _FEW_RUNS / logs.size)
     found = segment(clipped / noise, penalty, LEAST_RUNS)
@@ -82,11 +83,6 @@ def _trace_back(previous: NDArray[np.int_]) -> list[int]:
         end = int(previous[end])
         found.append(end)
     return found[::-1]
-
-
-def _noise(logs: NDArray[np.float64]) -> float:
-    """Spread of one value around its level, from the differences of neighbours."""
-    return float(np.median(np.abs(np.diff(logs)))) * _MAD_TO_DEVIATION / math.sqrt(2)
 
 
 def _clip_outliers(logs: NDArray[np.float64], noise: float) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _WHISKER: Final = 1.5
 _TRIM: Final = 0.1
+"""Cut from each end."""
+_MAD_TO_DEVIATION: Final = 1.4826
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def summarise(samples: Sequence[float] | NDArray[np.generic]) -> SampleSummary:
         p90=p90,
         p95=p95,
         p99=p99,
-        trimmed_mean=trimmed_mean(values, _TRIM),
+        trimmed_mean=trimmed_mean(values),
         outliers=int(np.sum((values < p25 - reach) | (values > p75 + reach))),
     )
 
@@ -75,8 +78,18 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
     return BlockedMedian(float(np.median(medians)), median_interval(medians), medians)
 
 
-def trimmed_mean(samples: Sequence[float] | NDArray[np.float64], cut: float) -> float:
-    """Mean without the fraction `cut` of the samples at each end; cuts none if too few."""
+def trimmed_mean(samples: Sequence[float] | NDArray[np.float64]) -> float:
+    """Mean of the middle 80 %, as ExecuTorch's apps have it; cuts none of too few."""
     values = np.sort(np.asarray(samples, dtype=np.float64))
-    drop = int(values.size * cut)
+    drop = int(values.size * _TRIM)
     return float(values[drop : values.size - drop].mean())
+
+
+def robust_spread(deviations: NDArray[np.float64]) -> float:
+    """Standard deviation after the median of deviations, in which outliers count little."""
+    return float(np.median(np.abs(deviations))) * _MAD_TO_DEVIATION
+
+
+def noise_of_series(values: NDArray[np.float64]) -> float:
+    """Spread of one value around its level, from differences of neighbours: no drift inflates it."""
+    return robust_spread(np.diff(values)) / math.sqrt(2)

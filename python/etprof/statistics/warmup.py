@@ -7,10 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from etprof.statistics.summary import noise_of_series
+
 _WINDOW: Final = 5
 _TOLERANCE: Final = 0.02
 _SIGMAS: Final = 3.0
-_MAD_TO_SIGMA: Final = 1.4826
 _LEAST_SAMPLES: Final = 4 * _WINDOW
 
 
@@ -34,8 +35,7 @@ def settled_after(latency_ns: Sequence[int]) -> int | None:
         return 0
     tail = values[values.size // 2 :]
     centre = float(np.median(tail))
-    noise = float(np.median(np.abs(np.diff(tail)))) * _MAD_TO_SIGMA / np.sqrt(2)
-    band = max(_SIGMAS * noise, _TOLERANCE * centre)
+    band = max(_SIGMAS * noise_of_series(tail), _TOLERANCE * centre)
     middle = tail.size // 2
     if abs(float(np.median(tail[:middle])) - float(np.median(tail[middle:]))) > band:
         return None

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _NS_PER_MS: Final = 1e6
 _BYTES_PER_MB: Final = 1e6
-_TRIM: Final = 0.1
-"""Cut from each end: what is left is the middle 80 %, as in ExecuTorch's apps."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
         ],
         "first_inference_latency(ms)": [b.first_inference_ns / _NS_PER_MS for b in blocks],
         "avg_inference_latency(ms)": samples,
-        "trimmean_inference_latency(ms)": [trimmed_mean(samples, _TRIM)],
+        "trimmean_inference_latency(ms)": [trimmed_mean(samples)],
         "load_status": [1.0],
         "peak_load_mem_usage(mb)": [value / _BYTES_PER_MB for value in loaded],
         "peak_inference_mem_usage(mb)": [value / _BYTES_PER_MB for value in peaks],
