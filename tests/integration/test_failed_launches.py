@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from typing import TYPE_CHECKING
 
@@ -54,8 +55,10 @@ def assert_everything_is_told(
     assert main(["analyze", str(run), "--quiet"]) == code
     assert main(["report", str(run), "--format", ",".join(format_names())]) == code
     capsys.readouterr()
-    assert main(["validate", str(run)]) == (1 if measured.errors or len(split) < 2 else 0)
-    validated = " ".join(capsys.readouterr().out.split())
+    is_sound = not measured.errors and len(split) == len(EXPERIMENTS)
+    assert main(["validate", str(run), "--json"]) == (0 if is_sound else 1)
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    validated = " ".join(each["text"] for each in findings)
     failed = [record for record in measured.records if record.error is not None]
     for record in failed:
         assert str(record.error) in validated
