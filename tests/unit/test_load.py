@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from etprof.analysis import assessment
-from etprof.analysis.assessment import assess_run
+from etprof.analysis.assessment import assess_run, assess_runs
 from etprof.analysis.findings.rules import evaluate_run
-from etprof.analysis.run_analysis import analyze_run
+from etprof.analysis.insight import RunInsight, describe_run
+from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.cli import main
 from etprof.etdump.reader import ETDump, load_etdump
 from etprof.history.ingest import read_run_directory
@@ -305,3 +306,20 @@ def test_an_emulated_median_is_in_no_note(emulated: Path) -> None:
 def test_no_emulated_value_enters_a_history(emulated: Path) -> None:
     """B-D10: rows of emulated runs had medians, for exports and pages to show."""
     assert [run.metrics for run in read_run_directory(emulated)] == [[], []]
+
+
+def test_several_runs_are_described_once_each_and_their_reference_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B-D17: every run twice, and the reference again for each of them."""
+    described: list[str] = []
+
+    def describe(run: RunAnalysis) -> RunInsight:
+        described.append(run.source.name)
+        return describe_run(run)
+
+    monkeypatch.setattr(assessment, "describe_run", describe)
+    runs = [Run.load(write_run(tmp_path / name, on_off_run())) for name in ("a", "b", "beside")]
+    found = assess_runs(runs[:2], reference=runs[2])
+    assert [each.reference.source.name for each in found if each.reference] == ["beside"] * 2
+    assert sorted(described) == ["a", "b", "beside"]

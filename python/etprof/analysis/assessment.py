@@ -61,35 +61,9 @@ class Assessment:
         return (*self.run.notes, *self.insight.notes)
 
 
-def assess_run(
-    run: RunAnalysis,
-    *,
-    reference: Run | None = None,
-    rivals: Sequence[RunInsight] = (),
-    thresholds: Thresholds | None = None,
-) -> Assessment:
-    """Describes, compares and judges `run`.
-
-    `reference` is another model's run; by default MobileNet's, where it was measured alike in the
-    same place.
-    """
-    insight = describe_run(run)
-    comparisons = compare_within(run)
-    beside = reference or run.loaded.reference
-    reference_insight = describe_run(analyze_run(beside)) if beside else None
-    return Assessment(
-        run=run,
-        insight=insight,
-        comparisons=comparisons,
-        findings=evaluate_run(
-            insight,
-            comparisons=comparisons,
-            reference=reference_insight,
-            rivals=rivals,
-            thresholds=thresholds,
-        ),
-        reference=reference_insight.run if reference_insight else None,
-    )
+def assess_run(run: RunAnalysis) -> Assessment:
+    """Describes, compares and judges `run`; beside MobileNet's, where that was loaded with it."""
+    return _assess(describe_run(run), _describe(run.loaded.reference), (), None)
 
 
 def assess_runs(
@@ -98,17 +72,45 @@ def assess_runs(
     reference: Run | None = None,
     thresholds: Thresholds | None = None,
 ) -> tuple[Assessment, ...]:
-    """Assesses several runs; those of one model at several precisions are each other's rivals."""
-    runs = [analyze_run(source) for source in sources]
-    insights = [describe_run(run) for run in runs]
+    """Assesses several runs; those of one model at several precisions are each other's rivals.
+
+    `reference` is another model's run; by default MobileNet's, where it was loaded with them.
+    """
+    runs, named = [describe_run(analyze_run(source)) for source in sources], _describe(reference)
     return tuple(
-        assess_run(
-            run,
-            reference=reference,
-            rivals=[other for other in insights if _are_rivals(run, other.run)],
-            thresholds=thresholds,
+        _assess(
+            each,
+            named or _describe(each.run.loaded.reference),
+            [other for other in runs if _are_rivals(each.run, other.run)],
+            thresholds,
         )
-        for run in runs
+        for each in runs
+    )
+
+
+def _describe(run: Run | None) -> RunInsight | None:
+    return describe_run(analyze_run(run)) if run else None
+
+
+def _assess(
+    insight: RunInsight,
+    reference: RunInsight | None,
+    rivals: Sequence[RunInsight],
+    thresholds: Thresholds | None,
+) -> Assessment:
+    comparisons = compare_within(insight.run)
+    return Assessment(
+        run=insight.run,
+        insight=insight,
+        comparisons=comparisons,
+        findings=evaluate_run(
+            insight,
+            comparisons=comparisons,
+            reference=reference,
+            rivals=rivals,
+            thresholds=thresholds,
+        ),
+        reference=reference.run if reference else None,
     )
 
 
