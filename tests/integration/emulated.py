@@ -6,12 +6,14 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from etprof.analysis.assessment import Assessment, assess_run
+from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.evidence import ModeEvidence, read_evidence
-from etprof.analysis.split.kernels import KernelEvidence, gather_evidence
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
+from etprof.run.load import Run
 from etprof.run.program import Program, describe_program
 from etprof.targets.emulator.target import EmulatorTarget
 from etprof.targets.request import RunnerRequest
@@ -99,7 +101,7 @@ def read_json(path: Path) -> dict[str, object]:
     return document
 
 
-def gather_kernels(program: Program, target: Target, run: Path) -> KernelEvidence:
+def assess_kernels(program: Program, target: Target, run: Path) -> Assessment:
     """What every SME mode of `target` runs and computes, by the pipeline that all commands use."""
     measured = measure(
         program=program,
@@ -112,5 +114,4 @@ def gather_kernels(program: Program, target: Target, run: Path) -> KernelEvidenc
         progress=lambda *_: None,
     )
     assert measured.errors == []
-    evidence = {m: read_evidence(read_kernel_trace(path)) for m, path in measured.evidence.items()}
-    return gather_evidence(evidence, measured.computed, program)
+    return assess_run(analyze_run(Run.load(run)))

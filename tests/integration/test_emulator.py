@@ -10,7 +10,7 @@ from etprof.base.errors import EtprofError, TargetError
 from etprof.base.process import run_command
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.target import EmulatorTarget
-from tests.integration.emulated import PROGRAMS, Laboratory, Setup, gather_kernels, operator_calls
+from tests.integration.emulated import PROGRAMS, Laboratory, Setup, assess_kernels, operator_calls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,11 +139,11 @@ def test_mobilenet_has_its_known_layers(laboratory: Laboratory) -> None:
 def test_outputs_agree_between_modes_and_with_eager(
     laboratory: Laboratory, program: str, tmp_path: Path
 ) -> None:
-    gathered = gather_kernels(laboratory.program(program), EmulatorTarget(), tmp_path)
-    compared = {(p.candidate, p.against) for p in gathered.parities}
+    gathered = assess_kernels(laboratory.program(program), EmulatorTarget(), tmp_path)
+    compared = {(p.candidate, p.against) for p in gathered.outputs}
     modes = {("sme2", "off"), ("sme1", "off")}
     assert compared == modes | {(mode, "eager") for mode in ("sme2", "sme1", "off")}
-    assert [p for p in gathered.parities if not p.is_within] == []
+    assert [p for p in gathered.outputs if not p.is_within] == []
 
 
 def test_a_mode_that_the_cpu_lacks_is_refused(laboratory: Laboratory) -> None:

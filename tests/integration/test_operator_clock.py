@@ -15,7 +15,7 @@ from etprof.etdump.reader import load_etdump
 from etprof.run.kernel_trace import KernelTrace, TracedOperator, read_kernel_trace
 from etprof.targets.local import LocalTarget
 from etprof.targets.runner import find_host_runner
-from tests.integration.emulated import Laboratory, gather_kernels
+from tests.integration.emulated import Laboratory, assess_kernels
 from tests.known_etdumps import timed
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def test_the_local_target_traces_with_the_installed_runner(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     target = LocalTarget()
-    found = gather_kernels(laboratory.program("toy_fp32"), target, tmp_path)
-    assert tuple(found.modes) == target.sme_modes()
-    assert [p for p in found.parities if not p.is_within] == []
-    (first, *_) = found.modes.values()
+    found = assess_kernels(laboratory.program("toy_fp32"), target, tmp_path)
+    assert len(found.run.counted) == len(target.sme_modes())
+    assert [check for check in found.outputs if not check.is_within] == []
+    (first, *_) = found.run.counted.values()
     assert [o.parts.base for o in first.operators if o.could_use_sme2]

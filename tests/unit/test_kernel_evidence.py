@@ -14,15 +14,13 @@ from rich.console import Console
 from etprof.analysis.split.evidence import (
     ModeEvidence,
     align_modes,
-    count_reasons,
     describe_operator,
     read_evidence,
 )
-from etprof.analysis.split.kernels import KernelEvidence
 from etprof.backends.registry import BACKENDS
 from etprof.base.errors import InputFileError
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
-from etprof.tables.kernels import MODES, evidence_sections
+from etprof.tables.kernels import MODES, USES, kernel_section
 from etprof.views.terminal import terminal_sections
 
 SME2 = "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"
@@ -101,18 +99,18 @@ def test_the_tables_name_types_kernels_and_reasons() -> None:
             ("Softmax (NC, F16) #1", {}),
         ),
     }
-    console = Console(width=120, record=True, file=io.StringIO())
-    sections = evidence_sections(KernelEvidence(modes, align_modes(modes), (), "fp16"))
-    console.print(*terminal_sections(sections, top=1000), sep="\n")
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(*terminal_sections([kernel_section(modes)], top=1000), sep="\n")
     lines = [
         " ".join(re.split(r"[\s│┃]+", line)).strip() for line in console.export_text().split("\n")
     ]
     name = SME2.removeprefix("kai_run_")
     assert f"Convolution IGEMM #1 PF16 F16 {name} A 1,234" in lines
-    assert "Convolution DWConv #1 F16 F16 no KleidiAI microkernel A 0" in lines
-    assert "1 others no convolution or matrix product" in lines
+    assert "Convolution DWConv #1 F16 F16 no KleidiAI microkernel A 0 depthwise" in lines
+    assert "1 other operator: no convolution or matrix product" in lines
     assert "sme2 1,234 0 0 0 0 0 yes yes" in lines
-    assert "depthwise: Convolution (NHWC, F16) DWConv #1" in lines
+    packing = [use for use in USES.of_each([modes]).records() if use["is_packing"]]
+    assert [(use["mode"], use["number"], use["calls"]) for use in packing] == [("sme2", 1, 4)]
 
 
 def test_work_without_an_operator_is_told() -> None:
@@ -197,19 +195,21 @@ def test_modes_are_paired_by_order_whatever_their_types() -> None:
     ],
 )
 def test_every_operator_without_sme2_has_its_reason(label: str, code: str) -> None:
-    ((reason, operators),) = count_reasons(evidence_of("sme2", (label, {})))
-    assert reason.code == code
-    assert reason.source
-    assert [operator.name for operator in operators] == [label]
+    (operator,) = evidence_of("sme2", (label, {})).operators
+    assert operator.why_not_sme2 is not None
+    assert operator.why_not_sme2.code == code
+    assert operator.why_not_sme2.source
 
 
 def test_operators_that_took_sme2_or_never_could_need_no_reason() -> None:
     found = evidence_of(
         "sme2", ("Convolution (NHWC, PF16) IGEMM #1", {SME2: 1}), ("Softmax (NC, F16) #1", {})
     )
-    assert count_reasons(found) == []
+    assert [operator.why_not_sme2 for operator in found.operators] == [None, None]
 
 
 def test_the_mode_is_a_reason() -> None:
-    ((reason, _),) = count_reasons(evidence_of("off", ("Convolution (NHWC, F16) IGEMM #1", {})))
+    (operator,) = evidence_of("off", ("Convolution (NHWC, F16) IGEMM #1", {})).operators
+    reason = operator.why_not_sme2
+    assert reason is not None
     assert reason.code == "mode"

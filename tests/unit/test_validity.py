@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from etprof.analysis.compare.comparison import check_outputs
 from etprof.analysis.compare.pairs import sides_of
-from etprof.analysis.output_check import check_outputs
 from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.validity import Validity, check_validity
 from etprof.measuring.pipeline import measure

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from etprof.analysis.compare.pairs import compare_within
 from etprof.analysis.findings.rules import ExperimentFindings, evaluate_run
 from etprof.analysis.insight import ExperimentInsight, RunInsight, describe_run
+from etprof.analysis.output_check import OutputCheck, check_unsplit
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.analysis.split.tracer_cost import TracerCost, find_tracer_costs
+from etprof.base.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +46,29 @@ class Assessment:
         comparison = self.primary_comparison
         if comparison is not None:
             return self.insight.of(comparison.candidate.experiment.name)
+        if not self.is_split:
+            msg = f"{self.run.source} holds no operator split: no ETDump was recorded"
+            raise UsageError(msg)
         return self.insight.experiments[0]
+
+    @property
+    def is_split(self) -> bool:
+        """Whether any experiment has an operator split; kernels and outputs may be there alone."""
+        return bool(self.insight.experiments)
+
+    @property
+    def primary_findings(self) -> ExperimentFindings:
+        """What the rules say of the experiment that the headline is about; without one, nothing."""
+        if not self.is_split:
+            return ExperimentFindings(self.run.name, (), (), (), ())
+        return self.findings_of(self.primary.experiment.name)
+
+    @cached_property
+    def outputs(self) -> tuple[OutputCheck, ...]:
+        """Every output that was compared: between experiments, then with the eager model's."""
+        between = [check for each in self.comparisons for check in each.outputs]
+        eager = [check for checks in self.run.eager_checks.values() for check in checks]
+        return (*between, *check_unsplit(self.run.loaded), *eager)
 
     def findings_of(self, name: str) -> ExperimentFindings:
         """Returns what the rules say of one experiment."""

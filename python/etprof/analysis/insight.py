@@ -146,7 +146,7 @@ def describe_run(run: RunAnalysis) -> RunInsight:
             "no delegation report found: modules, source lines, MACs and reasons for missing "
             "delegation are not known; export with `etprof export` and keep the artifacts folder"
         )
-    if not any(entry.has_kernel_trace for entry in experiments):
+    if not run.counted:
         notes.append(
             "no kernel trace: microkernels are read from operator names (grade B), not counted; "
             "`etprof profile MODEL --target emulator` counts them"

@@ -5,6 +5,7 @@ A faster wrong answer is no speed-up.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,6 @@ from etprof.run.program import find_minimum_snr_db
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from etprof.analysis.compare.comparability import Side
     from etprof.run.load import LoadedLaunches, Run
     from etprof.run.tensors import StoredTensor
 
@@ -54,12 +54,11 @@ class Parity:
         return close and self.nonfinite_differences == 0
 
 
-def mode_tolerance_db(data_types: set[str]) -> tuple[str, float]:
-    """Returns the kind of arithmetic among operators' plain data types and the SNR to expect."""
+def mode_tolerance_db(data_types: set[str]) -> float:
+    """Returns the SNR to expect between SME modes, by the operators' plain data types."""
     quantised = any(name.startswith("Q") for name in data_types)
     half = "F16" in data_types
-    kind = "int8" if quantised else "fp16" if half else "fp32"
-    return kind, _MODE_MINIMUM_SNR_DB[kind]
+    return _MODE_MINIMUM_SNR_DB["int8" if quantised else "fp16" if half else "fp32"]
 
 
 def compare(
@@ -129,20 +128,28 @@ class OutputCheck:
         )
 
 
-def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
-    """Compares all outputs that both sides kept whole; none of other programs.
+def check_unsplit(run: Run) -> Iterator[OutputCheck]:
+    """Compares with SME off what was computed at equal threads and is in no comparison.
 
-    An output that has another type or size on the other side is left out, as a missing one is.
+    Those are experiments without an ETDump: the program's precision says how they may differ, and
+    where nobody tells it, they may as the widest does.
     """
-    if _program(baseline) != _program(candidate):
-        return ()
-    reference, value = baseline.experiment.loaded, candidate.experiment.loaded
-    types = {
-        name
-        for row in candidate.experiment.split.rows
-        for name in row.backend.plain_types(row.data_types)
-    }
-    _, tolerance = mode_tolerance_db(types)
+    name = (run.manifest.model.precision if run.manifest else None) or ""
+    kind = next((each for each in _MODE_MINIMUM_SNR_DB if name.startswith(each)), "int8")
+    every = (*run.experiments, *run.others)
+    for off in (each for each in every if each.sme == "off"):
+        for on in (each for each in every if each.sme != "off" and each.threads == off.threads):
+            if on in run.others or off in run.others:
+                yield from compare_outputs(on, off, _MODE_MINIMUM_SNR_DB[kind])
+
+
+def compare_outputs(
+    value: LoadedLaunches, reference: LoadedLaunches, tolerance: float
+) -> tuple[OutputCheck, ...]:
+    """Compares all outputs that both kept whole.
+
+    One that has another type or size on the other side is left out, as a missing one is.
+    """
     return tuple(
         OutputCheck(value.name, reference.name, parity, tolerance)
         for index, found in value.outputs.items()
@@ -182,8 +189,3 @@ def _compare_stored(index: int, value: StoredTensor, reference: StoredTensor) ->
         return None
     found, expected = value.values(), reference.values()
     return compare(index, found, expected, value.columns) if found.size == expected.size else None
-
-
-def _program(side: Side) -> str | None:
-    model = side.provenance.model if side.provenance else None
-    return model.content if model else None

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.generation import GenerationSpeed, summarise_generation
+from etprof.analysis.output_check import OutputCheck, check_references
 from etprof.analysis.split.evidence import (
     ModeEvidence,
     OperatorEvidence,
@@ -16,6 +17,7 @@ from etprof.analysis.split.evidence import (
 from etprof.analysis.split.executions import LEAST_FOR_BAND, find_delegates, split_executions
 from etprof.analysis.split.operators import OperatorSplit, split_operators
 from etprof.base.errors import InputFileError
+from etprof.base.records import SME_MODES
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration
 from etprof.etdump.plausibility import Role
@@ -138,6 +140,20 @@ class RunAnalysis:
     def timed(self) -> Mapping[str, ExperimentMetrics]:
         """Everything in metrics.json, experiments without an ETDump included."""
         return self.loaded.timed
+
+    @cached_property
+    def counted(self) -> Mapping[str, ModeEvidence]:
+        """What was counted in each SME mode, at its fewest threads; the fastest mode first."""
+        every = [each for each in (*self.loaded.experiments, *self.loaded.others) if each.kernels]
+        every.sort(key=lambda each: each.threads or 0, reverse=True)
+        found = {each.kernels.sme.in_force: each.kernels for each in every if each.kernels}
+        return {mode: read_evidence(found[mode]) for mode in SME_MODES if mode in found}
+
+    @cached_property
+    def eager_checks(self) -> Mapping[str, tuple[OutputCheck, ...]]:
+        """The outputs of every experiment beside the eager model's, as far as both are known."""
+        every = (*self.loaded.experiments, *self.loaded.others)
+        return {each.name: check_references(self.loaded, each) for each in every}
 
     @property
     def name(self) -> str:

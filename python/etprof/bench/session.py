@@ -12,7 +12,7 @@ from etprof.bench.execution import Outcome, describe_error, keep_failure, why_un
 from etprof.bench.pool import Task, run_here
 from etprof.export.exporter import export_model, find_export
 from etprof.report_files import write_report_files
-from etprof.run.directory import find_etdumps, has_summary
+from etprof.run.directory import has_summary
 from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import load_manifest
 from etprof.targets.device_lock import device_lock, patience, this_host
@@ -163,8 +163,9 @@ class Session:
                 added = self.store.add_run_directory(run, device=unit.device.history_name)
                 runs = tuple(each.run for each in added)
                 is_reported = not outcome.worker and has_summary(run, load_manifest(run))
-                if find_etdumps(run) and not is_reported:
-                    write_report_files(assess_run(analyze_run(LoadedRun.load(run))), run)
+                loaded = None if is_reported else LoadedRun.load(run, whole=False)
+                if loaded is not None and loaded.is_reportable:
+                    write_report_files(assess_run(analyze_run(loaded)), run)
             # Even a defect of ours: the run itself is kept, `--resume` adds it, the others go on.
             except Exception as error:  # noqa: BLE001
                 errors.append(describe_error(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from etprof.base.errors import TargetError
+from etprof.base.errors import InputFileError, TargetError
 
 if TYPE_CHECKING:
     import argparse
@@ -44,21 +44,17 @@ def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None 
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_run
     from etprof.cli.analyze import show_assessment
+    from etprof.cli.progress import say
     from etprof.report_files import write_report_files
-    from etprof.run.directory import find_etdumps
     from etprof.run.load import Run
 
-    if find_etdumps(run_directory):
-        assessment = assess_run(analyze_run(Run.load(run_directory, with_reference=True)))
+    run = Run.load(run_directory, whole=False, with_reference=True)
+    if run.problem is not None:
+        raise InputFileError(run.problem)
+    if run.is_reportable:
+        assessment = assess_run(analyze_run(run))
         write_report_files(assessment, run_directory)
         show_assessment(assessment, as_json=as_json, top=12)
-    return conclude(run_directory, measured)
-
-
-def conclude(run_directory: Path, measured: Measured | None) -> int:
-    """Says what failed, what was not planned, and where the report and all else is."""
-    from etprof.cli.progress import say
-
     problems = measured.errors if measured else []
     for line in (*problems, *(measured.notes if measured else ())):
         say(line)

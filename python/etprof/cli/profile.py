@@ -11,7 +11,6 @@ run, how often, and what they compute. Emulated times mean nothing and are not s
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,18 +30,16 @@ from etprof.base.limits import (
     WARMUP_REPETITIONS,
 )
 from etprof.cli.flags import JSON, NO_WAIT, add_flags, path_list, seconds, whole_number
-from etprof.cli.measuring import conclude, measure_and_show, report_run
+from etprof.cli.measuring import measure_and_show, report_run
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, proves_times
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from etprof.analysis.assessment import Assessment
     from etprof.config import Config, GenerationConfig, TargetConfig
-    from etprof.measuring.pipeline import Measured
     from etprof.run.delegation import DelegationReport
-    from etprof.run.program import ExportManifest, Program
+    from etprof.run.program import ExportManifest
     from etprof.targets import Target
 
 EXAMPLES = """\
@@ -122,7 +119,7 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
-    from etprof.measuring.plan import configured_program, find_runner, make_target
+    from etprof.measuring.plan import find_runner, make_target
 
     _refuse_flags_without_effect(arguments)
     generation = _find_generation(arguments)
@@ -138,13 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     recorded = _read_etrecord(arguments.etrecord, config.model)
     measured = measure_and_show(config, target, arguments, delegation=recorded)
-    program, as_json = configured_program(config), arguments.json
-    if not proves_times(target.platform):
-        return _report_evidence(measured, program, config.output_root, as_json=as_json)
-    code = report_run(config.output_root, as_json=as_json, measured=measured)
-    if measured.evidence and not measured.errors and not as_json:
-        _report_evidence(measured, program, config.output_root, as_json=False)
-    return code
+    return report_run(config.output_root, as_json=arguments.json, measured=measured)
 
 
 def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:
@@ -229,37 +220,6 @@ def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _report_evidence(
-    measured: Measured, program: Program, run_directory: Path, *, as_json: bool
-) -> int:
-    """Shows which microkernels ran in each SME mode and what they computed."""
-    from rich.console import Console
-
-    from etprof.analysis.assessment import assess_run
-    from etprof.analysis.run_analysis import analyze_run
-    from etprof.analysis.split.evidence import read_evidence
-    from etprof.analysis.split.kernels import evidence_document, gather_evidence
-    from etprof.report_files import write_report_files
-    from etprof.run.kernel_trace import read_kernel_trace
-    from etprof.run.load import Run
-    from etprof.tables.kernels import evidence_sections
-    from etprof.views.terminal import terminal_sections
-
-    found = {
-        mode: read_evidence(read_kernel_trace(path)) for mode, path in measured.evidence.items()
-    }
-    assessment = assess_run(analyze_run(Run.load(run_directory)))
-    write_report_files(assessment, run_directory)
-    if found:
-        evidence = gather_evidence(found, measured.computed, program)
-        if as_json:
-            print(json.dumps(evidence_document(evidence), indent=2))
-        else:
-            Console().print(*terminal_sections(evidence_sections(evidence), top=1000), sep="\n")
-            _show_generated(assessment)
-    return conclude(run_directory, measured)
-
-
 def _read_etrecord(given: Path | None, program: Path) -> DelegationReport | None:
     """Returns the delegation report of a program that came without one but with an ETRecord.
 
@@ -316,21 +276,3 @@ def _tell_options(manifest: ExportManifest) -> str:
         if name not in {"trace", "graph", "bundle"} and (value or None) != (usual.get(name) or None)
     ]
     return f" with {', '.join(given)}" if given else ""
-
-
-def _show_generated(assessment: Assessment) -> None:
-    """Shows what each SME mode generated, where times mean nothing, and whether it is the same."""
-    from rich.console import Console
-
-    from etprof.tables.measurement import generation_sections
-    from etprof.views.terminal import terminal_sections
-
-    run, console = assessment.run, Console()
-    if run.is_timed:
-        return
-    for section in generation_sections(run.experiments):
-        console.print(section.title, markup=False)
-        console.print(*terminal_sections([section], top=1), sep="\n")
-    for comparison in assessment.comparisons:
-        if comparison.tokens is not None:
-            console.print(f"{comparison.name}: {comparison.tokens}", markup=False)

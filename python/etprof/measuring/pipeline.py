@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass, field
-from pathlib import PurePath
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import TargetError
@@ -47,10 +46,6 @@ class Measured:
     records: list[LaunchRecord]
     notes: list[str]
     """What a reader of the numbers should know, such as why the run stopped early."""
-    evidence: dict[str, Path] = field(default_factory=dict)
-    """Kernel traces by SME mode, those of the first threads."""
-    computed: dict[str, RunnerResult] = field(default_factory=dict)
-    """Launches that wrote what they computed, likewise."""
 
     @property
     def errors(self) -> list[str]:
@@ -110,7 +105,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
         state.time(planned, settings, progress)
         state.execute(state.possible_passes(planned), progress)
-        return state.conclude(run, target, experiments, planned.notes)
+        return state.conclude(run, target, planned.notes)
 
 
 def is_precise_enough(experiments: Iterable[Sequence[RunnerResult]], half_width: float) -> bool:
@@ -228,13 +223,9 @@ class _Progress:
             self._first_failure = self._first_failure or outcome.error
         self._journal.add(outcome)
 
-    def conclude(
-        self, run: Path, target: Target, experiments: Sequence[Experiment], notes: Iterable[str]
-    ) -> Measured:
+    def conclude(self, run: Path, target: Target, notes: Iterable[str]) -> Measured:
         """Writes metrics.json and closes the manifest."""
         self._measured.notes += notes
-        for each in experiments:
-            self._gather_evidence(each)
         if not self._measured.results:
             (run / MANIFEST).unlink(missing_ok=True)
             remove_empty_folders(run)
@@ -248,22 +239,3 @@ class _Progress:
         status = "finished with failures" if self._measured.errors else "finished"
         self._journal.finish(status, metrics, self._measured.notes)
         return self._measured
-
-    def _gather_evidence(self, experiment: Experiment) -> None:
-        """Keeps where an experiment's kernels and outputs are."""
-        results, name = self._measured.results, experiment.name
-        kernels = self._launcher.files(experiment).file("_kernels.json")
-        if (name, "kernels", None) in results:
-            self._measured.evidence.setdefault(experiment.sme, kernels)
-        wrote = results.get((name, "outputs", None)) or results.get((name, "operators", None))
-        if wrote is not None and wrote.outputs:
-            folder = self._launcher.files(experiment).file("_outputs")
-            # A device says where they were there.
-            here = [
-                each.model_copy(update={"path": str(folder / PurePath(each.path).name)})
-                if each.path is not None
-                else each
-                for each in wrote.outputs
-            ]
-            found = wrote.model_copy(update={"outputs": here})
-            self._measured.computed.setdefault(experiment.sme, found)

@@ -118,6 +118,11 @@ class Run:
     """Why nothing is known but the manifest and the metrics."""
 
     @property
+    def is_reportable(self) -> bool:
+        """Whether operators were recorded, kernels counted or outputs computed."""
+        return bool(self.experiments) or any(each.kernels or each.outputs for each in self.others)
+
+    @property
     def timed(self) -> Mapping[str, ExperimentMetrics]:
         """Everything in metrics.json, experiments without an ETDump included."""
         return self.metrics.experiments if self.metrics else {}
@@ -155,7 +160,7 @@ class Run:
             if whole:
                 raise
             return replace(run, problem=str(error))
-        if whole and not run.experiments:
+        if whole and not run.is_reportable:
             msg = f"{source} holds no .etdump file; {_way_to_one(source, run.manifest)}"
             raise InputFileError(msg)
         return replace(run, reference=_load_reference(run)) if with_reference else run

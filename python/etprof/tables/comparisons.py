@@ -332,8 +332,8 @@ VALIDITY: Final = Table(
 OUTPUTS: Final = Table(
     "outputs",
     (
-        Column("candidate", "string", title="mode", of=lambda s: s.candidate,
-               says="experiment or SME mode"),
+        Column("candidate", "string", title="experiment", of=lambda s: s.candidate,
+               says="experiment whose output it is"),
         Column("against", "string", of=lambda s: s.against, says="what it is compared with"),
         Column("output", "Int64", "count", of=lambda s: s.parity.index, says="number of the output"),
         Column("max_abs", "float64", title="max abs", of=lambda s: s.parity.max_abs,
@@ -349,8 +349,7 @@ OUTPUTS: Final = Table(
         Column("is_within", "boolean", title="within", of=lambda s: s.is_within,
                styles={"yes": "green", "no": "bold red"}, says="whether they agree"),
     ),
-    from_each="comparison",
-    rows_of=lambda comparison: comparison.outputs,
+    from_each="output",
     title="Outputs",
     says="one row per output of a program on two sides",
 )  # fmt: skip

@@ -84,7 +84,7 @@ def gain_text(finding: Finding) -> str:
 
 def shown_findings(assessment: Assessment) -> list[Finding]:
     """The primary experiment's findings, then what only others have."""
-    found = list(assessment.findings_of(assessment.primary.experiment.name).findings)
+    found = list(assessment.primary_findings.findings)
     known = {finding.rule for finding in found}
     for entry in assessment.findings:
         found += [each for each in entry.findings if each.rule not in known]

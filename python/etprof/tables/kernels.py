@@ -1,33 +1,47 @@
-"""What a program ran and computed in each SME mode, counted under a kernel trace."""
+"""Which microkernels ran in each SME mode, counted under a kernel trace."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from etprof.analysis.split.evidence import GRADES, count_reasons
+from etprof.analysis.split.evidence import GRADES, align_modes
 from etprof.backends.kernel_names import LEVELS
-from etprof.base.units import format_count
-from etprof.tables.comparisons import OUTPUTS
+from etprof.base.units import count_of, format_count
 from etprof.tables.table import Column, Section, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from etprof.analysis.split.evidence import AlignedOperator, ModeEvidence, OperatorEvidence
-    from etprof.analysis.split.kernels import KernelEvidence
-
-_SHOWN_NAMES: Final = 4
+    from etprof.analysis.split.evidence import (
+        AlignedOperator,
+        KernelUse,
+        ModeEvidence,
+        OperatorEvidence,
+    )
 
 
 class _Row(NamedTuple):
     """One row: an operator in its fastest mode and with SME off."""
 
-    name: str
+    named: OperatorEvidence
     best: OperatorEvidence | None
     off: OperatorEvidence | None
-    kernels: str
-    calls: str
+
+    @property
+    def kernels(self) -> tuple[KernelUse, ...]:
+        """Those that compute, in the fastest mode."""
+        return self.best.compute_kernels if self.best else ()
+
+
+class _Use(NamedTuple):
+    """One row: a microkernel of one operator in one mode, or of the loading of the program."""
+
+    mode: str
+    number: int | None
+    operator: str | None
+    kernel: KernelUse | None
+    name: str
+    load_calls: int | None
 
 
 def _count(level: str) -> Callable[[Any], int]:
@@ -39,23 +53,61 @@ def _count(level: str) -> Callable[[Any], int]:
     return read
 
 
+def _types(operator: OperatorEvidence | None) -> str | None:
+    return (", ".join(operator.parts.data_types) or None) if operator else None
+
+
+def _reason(row: _Row) -> str | None:
+    reason = row.best.why_not_sme2 if row.best else None
+    return reason.code if reason else None
+
+
+def _rows(counted: Mapping[str, ModeEvidence]) -> Iterator[_Row]:
+    """The operators that matter to SME, side by side in all modes."""
+    fastest = next(iter(counted), "")
+    for row in align_modes(counted):
+        if _is_interesting(row):
+            yield _Row(row.best(), row.by_mode.get(fastest), row.by_mode.get("off"))
+
+
+def _is_interesting(row: AlignedOperator) -> bool:
+    found = row.best()
+    return found.could_use_sme2 or bool(found.kernels)
+
+
+def _uses(counted: Mapping[str, ModeEvidence]) -> Iterator[_Use]:
+    for mode, found in counted.items():
+        for number, operator in enumerate(found.operators, start=1):
+            for kernel in operator.kernels:
+                yield _Use(mode, number, operator.name, kernel, kernel.name, None)
+        for name, calls in found.load_calls.items():
+            yield _Use(mode, None, None, None, name, calls)
+
+
 KERNELS: Final = Table(
     "kernels",
     (
         # Without the types, which have columns of their own.
-        Column("operator", "string", of=lambda r: re.sub(r" \([^()]*\)", "", r.name),
+        Column("operator", "string", of=lambda r: re.sub(r" \([^()]*\)", "", r.named.name),
                says="name without its data types"),
         Column("types", "string", of=lambda r: _types(r.best), says="in the fastest mode"),
         Column("types_off", "string", title="off", of=lambda r: _types(r.off),
                says="with SME off"),
-        Column("kernels", "string", title="microkernel", of=lambda r: r.kernels,
-               says="those that compute, by line"),
+        Column("kernels", "string", title="microkernel",
+               of=lambda r: "\n".join(k.name.removeprefix("kai_run_") for k in r.kernels)
+               or "no KleidiAI microkernel", says="those that compute, by line"),
         Column("grade", "string", title="", of=lambda r: r.best.grade if r.best else None,
                says=" or ".join(GRADES)),
-        Column("calls", "string", of=lambda r: r.calls, says="per inference, by line"),
+        Column("calls", "string",
+               of=lambda r: "\n".join(format_count(k.calls) for k in r.kernels) or "0",
+               says="per inference, by line"),
+        Column("why_not_sme2", "string", title="why not SME2", of=_reason,
+               says="code of the reason, as in `why_not_sme2`"),
     ),
+    from_each="counted",
+    rows_of=_rows,
     title="Microkernels by operator, with its data types in two modes",
-    says="one row per convolution or matrix product",
+    says="one row per convolution or matrix product of a program whose kernels were counted",
 )  # fmt: skip
 MODES: Final = Table(
     "kernel_calls",
@@ -70,66 +122,43 @@ MODES: Final = Table(
         Column("steady", "boolean", title="same in every inference", of=lambda s: s[1].steady,
                says="whether every inference made the same calls"),
     ),
+    from_each="counted",
+    rows_of=lambda counted: counted.items(),
     title="Calls of computing microkernels per inference",
-    says="one row per SME mode",
+    says="one row per SME mode in which kernels were counted",
+)  # fmt: skip
+USES: Final = Table(
+    "kernel_uses",
+    (
+        Column("mode", "string", of=lambda u: u.mode, says="SME mode"),
+        Column("number", "Int64", "count", of=lambda u: u.number, says="place of the operator in "
+               "the order of execution; missing for calls while the program is loaded"),
+        Column("operator", "string", of=lambda u: u.operator, says="name with its data types"),
+        Column("microkernel", "string", of=lambda u: u.name, says="KleidiAI's name"),
+        Column("level", "string", of=lambda u: u.kernel.level if u.kernel else None,
+               says="sme2, sme, i8mm, dotprod or neon"),
+        Column("is_packing", "boolean", of=lambda u: u.kernel.is_packing if u.kernel else None,
+               says="whether it only rearranges data for others"),
+        Column("calls", "Int64", "count", of=lambda u: u.kernel.calls if u.kernel else None,
+               says="per inference"),
+        Column("load_calls", "Int64", "count", of=lambda u: u.load_calls,
+               says="while the program is loaded"),
+    ),
+    from_each="counted",
+    rows_of=_uses,
+    title="Calls of every microkernel",
+    says="one row per SME mode, operator and microkernel that it called",
 )  # fmt: skip
 
 
-def evidence_sections(evidence: KernelEvidence) -> list[Section]:
-    """Returns operators, calls by mode, operators without SME2 and outputs."""
-    fastest = next(iter(evidence.modes))
-    chosen = [row for row in evidence.operators if _is_interesting(row)]
-    rows = [_row(row.best(), row.by_mode.get(fastest), row.by_mode.get("off")) for row in chosen]
-    if others := len(evidence.operators) - len(chosen):
-        nothing = "no convolution or matrix product"
-        rows.append(_Row(f"{others} others", None, None, nothing, ""))
-    tables = [KERNELS.of(rows).titled(types=fastest), MODES.of(evidence.modes.items())]
+def kernel_section(counted: Mapping[str, ModeEvidence]) -> Section:
+    """Returns what ran in each SME mode, as people read it."""
+    fastest = next(iter(counted), "")
+    tables = (KERNELS.of_each([counted]).titled(types=fastest), MODES.of_each([counted]))
+    others = len(align_modes(counted)) - len(tables[0].rows)
     grades = ", ".join(f"{grade} {says}" for grade, says in GRADES.items())
-    note = f"Grades: {grades}. Calls per inference; packing kernels are in the JSON."
-    sections = [Section("kernels", "", tuple(tables), lines=(note,))]
-    if fastest == "sme2":
-        sections.append(_reasons(evidence.modes[fastest]))
-    if evidence.parities:
-        table = OUTPUTS.of(evidence.parities, title=f"Outputs ({evidence.arithmetic})")
-        sections.append(Section("outputs", "", (table,)))
-    return sections
-
-
-def _row(named: OperatorEvidence, best: OperatorEvidence | None, off: Any) -> _Row:  # noqa: ANN401
-    kernels = best.compute_kernels if best else ()
-    names = "\n".join(k.name.removeprefix("kai_run_") for k in kernels)
-    calls = "\n".join(format_count(k.calls) for k in kernels)
-    return _Row(named.name, best, off, names or "no KleidiAI microkernel", calls or "0")
-
-
-def _types(operator: OperatorEvidence | None) -> str | None:
-    return (", ".join(operator.parts.data_types) or None) if operator else None
-
-
-def _is_interesting(row: AlignedOperator) -> bool:
-    found = row.best()
-    return found.could_use_sme2 or bool(found.kernels)
-
-
-def _reasons(mode: ModeEvidence) -> Section:
-    """Convolutions and matrix products that did not take SME2, by reason."""
-    lines = [
-        line
-        for reason, operators in count_reasons(mode)
-        for line in (
-            f"{reason.code}: {_names(operators)}",
-            f"  {reason.text}",
-            f"  known from: {reason.source}",
-        )
-    ]
-    if not lines:
-        every = "Every convolution and matrix product took an SME2 microkernel."
-        return Section("why-not", "", lines=(every,))
-    return Section("why-not", "", lines=("Convolutions and matrix products without SME2", *lines))
-
-
-def _names(operators: list[OperatorEvidence]) -> str:
-    shown = [operator.name for operator in operators[:_SHOWN_NAMES]]
-    if len(operators) > _SHOWN_NAMES:
-        shown.append(f"and {len(operators) - _SHOWN_NAMES} more")
-    return "; ".join(shown)
+    lines = [f"Grades: {grades}. Calls per inference; those of packing are in kernel_uses."]
+    if others:
+        lines.append(f"{count_of(others, 'other operator')}: no convolution or matrix product")
+    title = "Which microkernels ran"
+    return Section("kernels", title, tables, lines=tuple(lines) if counted else ())

@@ -10,7 +10,7 @@ from etprof.analysis.outlook import predict_sme2
 from etprof.analysis.split.evidence import GRADES
 from etprof.base.errors import UsageError
 from etprof.base.units import count_of, format_ratio, format_share
-from etprof.tables import comparisons, findings, measurement, operators, verdicts
+from etprof.tables import comparisons, findings, kernels, measurement, operators, verdicts
 from etprof.tables.table import Section, Table
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ DECLARED: Final[dict[str, Table]] = {
         comparisons.CLASS_CHANGES, comparisons.WATERFALL, comparisons.LEDGER,
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS,
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
+        kernels.KERNELS, kernels.MODES, kernels.USES,
         findings.FINDINGS, findings.WHY_NOT, findings.REFERENCE,
     )
 }  # fmt: skip
@@ -52,6 +53,8 @@ _PARTS: Final[Mapping[str, Callable[[Assessment], Iterable[object]]]] = {
     "comparison": lambda assessment: assessment.comparisons,
     "findings": lambda assessment: assessment.findings,
     "cost": lambda assessment: assessment.tracer_costs,
+    "output": lambda assessment: assessment.outputs,
+    "counted": lambda assessment: [assessment.run.counted],
 }
 """Of what a table has rows, by its declaration."""
 
@@ -94,7 +97,7 @@ class Report:
 
 def report_of(assessment: Assessment, place: Place = "page") -> Report:
     """Returns what people read there."""
-    primary = assessment.findings_of(assessment.primary.experiment.name)
+    primary = assessment.primary_findings
     return Report(
         title=assessment.run.name,
         subject=verdicts.describe_subject(assessment),
@@ -133,13 +136,20 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
     ]  # fmt: skip
     if comparison is not None:
         sections += _comparison_parts(comparison)
+    if assessment.is_split:
+        sections += [
+            *_outlook(assessment),
+            _operator_section(assessment, place),
+            *_split_sections(assessment),
+            _rollup_section(assessment),
+            _why_not_section(assessment),
+        ]
+    tokens = tuple(f"{c.name}: {c.tokens}" for c in assessment.comparisons if c.tokens is not None)
     sections += [
-        *_outlook(assessment),
-        _operator_section(assessment, place),
-        *_split_sections(assessment),
-        _rollup_section(assessment),
-        _why_not_section(assessment),
+        kernels.kernel_section(assessment.run.counted),
+        Section("outputs", "What was computed", (table("outputs"),)),
         *measurement.generation_sections(assessment.run.experiments),
+        Section("tokens", "What was generated", lines=tokens),
     ]
     return [section for section in sections if _is_read(section, place)]
 
@@ -154,6 +164,8 @@ def comparison_sections(comparison: Comparison) -> list[Section]:
         sections.append(Section(
             "structure", "", (comparisons.OPERATOR_CHANGES.of_each([comparison]),)
         ))  # fmt: skip
+    outputs = comparisons.OUTPUTS.of(comparison.outputs)
+    sections.append(Section("outputs", "What was computed", (outputs,)))
     sections.append(Section("tokens", "", lines=(tokens,) if tokens else ()))
     return [section for section in sections if _is_read(section, "terminal")]
 
@@ -228,7 +240,6 @@ def _why_not_section(assessment: Assessment) -> Section:
 def _comparison_parts(comparison: Comparison) -> Iterator[Section]:
     if comparison.times is not None:
         yield from _timed_parts(comparison, comparison.times)
-    yield Section("outputs", "What was computed", (comparisons.OUTPUTS.of_each([comparison]),))
 
 
 def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Section]:
@@ -303,5 +314,5 @@ def _operator_section(assessment: Assessment, place: Place) -> Section:
         "operators", "Operators", (table,),
         says=f"{grades} {of}" if counted else "",
         lines=_unknown_line(unknown) if place == "page" else (),
-        place="page" if comparison is None else "everywhere",
+        place="everywhere" if comparison is not None and assessment.run.is_timed else "page",
     )  # fmt: skip

@@ -73,7 +73,8 @@ class Table:
     says: str = ""
     """What a row is."""
     from_each: str = ""
-    """What of an assessment has rows here: run, experiment(s), insight, comparison, findings, cost."""
+    """What of an assessment has rows here: run, experiment(s), insight, comparison, findings, cost,
+    output, or what was counted by mode."""
     rows_of: Callable[[Any], Iterable[object]] = lambda each: (each,)
     """The subjects of the rows of each of these."""
     by: str = ""

@@ -145,6 +145,10 @@ def describe_subject(assessment: Assessment) -> str:
 def head_of(assessment: Assessment) -> Headline:
     """The verdict; without a comparison the latency alone."""
     comparison = assessment.primary_comparison
+    if not assessment.is_split:
+        counted = ", ".join(assessment.run.counted)
+        plain = f"Kernels were counted in {counted}." if counted else "Outputs were computed."
+        return Headline(MISSING, "no operator split", assessment.run.name, plain)
     primary = assessment.primary.experiment
     if comparison is not None:
         return _comparison_head(assessment, comparison)
@@ -194,6 +198,8 @@ def _caution(validity: Validity) -> str:
 
 def tiles_of(assessment: Assessment) -> list[Tile]:
     """A few figures of the primary experiment, beside its baseline's."""
+    if not assessment.is_split:
+        return []
     split, comparison = assessment.primary.experiment.split.times, assessment.primary_comparison
     if split is None:
         return _emulated_tiles(assessment)
@@ -280,7 +286,7 @@ def notes_of(assessment: Assessment) -> list[str]:
 
 def silent_rules(assessment: Assessment) -> list[str]:
     """Names the rules that were asked and found nothing."""
-    found = assessment.findings_of(assessment.primary.experiment.name)
+    found = assessment.primary_findings
     fired = {finding.rule for finding in found.findings}
     return [f"{RULES[name].looks_for} ({name})" for name in found.checked if name not in fired]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from etprof.analysis.split.operators import category_times
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean, with_raw_names
-from etprof.tables import comparisons, findings, measurement, operators
+from etprof.tables import comparisons, findings, kernels, measurement, operators
 from etprof.views.files import json_records
 
 if TYPE_CHECKING:
@@ -53,10 +53,24 @@ def assessment_document(assessment: Assessment) -> Document:
         "tracer_costs": json_records(
             measurement.TRACER_COSTS.of_each(assessment.tracer_costs)
         ),
+        "kernel_evidence": _kernel_evidence(assessment),
+        "outputs": json_records(comparisons.OUTPUTS.of(assessment.outputs)),
         "findings": [_findings(entry) for entry in assessment.findings],
         "reference": clean(str(assessment.reference.source)) if assessment.reference else None,
         "notes": list(assessment.notes),
     })  # fmt: skip
+
+
+def _kernel_evidence(assessment: Assessment) -> Document | None:
+    """What was counted in each SME mode; None where nothing was."""
+    counted = assessment.run.counted
+    if not counted:
+        return None
+    return {
+        "modes": json_records(kernels.MODES.of_each([counted])),
+        "operators": json_records(kernels.KERNELS.of_each([counted])),
+        "calls": json_records(kernels.USES.of_each([counted])),
+    }
 
 
 def comparison_document(comparison: Comparison) -> Document:

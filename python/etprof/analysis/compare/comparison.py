@@ -10,7 +10,7 @@ from etprof.analysis.compare.amdahl import AmdahlPanel, build_amdahl_panel
 from etprof.analysis.compare.comparability import Difference, Side, find_differences, find_unknowns
 from etprof.analysis.compare.waterfall import Waterfall, build_waterfall
 from etprof.analysis.generation import TokenComparison, compare_tokens
-from etprof.analysis.output_check import OutputCheck, check_outputs
+from etprof.analysis.output_check import OutputCheck, compare_outputs, mode_tolerance_db
 from etprof.analysis.run_analysis import split_notes
 from etprof.analysis.split.cold_start import LedgerEntry, build_ledger, pair_blocks
 from etprof.analysis.split.operators import category_times, class_times
@@ -154,6 +154,24 @@ def _compare_times(
         amdahl=build_amdahl_panel((one, before), (other, after), aligned),
         validity=check_validity(baseline, candidate, outputs),
     )
+
+
+def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
+    """Compares all outputs that both sides kept whole; none of other programs."""
+    if _program(baseline) != _program(candidate):
+        return ()
+    types = {
+        name
+        for row in candidate.experiment.split.rows
+        for name in row.backend.plain_types(row.data_types)
+    }
+    tolerance = mode_tolerance_db(types)
+    return compare_outputs(candidate.experiment.loaded, baseline.experiment.loaded, tolerance)
+
+
+def _program(side: Side) -> str | None:
+    model = side.provenance.model if side.provenance else None
+    return model.content if model else None
 
 
 def _changes(before: dict[Key, PartTimes], after: dict[Key, PartTimes]) -> dict[Key, Change]:

@@ -12,7 +12,6 @@ from etprof.analysis.findings.finding import (
     rule,
     times_of,
 )
-from etprof.analysis.output_check import check_references
 from etprof.backends.registry import BACKENDS
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.statistics.noise import launch_noise
@@ -169,7 +168,7 @@ def _outputs(subject: Subject) -> Sequence[Tensor] | None:
 @rule("F17", "wrong outputs", _outputs, is_timed=False)
 def find_wrong_outputs(subject: Subject, outputs: Sequence[Tensor]) -> Finding | None:
     """An output differs from the eager model's, or without one to compare is not finite."""
-    checks = check_references(subject.run.run.loaded, subject.insight.experiment.loaded)
+    checks = subject.run.run.eager_checks[subject.name]
     wrong = [check for check in checks if not check.is_within]
     if wrong:
         return _wrong(wrong)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final, Literal
@@ -198,6 +197,8 @@ def join_evidence(
 def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[AlignedOperator, ...]:
     """Pairs the operators of all modes by order and kind; types may differ, `Convert`s may lack."""
     modes = [mode for mode in SME_MODES if mode in evidence]
+    if not modes:
+        return ()
     rows = [{modes[0]: operator} for operator in evidence[modes[0]].operators]
     for mode in modes[1:]:
         _merge(rows, mode, evidence[mode].operators)
@@ -222,14 +223,3 @@ def _merge(
 
 def _kind(operator: OperatorEvidence) -> tuple[str, bool]:
     return operator.parts.base, operator.is_delegated
-
-
-def count_reasons(evidence: ModeEvidence) -> list[tuple[Reason, list[OperatorEvidence]]]:
-    """Groups the operators without SME2 by reason, the commonest first."""
-    found: dict[Reason, list[OperatorEvidence]] = {}
-    for operator in evidence.operators:
-        reason = operator.why_not_sme2
-        if reason is not None:
-            found.setdefault(reason, []).append(operator)
-    order = Counter({reason: len(operators) for reason, operators in found.items()})
-    return [(reason, found[reason]) for reason, _ in order.most_common()]

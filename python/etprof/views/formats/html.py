@@ -125,7 +125,7 @@ def _shown(assessment: Assessment) -> list[ExperimentAnalysis]:
     """Both sides of the primary comparison, or the one experiment."""
     comparison = assessment.primary_comparison
     if comparison is None:
-        return [assessment.primary.experiment]
+        return [assessment.primary.experiment] if assessment.is_split else []
     return [comparison.baseline.experiment, comparison.candidate.experiment]
 
 

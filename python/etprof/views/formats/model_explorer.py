@@ -28,6 +28,8 @@ _GOOD_WHEN_HIGH = [{"stop": 0, "bgColor": "#d73027"}, {"stop": 1, "bgColor": "#1
 
 def node_data(assessment: Assessment) -> dict[str, Any]:
     """Returns one document per quantity, by its name; values in µs, speed-up without unit."""
+    if not assessment.is_split:
+        return {}
     primary, comparison = assessment.primary, assessment.primary_comparison
     if primary.experiment.split.times is None:
         return {}
