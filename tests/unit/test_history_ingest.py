@@ -275,9 +275,10 @@ def test_a_run_is_known_by_its_own_identity(tmp_path: Path) -> None:
     assert one.manifest_sha256 != anew.manifest_sha256
 
 
-def test_an_untimed_run_leaves_no_figure(tmp_path: Path) -> None:
-    """B-D10, I2: an emulator's blocks became metrics, categories and raw samples."""
-    untimed = read_one(tmp_path / "run", MeasuredRun(platform="emulator"))
+@pytest.mark.parametrize("blocks", [STEADY, ()], ids=["of 0.1", "of today"])
+def test_an_untimed_run_leaves_no_figure(tmp_path: Path, blocks: tuple[float, ...]) -> None:
+    """B-D4, B-D10, I2: an emulator's blocks became figures; a run without any, a failure."""
+    untimed = read_one(tmp_path / "run", MeasuredRun(platform="emulator", blocks_us=blocks))
     assert (untimed.status, untimed.failure, untimed.representative) == ("ok", None, False)
     assert (untimed.metrics, untimed.categories, untimed.raw) == ([], {}, None)
 
