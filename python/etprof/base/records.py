@@ -30,6 +30,7 @@ CleanData = Annotated[dict[str, Any], AfterValidator(clean_data)]
 Entry = TypeVar("Entry")
 SmeInForce = Literal["sme2", "sme1", "off"]
 """What a CPU can be told."""
+SME_ON: Final[tuple[SmeInForce, ...]] = ("sme2", "sme1")
 SmeMode = Literal["sme2", "sme1", "auto", "off"]
 """What can be asked for; with `auto` the CPU's best is in force."""
 SME_MODES: Final[tuple[str, ...]] = get_args(SmeMode)

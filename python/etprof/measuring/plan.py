@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import UsageError
+from etprof.base.records import SME_ON
 from etprof.run.generation import plan_generation
 from etprof.run.manifest import Experiment, Measurement, Purpose, Settings, Setup
 from etprof.run.program import describe_program, find_decode_method
@@ -29,7 +30,6 @@ Identity = tuple[str, Purpose, int | None]
 _WORDS: Final = {"operators": "operator split", "kernels": "kernels", "outputs": "outputs"}
 _COUNTING: Final = (2, 0)
 """Of launches that count: two, so that it shows whether executions make the same calls."""
-_SME: Final = frozenset({"sme2", "sme1"})
 OF_TIMING: Final = frozenset({"blocks", "min_seconds", "target_half_width", "budget_s"})
 """Settings that change nothing where nothing is timed."""
 
@@ -158,7 +158,7 @@ def _notes_on_counting(
     timed: Sequence[Experiment], settings: Settings, target: Target
 ) -> list[str]:
     """Says how kernels are counted that nobody forbade to count, where SME may run."""
-    with_sme = _SME if kind_of(target.platform).tells_modes else {*_SME, "auto"}
+    with_sme = SME_ON if kind_of(target.platform).tells_modes else {*SME_ON, "auto"}
     concerned = [each for each in timed if each.sme in with_sme and settings.kernels is None]
     if concerned and not _can_count(target):
         return [_how_to_count(target)]
@@ -186,7 +186,7 @@ def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) 
     if not kind_of(target.platform).policy.proves_times:
         return True
     # A runner of the user's own is of another build than the one that counts.
-    return experiment.sme in _SME and experiment.runner is None and _can_count(target)
+    return experiment.sme in SME_ON and experiment.runner is None and _can_count(target)
 
 
 def configured_program(config: Config) -> Program:

@@ -11,7 +11,6 @@ from etprof.analysis.findings.finding import (
     describe_reasons,
     overhead_evidence,
     rule,
-    sum_ns,
 )
 from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.units import count_of, format_duration, format_share
@@ -55,19 +54,16 @@ def find_fallback(subject: Subject) -> Finding | None:
 def _nothing_delegated(subject: Subject, portable: list[OperatorDetail]) -> Finding:
     reasons = describe_reasons(portable)
     return Finding(
-        title="Nothing is delegated",
-        severity="high",
-        summary=(
-            f"All {count_of(len(portable), 'operator')} run on ExecuTorch's portable kernels, which "
-            "are made to be right, not fast; neither a delegate nor SME2 plays a part."
-        ),
-        evidence=subject.show(portable),
-        gain_ns=sum_ns(portable),
-        action=(
+        "Nothing is delegated",
+        "high",
+        f"All {count_of(len(portable), 'operator')} run on ExecuTorch's portable kernels, which "
+        "are made to be right, not fast; neither a delegate nor SME2 plays a part.",
+        (
             f"change the model so that {BY_NAME[DEFAULT].title} takes it: {reasons}"
             if reasons
             else f"export with `--backend {DEFAULT}`, and see its delegation report for what is left"
         ),
+        *subject.cost(portable),
     )
 
 

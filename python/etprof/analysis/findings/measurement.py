@@ -13,6 +13,7 @@ from etprof.analysis.findings.finding import (
     times_of,
 )
 from etprof.backends.registry import BACKENDS
+from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.statistics.noise import launch_noise
 
@@ -126,11 +127,7 @@ def find_thread_slowdown(subject: Subject, comparisons: tuple[Comparison, ...]) 
         summary=f"From {threads} threads on, the model runs slower than with fewer.",
         evidence=tuple(rows),
         action=f"use fewer than {threads} threads"
-        + (
-            "; cores may share one SME2 unit"
-            if subject.insight.experiment.sme in {"sme2", "sme1"}
-            else ""
-        ),
+        + ("; cores may share one SME2 unit" if subject.insight.experiment.sme in SME_ON else ""),
         ruled_out=("noise: the whole interval is below 1",),
     )
 

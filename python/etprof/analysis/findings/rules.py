@@ -14,6 +14,7 @@ from etprof.analysis.compare.pairs import compare_within, sides_of
 from etprof.analysis.findings import finding
 from etprof.analysis.findings.finding import Finding, ReferenceAnswer, Rule, Subject, Thresholds
 from etprof.analysis.findings.sme import WhyNotGroup, explain_missing_sme2
+from etprof.base.records import SME_ON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +103,7 @@ def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) ->
             for c in comparisons
             if c.candidate.experiment.name == name
             and c.baseline.experiment.sme == "off"
-            and c.candidate.experiment.sme in {"sme2", "sme1"}
+            and c.candidate.experiment.sme in SME_ON
         ),
         None,
     )

@@ -14,6 +14,7 @@ from etprof.analysis.findings.finding import (
     slowest_first,
     sum_ns,
 )
+from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _change_row(name: str, change: Change) -> EvidenceRow:
 
 def _products_with_sme(subject: Subject) -> list[OperatorDetail] | None:
     """Convolutions and products, where the runner reports an SME mode in force."""
-    is_on = subject.insight.experiment.sme in {"sme2", "sme1"}
+    is_on = subject.insight.experiment.sme in SME_ON
     return subject.in_category(*_COMPUTE) if is_on else None
 
 

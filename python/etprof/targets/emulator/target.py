@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from etprof.base.records import SmeInForce
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.qemu import read_version
 from etprof.targets.runner import RunsHere
@@ -49,7 +50,7 @@ class EmulatorTarget(RunsHere):
 
     def sme_modes(self) -> tuple[str, ...]:
         """All three; without SME in the CPU, only off."""
-        return ("off",) if "sme=off" in self.cpu else ("sme2", "sme1", "off")
+        return ("off",) if "sme=off" in self.cpu else get_args(SmeInForce)
 
     def can_count(self) -> bool:
         """Always: a runner that counts is one of the emulator's parts."""
