@@ -76,8 +76,9 @@ def compare(
     pairs = match_runs(one.assessment.run, other.assessment.run, (first, second))
     if len(pairs) != 1:
         names = ", ".join(f"{a.experiment.name} and {b.experiment.name}" for a, b in pairs)
-        msg = f"these runs have several pairs of experiments ({names}); give run.experiment(NAME)"
-        raise UsageError(msg)
+        raise UsageError(
+            f"these runs have several pairs of experiments ({names}); give run.experiment(NAME)"
+        )
     refuse_unlike(*pairs[0], allow)
     return ComparisonResult(compare_sides(*pairs[0], margin=margin))
 
@@ -132,8 +133,9 @@ class Run:
     def experiment(self, name: str) -> Experiment:
         """Returns one experiment, for `compare`; raises UsageError for an unknown name."""
         if name not in self.experiments:
-            msg = f"{self.source} has no experiment {name!r}; it has {', '.join(self.experiments)}"
-            raise UsageError(msg)
+            raise UsageError(
+                f"{self.source} has no experiment {name!r}; it has {', '.join(self.experiments)}"
+            )
         return Experiment(self, name)
 
     def table(self, name: str) -> pd.DataFrame:

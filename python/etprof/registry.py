@@ -53,14 +53,17 @@ class ModelSource:
                 return _checked_class(found, self.origin)
             module = _import_file(cast("Path", self.file))
         except ModuleNotFoundError as error:
-            msg = f"model {self.name!r} needs a package that is missing here: pip install "
-            raise ExportError(msg + f"{_package_name(error)} ({self.origin}: {error})") from error
+            raise ExportError(
+                f"model {self.name!r} needs a package that is missing here: pip install "
+                f"{_package_name(error)} ({self.origin}: {error})"
+            ) from error
         # A user's module may raise anything when it is imported.
         except Exception as error:
             if isinstance(error, ExportError):
                 raise
-            msg = f"cannot import model {self.name!r} from {self.origin}: {_describe(error)}"
-            raise ExportError(msg) from error
+            raise ExportError(
+                f"cannot import model {self.name!r} from {self.origin}: {_describe(error)}"
+            ) from error
         return _find_class(module, self)
 
     def hash_files(self) -> str | None:
@@ -85,8 +88,9 @@ def find_models() -> dict[str, ModelSource]:
     for source in (*_folder_models(), *_entry_point_models()):
         if source.name in models:
             first = models[source.name].origin
-            msg = f"two models are called {source.name!r}: {first} and {source.origin}; rename one"
-            raise UsageError(msg)
+            raise UsageError(
+                f"two models are called {source.name!r}: {first} and {source.origin}; rename one"
+            )
         models[source.name] = source
     return dict(sorted(models.items()))
 
@@ -102,8 +106,9 @@ def find_model(name: str) -> ModelSource:
     if name not in models:
         known = ", ".join(models)
         hint = _hint(name, models)
-        msg = f"no model is called {name!r}; {hint}known: {known}; or give path/to/file.py:Class"
-        raise UsageError(msg)
+        raise UsageError(
+            f"no model is called {name!r}; {hint}known: {known}; or give path/to/file.py:Class"
+        )
     return models[name]
 
 
@@ -125,8 +130,9 @@ def load_model(name: str) -> EagerModelBase:
         return model_class()
     # The constructor is the user's code.
     except Exception as error:
-        msg = f"cannot create model {name!r} ({source.origin}): {_describe(error)}"
-        raise ExportError(msg) from error
+        raise ExportError(
+            f"cannot create model {name!r} ({source.origin}): {_describe(error)}"
+        ) from error
 
 
 def _folder_models() -> Iterator[ModelSource]:
@@ -134,8 +140,7 @@ def _folder_models() -> Iterator[ModelSource]:
     user = [entry for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if entry]
     for folder in (*find_model_folders(), *(Path(entry).absolute() for entry in user)):
         if not folder.is_dir():
-            msg = f"{PATH_VARIABLE} names {folder}, which is not a folder"
-            raise UsageError(msg)
+            raise UsageError(f"{PATH_VARIABLE} names {folder}, which is not a folder")
         for file in sorted(folder.glob("*/model.py")):
             yield ModelSource(file.parent.name, str(file), file=file)
 
@@ -158,8 +163,7 @@ def _source_of_file(text: str) -> ModelSource:
         path_text, class_name = text, ""
     file = Path(path_text)
     if not file.is_file():
-        msg = f"model file {file} does not exist"
-        raise UsageError(msg)
+        raise UsageError(f"model file {file} does not exist")
     return ModelSource(class_name or file.stem, str(file), file, class_name or None)
 
 
@@ -185,8 +189,7 @@ def _find_class(module: ModuleType, source: ModelSource) -> type[EagerModelBase]
     """Returns the class asked for, or the module's only one with the interface."""
     if source.class_name is not None:
         if not hasattr(module, source.class_name):
-            msg = f"{source.origin} has no class {source.class_name!r}"
-            raise UsageError(msg)
+            raise UsageError(f"{source.origin} has no class {source.class_name!r}")
         return _checked_class(getattr(module, source.class_name), source.origin)
     own = [
         value
@@ -195,10 +198,9 @@ def _find_class(module: ModuleType, source: ModelSource) -> type[EagerModelBase]
     ]
     if len(own) != 1:
         found = ", ".join(value.__name__ for value in own) or "none"
-        msg = (
+        raise ExportError(
             f"{source.origin} must define one class with {' and '.join(_INTERFACE)}; it has {found}"
         )
-        raise ExportError(msg)
     return cast("type[EagerModelBase]", own[0])
 
 
@@ -209,12 +211,10 @@ def _has_interface(value: type) -> bool:
 def _checked_class(value: object, origin: str) -> type[EagerModelBase]:
     """Returns `value` when it is a class with the interface of EagerModelBase."""
     if not inspect.isclass(value):
-        msg = f"{origin}: {value!r} is not a class"
-        raise ExportError(msg)
+        raise ExportError(f"{origin}: {value!r} is not a class")
     missing = [name for name in _INTERFACE if not callable(getattr(value, name, None))]
     if missing:
-        msg = f"{origin}: class {value.__name__!r} lacks {' and '.join(missing)}"
-        raise ExportError(msg)
+        raise ExportError(f"{origin}: class {value.__name__!r} lacks {' and '.join(missing)}")
     return cast("type[EagerModelBase]", value)
 
 

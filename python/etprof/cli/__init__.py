@@ -134,8 +134,7 @@ def run_command_line(words: Sequence[str]) -> int:
     arguments, unknown = build_parser(command).parse_known_args(words)
     if unknown:
         command = f"etprof {arguments.command}"
-        msg = f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`"
-        raise UsageError(msg)
+        raise UsageError(f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`")
     return cast("int", arguments.run(arguments))
 
 

@@ -75,6 +75,7 @@ def _source(arguments: argparse.Namespace) -> Path:
 
     given = [path for path in (arguments.source, arguments.run_dir) if path is not None]
     if len(given) != 1:
-        msg = "give one run directory or ETDump, as in `etprof analyze out_toy_cnn/runs/linux`"
-        raise UsageError(msg)
+        raise UsageError(
+            "give one run directory or ETDump, as in `etprof analyze out_toy_cnn/runs/linux`"
+        )
     return Path(given[0])

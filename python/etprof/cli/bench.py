@@ -12,7 +12,6 @@ never stops the others. A device is never used by two runs at once; several work
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Self
 from etprof.base.errors import TargetError, UsageError
 from etprof.base.text import clean_lines
 from etprof.cli.flags import JSON, NO_WAIT, STORE, add_flags
+from etprof.cli.output import show_json
 
 if TYPE_CHECKING:
     import argparse
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.bench.matrix import Matrix, load_matrix
 
     if arguments.schema:
-        print(json.dumps(Matrix.model_json_schema(), indent=2))
+        show_json(Matrix.model_json_schema())
         return 0
     if arguments.matrix is None:
         raise UsageError(
@@ -89,7 +89,7 @@ def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> 
     if as_json:
         reasons = [{"combination": each.text, "reason": each.reason} for each in left_out]
         plan = [unit.identity() for unit in units]
-        print(json.dumps({"schema_version": 1, "runs": plan, "left_out": reasons}))
+        show_json({"schema_version": 1, "runs": plan, "left_out": reasons})
         return 0
     for number, unit in enumerate(units, start=1):
         modes = ", ".join(unit.sme) or "the device's own"
@@ -154,7 +154,7 @@ def _report(
     write_json(folder / "summary.json", document)
     write_text(folder / "summary.md", render_markdown(name, rows, kept, left_out))
     if as_json:
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        show_json(document)
     else:
         # A pipe has no width; a log is easier to read with long lines than with folded cells.
         has_width = sys.stdout.isatty() or "COLUMNS" in os.environ

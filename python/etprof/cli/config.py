@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 from etprof.base.text import clean_lines
+from etprof.cli.output import show_json
 from etprof.targets.registry import TARGETS
 
 TEMPLATES = tuple(kind.name for kind in TARGETS)
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "schema":
         from etprof.config import Config
 
-        print(json.dumps(Config.model_json_schema(), indent=2))
+        show_json(Config.model_json_schema())
         return 0
     return _init(arguments)
 

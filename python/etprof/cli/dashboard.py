@@ -48,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.history.store import open_store
 
     if arguments.runs is not None and arguments.export is None:
-        msg = "--runs belongs to --export DIR; a served dashboard has a page for every run"
-        raise UsageError(msg)
+        raise UsageError(
+            "--runs belongs to --export DIR; a served dashboard has a page for every run"
+        )
     with open_store(arguments.store, create=False) as store:
         return _serve(store, arguments) if arguments.export is None else _export(store, arguments)
 

@@ -97,8 +97,7 @@ def _prepare(adb: Adb, arguments: argparse.Namespace) -> int:
     from etprof.targets.android.profiles import PROFILES, prepare
 
     if arguments.profile is None:
-        msg = f"prepare needs --profile: {' or '.join(PROFILES)}"
-        raise UsageError(msg)
+        raise UsageError(f"prepare needs --profile: {' or '.join(PROFILES)}")
     saved_in = prepare(adb, arguments.profile)
     document = {"serial": adb.serial, "profile": arguments.profile, "saved_in": str(saved_in)}
     _show(
@@ -118,8 +117,9 @@ def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
     saved = profiles.load_saved(profiles.saved_path(adb))
     profile = arguments.profile or (saved.profile if saved else None)
     if profile not in profiles.PROFILES:
-        msg = f"device {adb.serial} was not prepared here; name what to verify with --profile"
-        raise UsageError(msg)
+        raise UsageError(
+            f"device {adb.serial} was not prepared here; name what to verify with --profile"
+        )
     settings = profiles.read_settings(adb)
     differences = profiles.compare_settings(settings, profile)
     power = profiles.power_lines(adb)

@@ -31,13 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
     if arguments.remove and arguments.action != "setup":
-        msg = "--remove deletes what setup brought: `etprof emulator setup --remove`"
-        raise UsageError(msg)
+        raise UsageError("--remove deletes what setup brought: `etprof emulator setup --remove`")
     if arguments.action == "status":
         return _show_status(as_json=arguments.json)
     if arguments.json:
-        msg = "--json prints what is there: `etprof emulator status --json`"
-        raise UsageError(msg)
+        raise UsageError("--json prints what is there: `etprof emulator status --json`")
     return _remove() if arguments.remove else _set_up()
 
 

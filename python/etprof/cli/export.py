@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.base.text import clean_lines
 from etprof.cli.flags import add_flags
+from etprof.cli.output import show
 
 if TYPE_CHECKING:
     import argparse
@@ -111,31 +111,29 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _show(files: ExportedFiles, *, explain: bool) -> None:
-    from rich.console import Console
-
     from etprof.base.records import read_record
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest
     from etprof.tables.export import hints, summary_table, undelegated_tables
-    from etprof.views.terminal import terminal_table
 
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")
     report = read_record(DelegationReport, files.report, way_out="export again")
-    console = Console()
-    for table in (summary_table(manifest, report), *undelegated_tables(report, explain=explain)):
-        console.print(terminal_table(table))
-    for line in (*hints(manifest, report), *(f"library says: {each}" for each in manifest.log)):
-        print(line)
-    for path in files.written():
-        print(clean_lines(str(path)))
+    show(
+        summary_table(manifest, report),
+        *undelegated_tables(report, explain=explain),
+        *hints(manifest, report),
+        *(f"library says: {each}" for each in manifest.log),
+        *map(str, files.written()),
+    )
 
 
 def _model_name(arguments: argparse.Namespace) -> str:
     """Returns the model, given by position or by flag."""
     names = [name for name in (arguments.name, arguments.model) if name is not None]
     if len(names) != 1:
-        msg = "give one model, as in `etprof export toy_cnn`; `etprof models` lists them"
-        raise UsageError(msg)
+        raise UsageError(
+            "give one model, as in `etprof export toy_cnn`; `etprof models` lists them"
+        )
     return str(names[0])
 
 
@@ -144,8 +142,9 @@ def _precision(arguments: argparse.Namespace) -> str:
     if arguments.quantize is None:
         return "fp16" if arguments.dtype is None else str(arguments.dtype)
     if arguments.dtype not in (None, "fp32", arguments.quantize):
-        msg = f"--quantize {arguments.quantize} starts from fp32; drop --dtype {arguments.dtype}"
-        raise UsageError(msg)
+        raise UsageError(
+            f"--quantize {arguments.quantize} starts from fp32; drop --dtype {arguments.dtype}"
+        )
     return str(arguments.quantize)
 
 

@@ -58,11 +58,11 @@ def whole_number(least: int, most: int = LARGEST_SEED) -> Callable[[str], int]:
         value = int(text[-_MOST_DIGITS:]) if is_number else None
         is_long = is_number and len(text.lstrip("0")) > _MOST_DIGITS
         if not is_long and (value is None or value < least):
-            msg = f"must be at least {least}, not {text}"
-            raise argparse.ArgumentTypeError(msg)
+            raise argparse.ArgumentTypeError(f"must be at least {least}, not {text}")
         if is_long or value is None or value > most:
-            msg = f"must be at most {most}, not {text[:_MOST_DIGITS]}{'…' if is_long else ''}"
-            raise argparse.ArgumentTypeError(msg)
+            raise argparse.ArgumentTypeError(
+                f"must be at most {most}, not {text[:_MOST_DIGITS]}{'…' if is_long else ''}"
+            )
         return value
 
     return parse
@@ -72,11 +72,9 @@ def seconds(text: str) -> float:
     """A time above 0 s, up to a month."""
     value = _number(text)
     if not value > 0:
-        msg = f"must be above 0 s, not {text}"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"must be above 0 s, not {text}")
     if value > MOST_SECONDS:
-        msg = f"must be at most {MOST_SECONDS} s, not {text}"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"must be at most {MOST_SECONDS} s, not {text}")
     return value
 
 
@@ -84,8 +82,9 @@ def fraction(text: str) -> float:
     """A number above 0 and below 1."""
     value = _number(text)
     if not 0 < value < 1:
-        msg = f"must be a fraction above 0 and below 1, such as 0.02, not {text}"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(
+            f"must be a fraction above 0 and below 1, such as 0.02, not {text}"
+        )
     return value
 
 

@@ -232,8 +232,7 @@ def _pin(arguments: argparse.Namespace) -> int:
     if name is None:
         return _list_baselines(arguments)
     if not arguments.remove and text is None:
-        msg = f"which run is {name} to be? `etprof history pin {name} RUN`"
-        raise UsageError(msg)
+        raise UsageError(f"which run is {name} to be? `etprof history pin {name} RUN`")
 
     def pin(session: Session) -> list[int]:
         runs = find_runs(session, text)
@@ -297,11 +296,9 @@ def _export(arguments: argparse.Namespace) -> int:
     path: Path = arguments.file
     kind = arguments.format or path.suffix.removeprefix(".").lower()
     if kind not in ("json", "parquet", "hud") or (kind == "hud" and not arguments.format):
-        msg = f"{path}: call it .json or .parquet, or say --format json, parquet or hud"
-        raise UsageError(msg)
+        raise UsageError(f"{path}: call it .json or .parquet, or say --format json, parquet or hud")
     if path.exists():
-        msg = f"{path} exists and is not overwritten; choose another name"
-        raise OutputError(msg)
+        raise OutputError(f"{path} exists and is not overwritten; choose another name")
     with _open(arguments) as store, store.session() as session:
         count = export_runs(session, path, kind, _filters(arguments))
     _say(f"Wrote {count_of(count, 'run')} to {path}")
@@ -363,8 +360,7 @@ def _threshold(text: str) -> tuple[str | None, float]:
     except ValueError:
         percent = -1.0
     if not 0 < percent < 1000:
-        msg = f"--threshold {text}: give per cent above 0, such as 5 or load_ns=20"
-        raise UsageError(msg)
+        raise UsageError(f"--threshold {text}: give per cent above 0, such as 5 or load_ns=20")
     if name:
         _check_metric(name, "--threshold")
     return name or None, percent / 100
@@ -374,6 +370,5 @@ def _check_metric(name: str, flag: str) -> str:
     from etprof.history.metric_names import METRICS
 
     if name not in METRICS:
-        msg = f"{flag} {name}: no such metric; there are {', '.join(METRICS)}"
-        raise UsageError(msg)
+        raise UsageError(f"{flag} {name}: no such metric; there are {', '.join(METRICS)}")
     return name

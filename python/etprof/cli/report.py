@@ -70,8 +70,9 @@ def _formats(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in format_names()]
     if unknown or not names:
-        msg = f"--format {text}: give one or more of {', '.join(format_names())}, joined by commas"
-        raise UsageError(msg)
+        raise UsageError(
+            f"--format {text}: give one or more of {', '.join(format_names())}, joined by commas"
+        )
     return names
 
 
@@ -105,5 +106,4 @@ def load_thresholds(path: Path | None) -> Thresholds:
             for entry in error.errors()
         )
         known = ", ".join(Thresholds.model_fields)
-        msg = f"{path} cannot be used: {problems}; the thresholds are {known}"
-        raise UsageError(msg) from None
+        raise UsageError(f"{path} cannot be used: {problems}; the thresholds are {known}") from None

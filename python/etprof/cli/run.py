@@ -17,6 +17,7 @@ from etprof.base.errors import UsageError
 from etprof.base.text import clean_lines
 from etprof.cli.flags import JSON, NO_WAIT, add_flags
 from etprof.cli.measuring import measure_and_show, report_run
+from etprof.cli.output import show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,7 +153,7 @@ def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
         ]
         starts = {"model": str(config.model), "experiments": list_starts(config)}
         document = {"schema_version": 1, "launches": launches, "least_timing_s": least_s}
-        print(json.dumps({**document, "starts": starts}))
+        show_json({**document, "starts": starts})
         return 0
     for line in describe_starts(config):
         print(line)

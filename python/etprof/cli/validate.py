@@ -37,8 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = arguments.run_dir or arguments.results
     if folder is None:
-        msg = "give a run directory, as in `etprof validate out_toy_cnn/runs/linux`"
-        raise UsageError(msg)
+        raise UsageError("give a run directory, as in `etprof validate out_toy_cnn/runs/linux`")
     findings = validate_run(folder)
     level = worst_level(findings)
     table = CHECKS.of(findings)

@@ -65,8 +65,9 @@ def require_pyarrow() -> Any:  # noqa: ANN401 - an untyped package
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError as error:
-        msg = f"Parquet needs pyarrow ({error}); `pip install etprof[parquet]`, or use --format csv"
-        raise UsageError(msg) from error
+        raise UsageError(
+            f"Parquet needs pyarrow ({error}); `pip install etprof[parquet]`, or use --format csv"
+        ) from error
     return pa
 
 
