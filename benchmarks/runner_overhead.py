@@ -1,4 +1,4 @@
-"""What etprof-runner adds to a model's latency, against a bare Module::forward loop.
+"""What etprof-runner adds to a model's latency, against a bare Method::execute loop.
 
 usage: python benchmarks/runner_overhead.py [--pairs N] [--build-dir DIR]
 
@@ -75,12 +75,12 @@ def build(build_dir: Path) -> tuple[Path, Path]:
         build_dir,
         "-DETPROF_BUILD_BENCHMARKS=ON",
     ]
-    compile_: Command = ["cmake", "--build", build_dir, "--target", "etprof-runner", "bare_forward"]
+    compile_: Command = ["cmake", "--build", build_dir, "--target", "etprof-runner", "bare_execute"]
     for command in (configure, compile_):
         done = run_command(command, folder=ROOT)
         if done.exit_code != 0:
             sys.exit(f"{done.shell_text} failed:\n{done.stdout}{done.stderr}")
-    return build_dir / "cpp/runner/etprof-runner", build_dir / "benchmarks/cpp/bare_forward"
+    return build_dir / "cpp/runner/etprof-runner", build_dir / "benchmarks/cpp/bare_execute"
 
 
 def export_subjects(folder: Path) -> list[Program]:

@@ -70,6 +70,13 @@ find_package(executorch ${ETPROF_EXECUTORCH_VERSION} EXACT CONFIG REQUIRED
 
 set(_components runtime kernels_optimized kernels_quantized backend_xnnpack threadpool etdump)
 foreach(_component IN LISTS _components)
+  if(APPLE AND _component STREQUAL "backend_xnnpack")
+    # Its initialiser reads the table that the SME switch changes, and a library's initialisers run
+    # before all of the executable's. So main loads it, after the switch.
+    target_compile_definitions(etprof_executorch INTERFACE
+      "ETPROF_LOADED_LIBRARY=\"@rpath/$<TARGET_FILE_NAME:executorch::${_component}>\"")
+    continue()
+  endif()
   target_link_libraries(etprof_executorch INTERFACE executorch::${_component})
   # The SDK's targets put their own absolute folder into RUNPATH. In an installed runner that would
   # be a deleted temporary folder, where others could plant libraries. CMake adds the path itself

@@ -1,5 +1,37 @@
-# macOS on Apple silicon, with the compiler of Xcode.
+# macOS on Apple silicon: the compiler of Xcode on a Mac, Zig's elsewhere.
+#
+# Elsewhere, what is built can be linked and inspected, but not run: pip install ziglang.
 
-if(NOT CMAKE_HOST_SYSTEM_NAME STREQUAL "Darwin")
-  message(FATAL_ERROR "The macos-* presets build on a Mac only; here, use linux-aarch64-source-* or android-*.")
+if(CMAKE_HOST_SYSTEM_NAME STREQUAL "Darwin")
+  return()
 endif()
+if(ETPROF_EXECUTORCH_PROVIDER STREQUAL "source")
+  message(FATAL_ERROR "The macos-sme2 presets build ExecuTorch on a Mac only; here, use macos-arm64, "
+                      "linux-aarch64-source-* or android-*.")
+endif()
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES ETPROF_EXECUTORCH_PROVIDER)
+
+set(CMAKE_SYSTEM_NAME Darwin)
+set(CMAKE_SYSTEM_PROCESSOR arm64)
+find_program(ETPROF_PYTHON NAMES python3 python)
+execute_process(
+  COMMAND "${ETPROF_PYTHON}" -c "import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).parent)"
+  OUTPUT_VARIABLE _ziglang OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+find_program(ETPROF_ZIG NAMES zig HINTS "${_ziglang}")
+if(NOT ETPROF_ZIG)
+  message(FATAL_ERROR "There is no compiler for macOS here: pip install ziglang, or build on a Mac.")
+endif()
+# The oldest system that the wheel of ExecuTorch takes.
+set(CMAKE_C_COMPILER "${ETPROF_ZIG}" cc -target aarch64-macos.14.0)
+set(CMAKE_CXX_COMPILER "${ETPROF_ZIG}" c++ -target aarch64-macos.14.0)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+# The system's ar writes archives that Zig's linker cannot read. Zig's writes their index as well.
+file(WRITE "${CMAKE_BINARY_DIR}/zig-ar" "#!/bin/sh\nexec '${ETPROF_ZIG}' ar \"$@\"\n")
+file(CHMOD "${CMAKE_BINARY_DIR}/zig-ar" PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+set(CMAKE_AR "${CMAKE_BINARY_DIR}/zig-ar" CACHE FILEPATH "Makes archives")
+set(CMAKE_RANLIB ":" CACHE FILEPATH "Indexes archives")
+set(CMAKE_INSTALL_NAME_TOOL ":" CACHE FILEPATH "Changes paths of installed programs; none are")
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+
+set(ETPROF_WHEEL_PLATFORM
+    --platform macosx_14_0_arm64 --python-version 3.11 --implementation cp)

@@ -114,17 +114,20 @@ void GenerationSession::load() {
 
 void GenerationSession::run() {
     clear_runtime_errors();
+    measurements_.clock = measure_clock();
     measurements_.first_inference_ns = repeat("First").total_ns;
     for (std::uint64_t i = 0; i < options_.warmup; ++i) {
         measurements_.warmup_latency_ns.push_back(repeat("Warmup").total_ns);
     }
     const auto least_ns = static_cast<std::uint64_t>(options_.min_seconds.value_or(0) * 1e9);
+    const ConditionsWatch watch;
     for (std::uint64_t total_ns = 0;
          report_.repetitions.size() < options_.iterations || total_ns < least_ns;
          total_ns += measurements_.latency_ns.back()) {
         report_.repetitions.push_back(repeat("Execute"));
         measurements_.latency_ns.push_back(report_.repetitions.back().total_ns);
     }
+    measurements_.conditions = watch.read();
     measurements_.peak_rss_bytes = peak_resident_bytes();
     measurements_.pss_bytes = proportional_bytes();
 }

@@ -118,6 +118,23 @@ void LoadedModule::bind_outputs(const MethodDescription& method) {
     }
 }
 
+void LoadedModule::set_inputs(const std::string& method) {
+    auto& loaded = *methods_.at(method).method;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Error error = loaded.set_input(inputs[i], i);
+        if (error != Error::Ok) {
+            require_executed(error, method);
+        }
+    }
+}
+
+const std::vector<LoadedModule::EValue>& LoadedModule::take_outputs(const std::string& method) {
+    auto& loaded = *methods_.at(method).method;
+    outputs_.resize(loaded.outputs_size());
+    require_executed(loaded.get_outputs(outputs_.data(), outputs_.size()), method);
+    return outputs_;
+}
+
 void LoadedModule::require_executed(Error error, const std::string& method) const {
     if (error != Error::Ok) {
         throw RunnerError(

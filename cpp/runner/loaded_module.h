@@ -42,6 +42,16 @@ class LoadedModule : public executorch::extension::Module {
     std::vector<EValue> exported_inputs(const MethodDescription& method);
     /// Gives memory to the outputs for which the program planned none.
     void bind_outputs(const MethodDescription& method);
+    /// Gives `inputs` to the method, as it needs before every execution: the program's own plan may
+    /// use the memory of an input again once it was read. Throws RunnerError (kExecution).
+    void set_inputs(const std::string& method);
+    /// One execution and nothing else: neither inputs nor outputs are touched.
+    executorch::runtime::Error execute_alone(const std::string& method) {
+        return methods_.at(method).method->execute();
+    }
+    /// The outputs of the last execution, as an application takes them; the values stay the
+    /// method's.
+    const std::vector<EValue>& take_outputs(const std::string& method);
     /// Throws RunnerError when an execution of `method` failed, or left no room in the ETDump.
     void require_executed(executorch::runtime::Error error, const std::string& method) const;
 
@@ -56,6 +66,7 @@ class LoadedModule : public executorch::extension::Module {
     const Options& options_;
     PhaseTracer* phases_;
     std::vector<AlignedBuffer> output_buffers_;
+    std::vector<EValue> outputs_;
 };
 
 }  // namespace etprof

@@ -1,5 +1,8 @@
 // etprof-runner: options to a session, the session to result files. The only place that exits.
 
+#if defined(ETPROF_LOADED_LIBRARY)
+#include <dlfcn.h>
+#endif
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,6 +30,7 @@
 #include "runner_error.h"
 #include "runtime_log.h"
 #include "signal_hold.h"
+#include "sme_mode/cpu_table.h"
 #include "standard_output.h"
 
 namespace {
@@ -214,6 +218,18 @@ void run_generation(const Options& options) {
     }
 }
 
+#if defined(ETPROF_LOADED_LIBRARY)
+/// Loads XNNPACK's library, which reads the table of CPU features at once.
+void load_after_switch(int count, char** words) {
+    apply_sme_mode(count, words);
+    if (dlopen(ETPROF_LOADED_LIBRARY, RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+        throw RunnerError(ExitCode::kInternal,
+                          std::string("XNNPACK cannot be loaded: ") + dlerror(),
+                          "install executorch of the version in --build-info beside this runner");
+    }
+}
+#endif
+
 void act(const Options& options) {
     switch (options.action) {
         case Action::kHelp:
@@ -240,6 +256,9 @@ int main(int argc, char** argv) {
     install_crash_report();
     capture_runtime_log(exit_on_runtime_abort);
     try {
+#if defined(ETPROF_LOADED_LIBRARY)
+        load_after_switch(argc, argv);
+#endif
         act(parse_options({argv + 1, argv + argc}));
         return static_cast<int>(ExitCode::kOk);
     } catch (const RunnerError& error) {

@@ -1,6 +1,9 @@
 #include "model_session.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
 
 #include "clock.h"
 #include "loaded_module.h"
@@ -118,18 +121,70 @@ void ModelSession::bind_inputs(const std::vector<Input>& inputs) {
     module_->bind_outputs(method_);
 }
 
-std::uint64_t ModelSession::execute() {
+ModelSession::Sample ModelSession::execute() {
+    const auto begin = Clock::now();
+    module_->set_inputs(method_.name);
+    const auto bound = Clock::now();
+    if (options_.cold_inputs) {
+        evict_inputs();
+    }
+    if (module_->tracer() != nullptr) {
+        module_->tracer()->open_block();
+    }
     if (trace_ != nullptr) {
         trace_->begin_execution(phase_);
     }
-    const auto begin = Clock::now();
-    const auto result = module_->execute(method_.name, module_->inputs);
-    const auto end = Clock::now();
+    const auto started = Clock::now();
+    const auto error = module_->execute_alone(method_.name);
+    const auto ended = Clock::now();
     if (trace_ != nullptr) {
         trace_->end_execution();
     }
-    module_->require_executed(result.error(), method_.name);
-    return elapsed_ns(begin, end);
+    module_->require_executed(error, method_.name);
+    const auto reading = Clock::now();
+    module_->take_outputs(method_.name);
+    return {elapsed_ns(begin, bound), elapsed_ns(started, ended),
+            elapsed_ns(reading, Clock::now())};
+}
+
+/// Inferences that are too short for the clock are timed together.
+std::uint64_t ModelSession::execute_batch(std::uint64_t count) {
+    auto error = executorch::runtime::Error::Ok;
+    module_->set_inputs(method_.name);
+    const auto begin = Clock::now();
+    for (std::uint64_t i = 0; i < count && error == executorch::runtime::Error::Ok; ++i) {
+        error = module_->execute_alone(method_.name);
+    }
+    const auto end = Clock::now();
+    module_->require_executed(error, method_.name);
+    return elapsed_ns(begin, end) / count;
+}
+
+/// Whether the inputs are what they were, after an execution: a program's plan may use their memory
+/// again once they were read.
+bool ModelSession::keeps_inputs() {
+    const std::vector<EValue> inside = module_->exported_inputs(method_);
+    for (std::size_t i = 0; i < inside.size(); ++i) {
+        if (!inside[i].isTensor()) {
+            continue;
+        }
+        const auto& given = module_->inputs[i].toTensor();
+        const auto& found = inside[i].toTensor();
+        if (std::memcmp(given.const_data_ptr(), found.const_data_ptr(), given.nbytes()) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void ModelSession::evict_inputs() {
+    // The method's own tensors: where a program plans memory for an input, it works on a copy.
+    for (const EValue& value : module_->exported_inputs(method_)) {
+        if (value.isTensor()) {
+            const auto& tensor = value.toTensor();
+            evict_from_caches(tensor.const_data_ptr(), tensor.nbytes());
+        }
+    }
 }
 
 void ModelSession::set_phase(const char* name) {
@@ -141,26 +196,87 @@ void ModelSession::set_phase(const char* name) {
 
 void ModelSession::run() {
     clear_runtime_errors();
+    measurements_.clock = measure_clock();
     set_phase("First");
-    measurements_.first_inference_ns = execute();
-
+    measurements_.first_inference_ns = execute().latency_ns;
     set_phase("Warmup");
-    make_room(measurements_.warmup_latency_ns, options_.warmup);
-    for (std::uint64_t i = 0; i < options_.warmup; ++i) {
-        measurements_.warmup_latency_ns.push_back(execute());
-    }
+    warm_up();
+    choose_batch();
 
     set_phase("Execute");
     const auto least_ns = static_cast<std::uint64_t>(options_.min_seconds.value_or(0) * 1e9);
     const std::uint64_t guess = least_ns / std::max<std::uint64_t>(1, fastest_so_far());
-    std::vector<std::uint64_t>& samples = measurements_.latency_ns;
-    make_room(samples, std::max(options_.iterations, std::min(2 * guess, kMostTouched)));
-    for (std::uint64_t total_ns = 0; samples.size() < options_.iterations || total_ns < least_ns;
-         total_ns += samples.back()) {
-        samples.push_back(execute());
+    const std::uint64_t room = std::max(options_.iterations, std::min(2 * guess, kMostTouched));
+    for (auto* samples :
+         {&measurements_.latency_ns, &measurements_.input_ns, &measurements_.output_ns}) {
+        make_room(*samples, room);
     }
+    const std::vector<std::uint64_t>& latencies = measurements_.latency_ns;
+    const std::uint64_t at_once = measurements_.inferences_per_sample;
+    const ConditionsWatch watch;
+    for (std::uint64_t total_ns = 0; latencies.size() < options_.iterations || total_ns < least_ns;
+         total_ns += latencies.back() * at_once) {
+        if (at_once > 1) {
+            measurements_.latency_ns.push_back(execute_batch(at_once));
+            continue;
+        }
+        const Sample sample = execute();
+        measurements_.latency_ns.push_back(sample.latency_ns);
+        measurements_.input_ns.push_back(sample.input_ns);
+        measurements_.output_ns.push_back(sample.output_ns);
+    }
+    measurements_.conditions = watch.read();
     measurements_.peak_rss_bytes = peak_resident_bytes();
     measurements_.pss_bytes = proportional_bytes();
+}
+
+/// At least as many inferences and as long as was asked for, and on until they are steady.
+void ModelSession::warm_up() {
+    constexpr std::uint64_t kMostNs =
+        10'000'000'000;  // something that never settles is measured too
+    const auto least_ns = static_cast<std::uint64_t>(options_.warmup_seconds.value_or(0) * 1e9);
+    std::vector<std::uint64_t>& samples = measurements_.warmup_latency_ns;
+    make_room(samples, options_.warmup);
+    const auto begin = Clock::now();
+    for (std::uint64_t total_ns = 0; samples.size() < options_.warmup || total_ns < least_ns ||
+                                     (options_.warmup_steady && total_ns < kMostNs && !is_steady());
+         total_ns = elapsed_ns(begin, Clock::now())) {
+        samples.push_back(execute().latency_ns);
+    }
+    measurements_.is_steady =
+        options_.warmup_steady ? std::make_optional(is_steady()) : std::nullopt;
+}
+
+/// Whether the two last quarters of the warm-up, of at least five inferences each, have medians
+/// within 2 % of each other.
+bool ModelSession::is_steady() const {
+    const std::vector<std::uint64_t>& samples = measurements_.warmup_latency_ns;
+    const std::size_t size = samples.size() / 4;
+    // Asked each time that a quarter is complete: the medians cost time between inferences.
+    if (size < 5 || samples.size() % size != 0) {
+        return false;
+    }
+    const auto median = [size](auto begin) {
+        std::vector<std::uint64_t> window(begin, begin + static_cast<std::ptrdiff_t>(size));
+        std::nth_element(window.begin(), window.begin() + size / 2, window.end());
+        return static_cast<double>(window[size / 2]);
+    };
+    const auto last = samples.end() - static_cast<std::ptrdiff_t>(size);
+    const double newer = median(last);
+    const double older = median(last - static_cast<std::ptrdiff_t>(size));
+    return std::abs(newer - older) <= 0.02 * older;
+}
+
+/// Inferences of less than a hundred ticks of the clock are timed together, unless each needs its
+/// inputs given anew, which is not to be timed.
+void ModelSession::choose_batch() {
+    constexpr std::uint64_t kLeastTicks = 100;
+    const bool is_watched = trace_ != nullptr || options_.etdump_path || options_.cold_inputs;
+    const std::uint64_t least_ns = kLeastTicks * measurements_.clock.tick_ns;
+    const std::uint64_t fastest_ns = std::max<std::uint64_t>(1, fastest_so_far());
+    if (!is_watched && options_.warmup > 0 && fastest_ns < least_ns && keeps_inputs()) {
+        measurements_.inferences_per_sample = (least_ns + fastest_ns - 1) / fastest_ns;
+    }
 }
 
 std::uint64_t ModelSession::fastest_so_far() const {
@@ -172,15 +288,8 @@ std::uint64_t ModelSession::fastest_so_far() const {
 }
 
 std::vector<Output> ModelSession::outputs() {
-    const auto values = module_->get_outputs(method_.name);
-    if (!values.ok()) {
-        throw RunnerError(ExitCode::kExecution,
-                          "the outputs of '" + method_.name + "' cannot be read (" +
-                              reason_for(values.error()) + ")",
-                          "export the program again");
-    }
     std::vector<Output> outputs;
-    for (const EValue& value : *values) {
+    for (const EValue& value : module_->take_outputs(method_.name)) {
         outputs.push_back(copy_output(value));
     }
     return outputs;

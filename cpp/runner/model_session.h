@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "conditions.h"
 #include "inputs.h"
 #include "kernel_trace/kernel_trace.h"
 #include "options.h"
@@ -24,7 +25,19 @@ struct Measurements {
     std::uint64_t method_load_ns = 0;
     std::uint64_t first_inference_ns = 0;
     std::vector<std::uint64_t> warmup_latency_ns;
+    /// Of Method::execute alone, without the inputs before it and the outputs after it. For a
+    /// generation, of a whole repetition.
     std::vector<std::uint64_t> latency_ns;
+    /// Beside each latency: giving the method its inputs, and taking its outputs. Empty for
+    /// generations, which contain them, and for batches.
+    std::vector<std::uint64_t> input_ns;
+    std::vector<std::uint64_t> output_ns;
+    /// Inferences between two readings of the clock.
+    std::uint64_t inferences_per_sample = 1;
+    /// Whether the warm-up ended steady; missing when that was not asked for.
+    std::optional<bool> is_steady;
+    ClockQuality clock;
+    Conditions conditions;
     std::optional<std::uint64_t> rss_before_load_bytes;
     std::optional<std::uint64_t> rss_after_load_bytes;
     /// Both at the end of the timed iterations, before any result is put together.
@@ -58,7 +71,19 @@ class ModelSession {
  private:
     void load_program_and_method();
     void set_phase(const char* name);
-    std::uint64_t execute();
+    /// Sets the inputs, executes, takes the outputs.
+    struct Sample {
+        std::uint64_t input_ns;
+        std::uint64_t latency_ns;
+        std::uint64_t output_ns;
+    };
+    Sample execute();
+    std::uint64_t execute_batch(std::uint64_t count);
+    void warm_up();
+    bool is_steady() const;
+    void choose_batch();
+    void evict_inputs();
+    bool keeps_inputs();
     std::uint64_t fastest_so_far() const;
 
     const Options& options_;

@@ -135,6 +135,14 @@ constexpr std::array kFlags{
          [](Options& o, std::string_view flag, Text value) {
              o.warmup = parse_count(flag, value, 0, kMostIterations);
          }},
+    Flag{"--warmup-seconds", "S", "warm up for at least S seconds as well",
+         [](Options& o, std::string_view flag, Text value) {
+             o.warmup_seconds = parse_seconds(flag, value);
+         }},
+    Flag{"--warmup-steady", "", "warm up until the latencies settle, for at most 10 s more",
+         [](Options& o, std::string_view, Text) { o.warmup_steady = true; }},
+    Flag{"--cold-inputs", "", "take the inputs out of the caches before each inference",
+         [](Options& o, std::string_view, Text) { o.cold_inputs = true; }},
     Flag{"--threads", "N", "size of the thread pool (default: ExecuTorch's choice)",
          [](Options& o, std::string_view flag, Text value) {
              o.threads = static_cast<std::uint32_t>(parse_count(flag, value, 1, 1024));
@@ -295,7 +303,7 @@ void require_whole_generation(const ArgumentReader& reader, const Options& optio
         together("--method", "name the methods with --prefill-method and --decode-method");
         together("--kernel-trace", "trace one of the methods by itself, with --method");
         together("--outputs", "leave it out, for the tokens are in the result");
-        for (const char* flag : {"--inputs", "--input", "--shapes"}) {
+        for (const char* flag : {"--inputs", "--input", "--shapes", "--cold-inputs"}) {
             together(flag, "leave it out, for the prompt and the new tokens are the inputs");
         }
         return;

@@ -40,6 +40,11 @@ struct Options {
     std::uint64_t iterations = 10;
     std::optional<double> min_seconds;
     std::uint64_t warmup = 3;
+    std::optional<double> warmup_seconds;
+    /// Warm up until the latencies settle.
+    bool warmup_steady = false;
+    /// Take the inputs out of the caches before each execution.
+    bool cold_inputs = false;
     std::optional<std::uint32_t> threads;
     std::uint64_t seed = 0;
     LoadMode load_mode = LoadMode::kFile;

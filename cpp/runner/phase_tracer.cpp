@@ -25,15 +25,32 @@ bool can_map(std::size_t size_bytes) {
 
 }  // namespace
 
-bool PhaseTracer::has_room() const {
-    // The finished file is one more copy of everything; the rest covers buffers that double.
+bool PhaseTracer::has_room() {
+    // The finished file is one more copy of everything; the rest covers buffers that double, and
+    // what comes before the system is asked again.
     constexpr std::size_t kSlackBytes = std::size_t{8} << 20;
-    const std::size_t needed_bytes = estimated_bytes_ + estimated_bytes_ / 2 + kSlackBytes;
-    return estimated_bytes_ < kMostBytes && can_map(needed_bytes);
+    if (estimated_bytes_ <= roomy_bytes_ + roomy_bytes_ / 8 && estimated_bytes_ < kMostBytes) {
+        return true;
+    }
+    const std::size_t needed_bytes = 2 * estimated_bytes_ + kSlackBytes;
+    if (estimated_bytes_ >= kMostBytes || !can_map(needed_bytes)) {
+        return false;
+    }
+    roomy_bytes_ = estimated_bytes_;
+    return true;
+}
+
+void PhaseTracer::open_block() {
+    create_event_block("Execute");
+    is_block_open_ = true;
 }
 
 void PhaseTracer::create_event_block(const char* name) {
     const bool is_execution = std::strcmp(name, "Execute") == 0;
+    if (is_execution && is_block_open_) {
+        is_block_open_ = false;
+        return;
+    }
     count_event(name, 0);
     ETDumpGen::create_event_block(is_execution ? phase_ : name);
 }

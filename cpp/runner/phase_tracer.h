@@ -20,8 +20,12 @@ class PhaseTracer : public executorch::etdump::ETDumpGen {
     /// `name` is what the blocks of the executions from now on are called; it must outlive them.
     void set_phase(const char* name) { phase_ = name; }
 
+    /// Opens the event block of the next execution, which so does not do it within its time.
+    void open_block();
+
     /// Whether the ETDump so far could still be finished and grow by as much as one more execution.
-    bool has_room() const;
+    /// Asks the system only when the ETDump has grown by an eighth since it was last asked.
+    bool has_room();
 
     void create_event_block(const char* name) override;
     executorch::runtime::EventTracerEntry start_profiling(
@@ -42,8 +46,11 @@ class PhaseTracer : public executorch::etdump::ETDumpGen {
     /// The listener's entries of the events that have begun and not ended; events nest.
     std::vector<executorch::runtime::EventTracerEntry> open_entries_;
     const char* phase_ = "Execute";
+    bool is_block_open_ = false;
     /// Close to the size of the file.
     std::size_t estimated_bytes_ = 0;
+    /// The estimate when there was last found to be room.
+    std::size_t roomy_bytes_ = 0;
 };
 
 }  // namespace etprof

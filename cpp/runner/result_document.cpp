@@ -96,6 +96,7 @@ void write_sme(JsonWriter& json, const SmeReport& sme) {
     json.field("in_force", to_string(sme.in_force));
     json.field("cpu_features", sme.cpu_features);
     json.field("shown_features", sme.shown_features);
+    json.field("svl_bits", sme.svl_bits);
     json.end_object();
 }
 
@@ -111,6 +112,24 @@ void write_load(JsonWriter& json, const Options& options, const Measurements& me
     json.field("program_ns", measurements.program_load_ns);
     json.field("method_ns", measurements.method_load_ns);
     json.field("mode", options.load_mode == LoadMode::kMmap ? "mmap" : "file");
+    json.end_object();
+}
+
+void write_clock(JsonWriter& json, const ClockQuality& clock) {
+    json.begin_object();
+    json.field("tick_ns", clock.tick_ns);
+    json.field("reading_ns", clock.reading_ns);
+    json.end_object();
+}
+
+void write_conditions(JsonWriter& json, const Conditions& conditions) {
+    json.begin_object();
+    json.field("minor_faults", conditions.minor_faults);
+    json.field("major_faults", conditions.major_faults);
+    json.field("voluntary_switches", conditions.voluntary_switches);
+    json.field("involuntary_switches", conditions.involuntary_switches);
+    json.field("first_core", conditions.first_core);
+    json.field("last_core", conditions.last_core);
     json.end_object();
 }
 
@@ -194,7 +213,15 @@ std::string result_document(const Options& options, const ProgramDescription& pr
     write_load(json, options, measurements);
     json.field("first_inference_ns", measurements.first_inference_ns);
     json.field("warmup_latency_ns", measurements.warmup_latency_ns);
+    json.field("is_steady", measurements.is_steady);
     json.field("latency_ns", measurements.latency_ns);
+    json.field("input_ns", measurements.input_ns);
+    json.field("output_ns", measurements.output_ns);
+    json.field("inferences_per_sample", measurements.inferences_per_sample);
+    json.key("clock");
+    write_clock(json, measurements.clock);
+    json.key("conditions");
+    write_conditions(json, measurements.conditions);
     json.field("iterations", measurements.latency_ns.size());
     json.key("memory");
     write_memory(json, measurements, program.find_method(options.method));

@@ -1,6 +1,6 @@
 #include "sme_mode/sme_mode.h"
 
-#include "sme_mode/platform.h"
+#include "sme_mode/cpu_table.h"
 
 namespace etprof {
 namespace {
@@ -17,14 +17,84 @@ constexpr NamedMode kNamedModes[] = {
     {SmeMode::kOff, "off"},
 };
 
-/// A build without SME microkernels gives one mode only, whatever the CPU has.
-SmeReport require_without_sme(SmeMode requested) {
-    if (requested == SmeMode::kSme1 || requested == SmeMode::kSme2) {
-        throw SmeModeError(std::string("--sme ") + to_string(requested) +
-                           ": SME is compiled out of this runner; use --sme off, or the runner of "
-                           "the preset without -off in its name");
+[[noreturn]] void refuse(SmeMode requested, const std::string& reason) {
+    throw SmeModeError(std::string("--sme ") + to_string(requested) + ": " + reason);
+}
+
+std::vector<std::string> list_names(const SmeFeatures& features) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < features.size(); ++i) {
+        if (features[i]) {
+            names.emplace_back(kSmeFeatureNames[i]);
+        }
     }
-    SmeReport report = require_on_platform(requested);
+    return names;
+}
+
+SmeMode best_mode(const SmeFeatures& features) {
+    if (!features[0]) {
+        return SmeMode::kOff;
+    }
+    return features[1] ? SmeMode::kSme2 : SmeMode::kSme1;
+}
+
+/// Refuses what the CPU does not have.
+void check_cpu(SmeMode requested, const CpuTable& table) {
+    const SmeMode best = best_mode(table.before);
+    if (requested == SmeMode::kSme2 && best != SmeMode::kSme2) {
+        refuse(requested, std::string("this CPU has no SME2") +
+                              (best == SmeMode::kSme1 ? ", only SME; use --sme sme1 or off"
+                                                      : "; use --sme off, or a CPU with SME2"));
+    }
+    if (requested == SmeMode::kSme1 && best == SmeMode::kOff) {
+        refuse(requested, "this CPU has no SME; use --sme off, or a CPU with SME");
+    }
+}
+
+/// Refuses what XNNPACK cannot have seen.
+void check_effect(SmeMode requested, const CpuTable& table) {
+    if (requested != table.applied) {
+        refuse(requested, "the mode was not read before main; give --sme once, as --sme=MODE");
+    }
+    if (requested != SmeMode::kAutomatic && !table.was_empty) {
+        refuse(requested,
+               "the CPU's features were asked for before the mode was in force; use --sme auto, or "
+               "a build with SME compiled out");
+    }
+    if (requested != SmeMode::kAutomatic && !table.is_understood) {
+        refuse(requested,
+               "the table of CPU features inside ExecuTorch is not laid out as this runner knows "
+               "it; use --sme auto, or a runner that is built for this ExecuTorch");
+    }
+    if (requested != SmeMode::kAutomatic && requested != best_mode(table.now)) {
+        refuse(requested, std::string("XNNPACK's table of CPU features says ") +
+                              to_string(best_mode(table.now)) + "; use --sme auto");
+    }
+}
+
+SmeReport report_on_table(SmeMode requested) {
+    const CpuTable table = read_cpu_table();
+    const bool wants_sme = requested == SmeMode::kSme1 || requested == SmeMode::kSme2;
+    if (table.exists) {
+        check_cpu(requested, table);
+        check_effect(requested, table);
+    } else if (wants_sme) {
+        refuse(requested,
+               "this runner is built for a CPU family without SME; use --sme off, an Arm CPU, or "
+               "`etprof profile --target emulator`");
+    }
+    return {requested, best_mode(table.now), list_names(table.before), list_names(table.now),
+            table.svl_bits};
+}
+
+/// A build without SME microkernels gives one mode only, whatever the CPU has.
+SmeReport report_without_sme(SmeMode requested) {
+    if (requested == SmeMode::kSme1 || requested == SmeMode::kSme2) {
+        refuse(requested,
+               "SME is compiled out of this runner; use --sme off, or the runner of the preset "
+               "without -off in its name");
+    }
+    SmeReport report = report_on_table(requested);
     report.in_force = SmeMode::kOff;
     report.shown_features.clear();
     return report;
@@ -56,8 +126,7 @@ SmeMode default_sme_mode() {
 }
 
 SmeReport require_sme_mode(SmeMode requested) {
-    return ETPROF_SME_COMPILED_OUT ? require_without_sme(requested)
-                                   : require_on_platform(requested);
+    return ETPROF_SME_COMPILED_OUT ? report_without_sme(requested) : report_on_table(requested);
 }
 
 }  // namespace etprof

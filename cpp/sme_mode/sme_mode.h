@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace etprof {
 
-/// Which SME microkernels the CPU detection of this process may see.
+/// Which SME microkernels XNNPACK may choose in this process.
 enum class SmeMode {
     kAutomatic,  ///< all that the CPU has
     kSme2,       ///< the same, but only on a CPU with SME2
@@ -26,23 +27,21 @@ class SmeModeError : public std::runtime_error {
 struct SmeReport {
     SmeMode requested;
     SmeMode in_force;                         ///< kSme2, kSme1 or kOff, never kAutomatic
-    std::vector<std::string> cpu_features;    ///< SME features of the CPU
-    std::vector<std::string> shown_features;  ///< those that XNNPACK could see
+    std::vector<std::string> cpu_features;    ///< SME features that XNNPACK's table had at first
+    std::vector<std::string> shown_features;  ///< those that it has now
+    std::optional<std::uint32_t> svl_bits;    ///< streaming vector length; missing: no SME
 };
 
-/// Returns the mode's name as `--sme` takes it: auto, sme2, sme1 or off.
 const char* to_string(SmeMode mode);
 
-/// Returns the mode of that name, or nothing.
+/// Returns the mode called `name`, or nothing.
 std::optional<SmeMode> parse_sme_mode(std::string_view name);
 
-/// Returns the mode of a runner that is started without `--sme`: the build's default.
+/// The mode of a runner that is started without `--sme`; the build decides.
 SmeMode default_sme_mode();
 
-/// Makes sure that `requested` is in force and reports it; throws SmeModeError otherwise.
-///
-/// The mode itself is decided before main: libraries detect the CPU in their static
-/// constructors, so a function in the executable's .preinit_array reads `--sme` first.
+/// Reports on `requested`, which must be the mode that `--sme` named when the process started.
+/// Throws SmeModeError when this CPU, operating system or build cannot give it.
 SmeReport require_sme_mode(SmeMode requested);
 
 }  // namespace etprof

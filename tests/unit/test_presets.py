@@ -166,8 +166,8 @@ def test_macos_presets_are_refused_elsewhere(tmp_path: Path) -> None:
     code, text = configure("macos-sme2", tmp_path / "build")
     assert code == 1
     assert (
-        "The macos-* presets build on a Mac only; here, use linux-aarch64-source-* or android-*."
-        in text
+        "The macos-sme2 presets build ExecuTorch on a Mac only; here, use macos-arm64, "
+        "linux-aarch64-source-* or android-*." in text
     )
 
 

@@ -159,7 +159,20 @@ class SimTarget:
             "load": {"program_ns": 1000, "method_ns": 90_000 + 1000 * number, "mode": "file"},
             "first_inference_ns": 3 * one,
             "warmup_latency_ns": [2 * one] * request.warmup,
+            "is_steady": None,
             "latency_ns": latencies,
+            "input_ns": [200] * len(latencies),
+            "output_ns": [50] * len(latencies),
+            "inferences_per_sample": 1,
+            "clock": {"tick_ns": 1, "reading_ns": 20.5},
+            "conditions": {
+                "minor_faults": 0,
+                "major_faults": 0,
+                "voluntary_switches": 0,
+                "involuntary_switches": 0,
+                "first_core": 0,
+                "last_core": 0,
+            },
             "iterations": len(latencies),
             "memory": {
                 "rss_before_load_bytes": 2**20,
@@ -207,6 +220,7 @@ class SimTarget:
                 "in_force": mode,
                 "cpu_features": names,
                 "shown_features": sorted(FEATURES[mode]),
+                "svl_bits": None if self.spec.capabilities.sme == "off" else 512,
             },
         }
 

@@ -70,8 +70,6 @@ class LocalTarget(RunsHere):
 
     def sme_modes(self) -> tuple[str, ...]:
         """What this CPU can give; where there is nothing to choose, the runner's own choice."""
-        if sys.platform != "linux":
-            return ("auto",)
         features = self.describe_cpu().get("features")
         modes = modes_of(features if isinstance(features, dict) else {})
         return modes if len(modes) > 1 else ("auto",)

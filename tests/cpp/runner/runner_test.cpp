@@ -208,6 +208,34 @@ TEST(run_goes_on_until_both_seconds_and_iterations_are_done) {
     CHECK_EQUAL("300", by_count.field("iterations"));
 }
 
+TEST(run_times_inputs_and_outputs_apart_from_the_execution) {
+    const Run run("convolutions_fp32.pte", {"--iterations=6", "--threads=1"});
+    CHECK_EQUAL("1", run.field("inferences_per_sample"));
+    CHECK_EQUAL(6U, count_numbers(run.field("input_ns")));
+    CHECK_EQUAL(6U, count_numbers(run.field("output_ns")));
+    CHECK(std::stol(run.field("tick_ns")) > 0 && std::stod(run.field("reading_ns")) > 0);
+    CHECK(std::stol(run.field("minor_faults")) >= 0);
+    CHECK_EQUAL("null", run.field("is_steady"));
+}
+
+TEST(run_gives_the_inputs_anew_before_every_execution) {
+    // The program's plan uses the memory of its inputs again, so a second execution on what is left
+    // of them would differ from the first.
+    const Run once("convolutions_fp32.pte", {"--iterations=1", "--warmup=0", "--seed=3"});
+    const Run often("convolutions_fp32.pte", {"--iterations=50", "--warmup=9", "--seed=3"});
+    CHECK(once.output(0) == often.output(0));
+    const Run cold("convolutions_fp32.pte", {"--iterations=5", "--seed=3", "--cold-inputs"});
+    CHECK(once.output(0) == cold.output(0));
+}
+
+TEST(run_warms_up_for_seconds_and_until_steady) {
+    const Run by_time("mlp.pte", {"--warmup=2", "--warmup-seconds=0.05"});
+    CHECK(count_numbers(by_time.field("warmup_latency_ns")) > 2);
+    const Run steady("mlp.pte", {"--warmup=1", "--warmup-steady"});
+    CHECK(count_numbers(steady.field("warmup_latency_ns")) >= 20);
+    CHECK(steady.field("is_steady") == "true" || steady.field("is_steady") == "false");
+}
+
 TEST(run_sets_the_thread_pool) {
     for (const char* threads : {"1", "3"}) {
         const Run run("convolutions_fp32.pte", {"--threads", threads});

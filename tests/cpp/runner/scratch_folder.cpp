@@ -1,5 +1,7 @@
 #include "scratch_folder.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

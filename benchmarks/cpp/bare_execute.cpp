@@ -1,6 +1,7 @@
-// The least that runs a program: load, and call Module::forward in a loop.
+// The least that runs a program: load, and call Method::execute in a loop, with its input given
+// anew outside of what is timed.
 //
-// usage: bare_forward M.pte INPUT.bin DIMENSION... -- WARMUP ITERATIONS
+// usage: bare_execute M.pte INPUT.bin DIMENSION... -- WARMUP ITERATIONS
 // The input is float32 of that shape. Prints the latency of every timed call in ns, one per line.
 
 #include <executorch/extension/module/module.h>
@@ -24,14 +25,22 @@ std::vector<char> read_file(const char* path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-std::vector<long> time_calls(Module& module, const executorch::extension::TensorPtr& input,
-                             long count) {
+/// Module keeps its methods to itself.
+class BareModule : public Module {
+ public:
+    using Module::Module;
+    executorch::runtime::Method& forward_method() { return *methods_.at("forward").method; }
+};
+
+std::vector<long> time_calls(executorch::runtime::Method& method,
+                             const executorch::extension::TensorPtr& input, long count) {
     std::vector<long> latency_ns(static_cast<std::size_t>(count));
     for (long& sample : latency_ns) {
+        const auto given = method.set_input(*input, 0);
         const auto begin = Clock::now();
-        const auto result = module.forward(input);
+        const auto done = method.execute();
         const auto end = Clock::now();
-        if (!result.ok()) {
+        if (given != executorch::runtime::Error::Ok || done != executorch::runtime::Error::Ok) {
             std::fprintf(stderr, "forward failed\n");
             std::exit(1);
         }
@@ -44,7 +53,7 @@ std::vector<long> time_calls(Module& module, const executorch::extension::Tensor
 
 int main(int argc, char** argv) {
     if (argc < 6) {
-        std::fprintf(stderr, "usage: bare_forward M.pte INPUT.bin DIMENSION... -- WARMUP COUNT\n");
+        std::fprintf(stderr, "usage: bare_execute M.pte INPUT.bin DIMENSION... -- WARMUP COUNT\n");
         return 2;
     }
     std::vector<executorch::aten::SizesType> shape;
@@ -54,13 +63,14 @@ int main(int argc, char** argv) {
     }
     std::vector<char> bytes = read_file(argv[2]);
     const auto input = executorch::extension::make_tensor_ptr(shape, bytes.data());
-    Module module(argv[1]);
+    BareModule module(argv[1]);
     if (module.load_forward() != executorch::runtime::Error::Ok) {
         std::fprintf(stderr, "cannot load %s\n", argv[1]);
         return 1;
     }
-    time_calls(module, input, std::atol(argv[next + 1]));
-    for (const long sample : time_calls(module, input, std::atol(argv[next + 2]))) {
+    time_calls(module.forward_method(), input, std::atol(argv[next + 1]));
+    for (const long sample :
+         time_calls(module.forward_method(), input, std::atol(argv[next + 2]))) {
         std::printf("%ld\n", sample);
     }
     return 0;

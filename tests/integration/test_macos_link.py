@@ -1,0 +1,60 @@
+"""The macOS runner, linked here by a cross compiler: what its load commands say. No Mac runs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from etprof.base.process import run_command
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIRED = os.environ.get("ETPROF_MACOS_REQUIRED") == "1"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not REQUIRED and importlib.util.find_spec("ziglang") is None,
+        reason="no cross compiler for macOS; pip install ziglang",
+    ),
+]
+
+_LOAD_DYLIB, _RPATH = 0xC, 0x8000001C
+
+
+def load_commands(program: bytes) -> list[tuple[int, str]]:
+    """Kind and text of each load command of a 64-bit Mach-O file that names a path."""
+    magic, *_, count, _, _, _ = struct.unpack_from("<8I", program)
+    assert magic == 0xFEEDFACF
+    found, offset = [], 32
+    for _ in range(count):
+        kind, size, text = struct.unpack_from("<3I", program, offset)
+        if kind in (_LOAD_DYLIB, _RPATH):
+            words = program[offset + text : offset + size].split(b"\0")[0]
+            found.append((kind, words.decode()))
+        offset += size
+    return found
+
+
+def test_xnnpack_is_loaded_after_the_switch_and_not_linked(tmp_path: Path) -> None:
+    """A linked library's initialisers would read the CPU's features before main changes them."""
+    build = tmp_path / "build"
+    steps: tuple[list[str | Path], ...] = (
+        ["cmake", "--preset", "macos-arm64", "-B", build],
+        ["cmake", "--build", build, "--target", "etprof-runner"],
+    )
+    for words in steps:
+        completed = run_command(words, folder=ROOT, timeout_s=900)
+        assert completed.exit_code == 0, completed.stdout + completed.stderr
+    program = (build / "cpp/runner/etprof-runner").read_bytes()
+    commands = load_commands(program)
+    linked = [path for kind, path in commands if kind == _LOAD_DYLIB]
+    assert "@rpath/libexecutorch_threadpool.dylib" in linked, "it holds the table"
+    assert not [path for path in linked if "xnnpack" in path]
+    assert b"@rpath/libexecutorch_backend_xnnpack.dylib" in program, "what main loads"
+    assert [path for kind, path in commands if kind == _RPATH] == [
+        "@loader_path/../../executorch/lib"
+    ]
