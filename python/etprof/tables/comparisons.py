@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.compare.waterfall import WaterfallStep
 from etprof.tables.operators import DETAIL_COLUMNS, NUMBER, ROW_COLUMNS
-from etprof.tables.table import Column, Table
+from etprof.tables.table import Column, Table, speed_up
 from etprof.tables.verdicts import badge_of
 
 if TYPE_CHECKING:
@@ -95,10 +95,6 @@ def _median_of(side: str) -> Callable[[Comparison], float | None]:
     return read
 
 
-def _bound(effect: Any, end: str) -> float | None:  # noqa: ANN401 - an Effect or None
-    return getattr(effect.interval, end) if effect and effect.interval else None
-
-
 def _label(side: str) -> Callable[[ChangedOperator], str | None]:
     def read(subject: ChangedOperator) -> str | None:
         row = getattr(subject.entry.aligned, side)
@@ -166,13 +162,7 @@ COMPARISONS: Final = Table(
                of=_median_of("baseline"), says="median latency without tracer"),
         Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True,
                of=_median_of("candidate"), says="median latency without tracer"),
-        Column("speed_up", "float64", "ratio", title="speed-up", is_timed=True,
-               bounds=("speed_up_low", "speed_up_high"), of=_effect(lambda e: e.speed_up),
-               says="baseline ÷ candidate"),
-        Column("speed_up_low", "float64", "ratio", is_timed=True, place="data",
-               of=_effect(lambda e: _bound(e, "low")), says="lower end of its 95 % interval"),
-        Column("speed_up_high", "float64", "ratio", is_timed=True, place="data",
-               of=_effect(lambda e: _bound(e, "high")), says="upper end of that interval"),
+        *speed_up(lambda c: c.latency, says="baseline ÷ candidate"),
         Column("p_value", "float64", "p", title="p", is_timed=True, of=_effect(lambda e: e.p_value),
                says="two-sided sign-flip test of no effect"),
         Column("pairs", "Int64", "count", is_timed=True, of=_effect(lambda e: e.pairs),
@@ -280,13 +270,7 @@ LEDGER: Final = Table(
                says="median over blocks"),
         Column("candidate", "float64", "@unit", is_timed=True, of=lambda s: s.entry.candidate,
                says="median over blocks"),
-        Column("speed_up", "float64", "ratio", title="speed-up", is_timed=True,
-               bounds=("speed_up_low", "speed_up_high"), says="of times and rates",
-               of=lambda s: s.entry.effect.speed_up if s.entry.effect else None),
-        Column("speed_up_low", "float64", "ratio", is_timed=True, place="data",
-               of=lambda s: _bound(s.entry.effect, "low"), says="lower end of its 95 % interval"),
-        Column("speed_up_high", "float64", "ratio", is_timed=True, place="data",
-               of=lambda s: _bound(s.entry.effect, "high"), says="upper end of that interval"),
+        *speed_up(lambda s: s.entry.effect, says="of times and rates"),
         Column("verdict", "string", is_timed=True, styles=VERDICT_STYLES,
                of=lambda s: s.entry.effect.verdict if s.entry.effect else None,
                says="as of the comparison"),

@@ -9,7 +9,7 @@ from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration
 from etprof.tables.comparisons import VERDICT_STYLES
-from etprof.tables.table import Column, Section, Table
+from etprof.tables.table import Column, Section, Table, estimate, speed_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,11 +35,6 @@ class _Quantity(NamedTuple):
     value: float | None
     summary: BlockedMedian | None = None
 
-    def bound(self, end: str) -> float | None:
-        """One end of the interval."""
-        interval = self.summary.interval if self.summary else None
-        return getattr(interval, end) if interval else None
-
 
 class _ThreadPoint(NamedTuple):
     """One row: a mode at a thread count."""
@@ -47,11 +42,6 @@ class _ThreadPoint(NamedTuple):
     cell: Cell
     effect: Effect | None
     is_best: bool
-
-    def bound(self, end: str) -> float | None:
-        """One end of the effect's interval."""
-        interval = self.effect.interval if self.effect else None
-        return getattr(interval, end) if interval else None
 
 
 def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
@@ -113,12 +103,9 @@ LATENCIES: Final = Table(
                says="experiment of the run"),
         Column("quantity", "string", of=lambda s: s.quantity, says="such as `Load` or `Inference`"),
         Column("unit", "string", of=lambda s: s.unit, place="data", says="ns, bytes or 1/s"),
-        Column("median", "float64", "@unit", is_timed=True, bounds=("median_low", "median_high"),
-               of=lambda s: s.value, says="median over process launches of each launch's median"),
-        Column("median_low", "float64", "@unit", is_timed=True, place="data",
-               of=lambda s: s.bound("low"), says="lower end of its 95 % interval over launches"),
-        Column("median_high", "float64", "@unit", is_timed=True, place="data",
-               of=lambda s: s.bound("high"), says="upper end of that interval"),
+        *estimate("median", "@unit", lambda s: s.summary, lambda s: s.value,
+                  says="median over process launches of each launch's median",
+                  interval="its 95 % interval over launches"),
         Column("launches", "Int64", "count",
                of=lambda s: len(s.summary.block_medians) if s.summary else None,
                says="process launches"),
@@ -153,16 +140,11 @@ TRACER_COSTS: Final = Table(
                of=lambda c: c.without_ns, says="median of an inference"),
         Column("with_ns", "float64", "ns", title="with", is_timed=True, of=lambda c: c.with_ns,
                says="median of an inference"),
-        Column("ratio", "float64", "ratio", title="with ÷ without", is_timed=True,
-               bounds=("ratio_low", "ratio_high"),
-               of=lambda c: c.effect.speed_up if c.effect else c.ratio, says="with ÷ without"),
-        Column("ratio_low", "float64", "ratio", is_timed=True, place="data",
-               of=lambda c: c.effect.interval.low if c.effect and c.effect.interval else None,
-               says="lower end of its 95 % interval, where a build without event tracer was "
-               "measured in turns"),
-        Column("ratio_high", "float64", "ratio", is_timed=True, place="data",
-               of=lambda c: c.effect.interval.high if c.effect and c.effect.interval else None,
-               says="upper end of that interval"),
+        *estimate("ratio", "ratio", lambda c: c.effect,
+                  lambda c: c.effect.speed_up if c.effect else c.ratio,
+                  title="with ÷ without", says="with ÷ without",
+                  interval="its 95 % interval, where a build without event tracer was measured in "
+                  "turns"),
     ),
     title="What the instruments cost",
     from_each="cost",
@@ -177,14 +159,8 @@ THREADS: Final = Table(
                of=lambda p: p.cell.median_ns, says="median over process launches"),
         Column("is_best", "boolean", title="fastest", is_timed=True, of=lambda p: p.is_best,
                says="whether no other point is faster"),
-        Column("speed_up", "float64", "ratio", title="off ÷ sme2", is_timed=True,
-               bounds=("speed_up_low", "speed_up_high"),
-               of=lambda p: p.effect.speed_up if p.effect else None,
-               says="of SME2 over off at this thread count"),
-        Column("speed_up_low", "float64", "ratio", is_timed=True, place="data",
-               of=lambda p: p.bound("low"), says="lower end of its 95 % interval"),
-        Column("speed_up_high", "float64", "ratio", is_timed=True, place="data",
-               of=lambda p: p.bound("high"), says="upper end of that interval"),
+        *speed_up(lambda p: p.effect, title="off ÷ sme2",
+                  says="of SME2 over off at this thread count"),
         Column("verdict", "string", is_timed=True, styles=VERDICT_STYLES,
                of=lambda p: p.effect.verdict if p.effect else None, says="as of a comparison"),
     ),

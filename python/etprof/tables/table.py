@@ -61,6 +61,46 @@ class Column:
         return value
 
 
+def estimate(  # noqa: PLR0913 - a column's declaration
+    name: str,
+    unit: str,
+    of: Callable[[Any], Any],
+    value: Callable[[Any], Value],
+    *,
+    says: str,
+    title: str | None = None,
+    interval: str = "its 95 % interval",
+) -> tuple[Column, Column, Column]:
+    """A value, and the ends of the interval that what `of` returns has, where it has one."""
+
+    def end(which: str) -> Callable[[Any], float | None]:
+        def read(subject: Any) -> float | None:  # noqa: ANN401 - each table has its own subjects
+            found = getattr(of(subject), "interval", None)
+            return None if found is None else float(getattr(found, which))
+
+        return read
+
+    low, high = f"{name}_low", f"{name}_high"
+    shared: dict[str, Any] = {"dtype": "float64", "unit": unit, "is_timed": True}
+    return (
+        Column(name, **shared, title=title, bounds=(low, high), of=value, says=says),
+        Column(low, **shared, place="data", of=end("low"), says=f"lower end of {interval}"),
+        Column(high, **shared, place="data", of=end("high"), says="upper end of that interval"),
+    )
+
+
+def speed_up(
+    of: Callable[[Any], Any], *, says: str, title: str = "speed-up"
+) -> tuple[Column, Column, Column]:
+    """The speed-up of an effect with its interval; missing without one."""
+
+    def value(subject: Any) -> Value:  # noqa: ANN401 - each table has its own subjects
+        found = of(subject)
+        return None if found is None else float(found.speed_up)
+
+    return estimate("speed_up", "ratio", of, value, says=says, title=title)
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns and rows; without rows it is a declaration, and a header when shown."""
