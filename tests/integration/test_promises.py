@@ -66,10 +66,11 @@ def test_the_outputs_table_says_which_mode_computes_something_else(world: World)
     world.spec = RunSpec(capabilities=EMULATOR, outputs={"sme1": b"\0\0\0\x40" + bytes(36)})
     done = world("profile", "m.pte", "--target", "emulator")
     assert done.exit_code == 0, done.stderr
-    outputs = done.stdout[done.stdout.index("Outputs (") :]
-    right, wrong = ([cell for cell in row(outputs, mode) if cell] for mode in ("sme2", "sme1"))
-    assert "off" in right
-    assert "off" in wrong
+    outputs = done.stdout[done.stdout.index("\nOutputs ") :]
+    names = ("emulator_sme2", "emulator_sme1")
+    right, wrong = ([cell for cell in row(outputs, name) if cell] for name in names)
+    assert "emulator_off" in right
+    assert "emulator_off" in wrong
     assert ("100.0 %" in right, "yes" in right) == (True, True)
     assert ("0.0 %" in wrong, "no" in wrong) == (True, True)
     assert any(cell.endswith("dB") for cell in wrong)
