@@ -187,6 +187,20 @@ class Config(StrictModel):
         return {"kind": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
+    def _check_vector_lengths(self) -> Config:
+        if not kind_of(self.target.kind).has_vector_lengths:
+            able = " and ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
+            problems = [
+                f"experiments.{index}.sme_vector_bits is for {able}, not for {self.target.kind}; "
+                "leave it out"
+                for index, each in enumerate(self.experiments)
+                if each.sme_vector_bits is not None
+            ]
+            if problems:
+                raise ValueError("\n".join(problems))
+        return self
+
+    @model_validator(mode="after")
     def _check_names(self) -> Config:
         names = [experiment.name for experiment in self.experiments]
         if self.generation is not None and (self.method is not None or self.inputs):

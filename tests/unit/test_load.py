@@ -14,6 +14,7 @@ import pytest
 
 from etprof.analysis import assessment
 from etprof.analysis.assessment import assess_run, assess_runs
+from etprof.analysis.compare.comparability import Side, find_differences
 from etprof.analysis.findings.rules import evaluate_run
 from etprof.analysis.insight import RunInsight, describe_run
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
@@ -155,12 +156,35 @@ def test_a_trace_of_the_same_program_and_mode_feeds_the_experiment(
 
 
 @pytest.mark.parametrize(
-    "other", [{"threads": 2}, {"sme": "sme1"}, {"extra_arguments": ("--cpu-only",)}]
+    "other",
+    [
+        {"threads": 2},
+        {"sme": "sme1"},
+        {"extra_arguments": ("--cpu-only",)},
+        {"sme_vector_bits": 256},
+    ],
 )
 def test_a_trace_of_something_else_does_not(other: dict[str, Any], tmp_path: Path) -> None:
-    """T3: other threads, another mode; A-D8: other arguments."""
+    """T3: other threads, another mode; A-D8: other arguments; C1: another vector length."""
     run = measured(tmp_path, ON, COUNTING.model_copy(update=other))
     assert grades(run, "on") == {"B"}
+
+
+def test_counts_of_several_vector_lengths_stand_side_by_side(tmp_path: Path) -> None:
+    """C1: counts of different lengths were compared without a word."""
+    lengths = (128, 512)
+    planned = [
+        ON.model_copy(update={"name": f"on_{bits}", "sme_vector_bits": bits}) for bits in lengths
+    ]
+    found = analyze_run(Run.load(measured(tmp_path, *planned, kernels=True)))
+    assert {mode: each.svl_bits for mode, each in found.counted.items()} == {
+        "sme2 512 bits": 512,
+        "sme2 128 bits": 128,
+    }
+    sides = [Side(found, each, found.manifest) for each in found.experiments]
+    (difference,) = find_differences(*sides)
+    assert difference.field == "vector_length"
+    assert (difference.baseline, difference.candidate) == ("128 bits", "512 bits")
 
 
 def test_a_trace_of_another_method_is_nobodys(tmp_path: Path) -> None:

@@ -117,9 +117,9 @@ def test_who_cannot_be_counted_is_told_how_to_be() -> None:
     assert plan([own], Settings(kernels=False), Counting()).notes == ()
     # Linux says which modes its CPU has: `auto` stands where it has none.
     assert plan([Experiment(name="auto")], Settings(), FakeTarget()).notes == ()
-    mac = FakeTarget()
-    mac.platform = "mac"
-    assert len(plan([Experiment(name="auto")], Settings(), mac).notes) == 1
+    phone = FakeTarget()
+    phone.platform = "android"
+    assert len(plan([Experiment(name="auto")], Settings(), phone).notes) == 1
 
 
 @pytest.mark.parametrize("kind", [kind.name for kind in TARGETS])

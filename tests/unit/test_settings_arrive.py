@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 ASKED = (
     "cpus", "etdump", "extra_arguments", "generation", "iterations", "kernel_trace", "launcher",
-    "min_seconds", "outputs", "runner", "seed", "sme", "threads", "timeout_s", "warmup",
+    "min_seconds", "outputs", "runner", "seed", "sme", "sme_vector_bits", "threads", "timeout_s",
+    "warmup",
 )  # fmt: skip
 COUNTING = {"launches", "kernel_trace", "iterations", "warmup"}
 """What a launch that counts differs in from the others, and what its loss changes."""
@@ -66,6 +67,7 @@ EXPERIMENT: dict[str, tuple[object, set[str]]] = {
     "name": ("other", {"files"}),
     "sme": ("off", {"sme", *COUNTING}),
     "mode": ("operators", {"order", *COUNTING}),
+    "sme_vector_bits": (256, {"sme_vector_bits"}),
     "iterations": (5, {"iterations"}),
     "warmup": (4, {"warmup"}),
     "cpus": ([2, 3], {"cpus"}),
@@ -126,7 +128,9 @@ class Log:
         own.write_bytes(b"runner")
         (folder / "own-runner").write_bytes(b"runner")
 
-    def of(self, measurement: dict[str, Any], experiment: dict[str, Any]) -> dict[str, object]:
+    def of(
+        self, measurement: dict[str, Any], experiment: dict[str, Any], kind: str = "linux"
+    ) -> dict[str, object]:
         """Measures two experiments, the first of which is `experiment`."""
         self._runs += 1
         clock, target = Clock(), SimTarget()
@@ -138,6 +142,7 @@ class Log:
             {
                 "model": "m.pte",
                 "output_root": "out",
+                "target": kind,
                 "experiments": [first, {"name": "second", "sme": "off"}],
                 "measurement": {"blocks": 8} | measurement,
             }
@@ -195,7 +200,25 @@ def test_a_field_of_the_measurement_arrives(log: Log, name: str) -> None:
 def test_a_field_of_an_experiment_arrives(log: Log, name: str) -> None:
     """T18: cpu_affinity could be dropped without a red test."""
     value, places = EXPERIMENT[name]
-    assert differences(log.of({}, {}), log.of({}, {name: value})) == places
+    # What computes is simulated either way.
+    kind = "emulator" if name == "sme_vector_bits" else "linux"
+    plain, given = (log.of({}, each, kind) for each in ({}, {name: value}))
+    assert differences(plain, given) == places
+
+
+@pytest.mark.parametrize("kind", [each.name for each in TARGETS])
+def test_a_vector_length_is_for_those_who_can_have_several(log: Log, kind: str) -> None:
+    """C1, I8: refused before anything is launched; on an emulated CPU one of those that exist."""
+    del log
+    experiment = {"name": "first", "sme": "sme2", "sme_vector_bits": 256}
+    if not kind_of(kind).has_vector_lengths:
+        with pytest.raises(UsageError, match=r"experiments\.0\.sme_vector_bits is for emulator"):
+            config_of(target=kind, experiments=[experiment])
+        return
+    (found,) = configured_experiments(config_of(target=kind, experiments=[experiment]))
+    assert found.sme_vector_bits == 256
+    with pytest.raises(UsageError, match="sme_vector_bits"):
+        config_of(target=kind, experiments=[experiment | {"sme_vector_bits": 200}])
 
 
 def differences(one: dict[str, object], other: dict[str, object]) -> set[str]:

@@ -220,7 +220,9 @@ class SimTarget:
                 "in_force": mode,
                 "cpu_features": names,
                 "shown_features": sorted(FEATURES[mode]),
-                "svl_bits": None if self.spec.capabilities.sme == "off" else 512,
+                "svl_bits": None
+                if self.spec.capabilities.sme == "off"
+                else request.sme_vector_bits or 512,
             },
         }
 

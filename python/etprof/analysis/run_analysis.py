@@ -17,7 +17,7 @@ from etprof.analysis.split.evidence import (
 from etprof.analysis.split.executions import LEAST_FOR_BAND, find_delegates, split_executions
 from etprof.analysis.split.operators import OperatorSplit, split_operators
 from etprof.base.errors import InputFileError
-from etprof.base.records import SME_MODES
+from etprof.base.records import SME_MODES, SME_ON
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration
 from etprof.etdump.plausibility import Role
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from etprof.etdump.plausibility import Events
     from etprof.etdump.reader import ETDump
     from etprof.run.directory import ExperimentMetrics
+    from etprof.run.kernel_trace import KernelTrace
     from etprof.run.load import LoadedExperiment, Place, Run
     from etprof.run.manifest import LaunchRecord, Manifest
 
@@ -143,11 +144,22 @@ class RunAnalysis:
 
     @cached_property
     def counted(self) -> Mapping[str, ModeEvidence]:
-        """What was counted in each SME mode, at its fewest threads; the fastest mode first."""
+        """What was counted in each SME mode, at its fewest threads; the fastest mode first.
+
+        Where a mode was counted at several vector lengths, each has an entry of its own; without
+        SME there is no such length.
+        """
         every = [each for each in (*self.loaded.experiments, *self.loaded.others) if each.kernels]
         every.sort(key=lambda each: each.threads or 0, reverse=True)
-        found = {each.kernels.sme.in_force: each.kernels for each in every if each.kernels}
-        return {mode: read_evidence(found[mode]) for mode in SME_MODES if mode in found}
+        found: dict[str, dict[int, KernelTrace]] = {}
+        for trace in (each.kernels for each in every if each.kernels):
+            bits = trace.sme.svl_bits or 0 if trace.sme.in_force in SME_ON else 0
+            found.setdefault(trace.sme.in_force, {})[bits] = trace
+        return {
+            f"{mode} {bits} bits" if len(found[mode]) > 1 else mode: read_evidence(trace)
+            for mode in SME_MODES
+            for bits, trace in sorted(found.get(mode, {}).items(), reverse=True)
+        }
 
     @cached_property
     def eager_checks(self) -> Mapping[str, tuple[OutputCheck, ...]]:

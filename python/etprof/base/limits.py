@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 MOST_THREADS: Final = 1024
 MOST_CPU: Final = 9999
@@ -18,6 +18,8 @@ LARGEST_SEED: Final = 2**64 - 1
 MOST_ENTRIES: Final = 1000
 """Entries of a list in a config or matrix: experiments, models, devices, inputs."""
 
+VectorBits = Literal[128, 256, 512]
+"""Streaming vector lengths of parts with SME that there are, or that are planned."""
 USUAL_BLOCKS: Final = 10
 USUAL_SECONDS: Final = 0.2
 """Least time of a block."""

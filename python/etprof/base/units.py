@@ -100,6 +100,7 @@ _FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
     "bytes": format_size,
     "1/s": format_rate,
     "count": format_count,
+    "bits": lambda value: MISSING if value is None else f"{format_count(value)} bits",
     "share": format_share,
     "ratio": format_ratio,
     "change": format_change,

@@ -34,6 +34,21 @@ def path_list(text: str) -> tuple[Path, ...]:
     return tuple(Path(part) for part in text.split(",") if part)
 
 
+def several_of(*allowed: int) -> Callable[[str], tuple[int, ...]]:
+    """Returns a parser of numbers with commas between them, each of them one of `allowed`."""
+
+    def parse(text: str) -> tuple[int, ...]:
+        known = {str(number): number for number in allowed}
+        words = text.split(",")
+        if not set(words) <= set(known) or len(set(words)) < len(words):
+            raise argparse.ArgumentTypeError(
+                f"{text!r}: give {', '.join(known)}, or several of them with commas between"
+            )
+        return tuple(known[word] for word in words)
+
+    return parse
+
+
 def add_flags(parser: argparse._ActionsContainer, *rows: Row) -> None:
     """Declares flags and positional arguments, in order."""
     for names, kind, metavar, text, *more in rows:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from etprof.base.errors import UsageError
 from etprof.base.limits import (
@@ -28,14 +28,23 @@ from etprof.base.limits import (
     USUAL_TIMEOUT_S,
     USUAL_WARMUP,
     WARMUP_REPETITIONS,
+    VectorBits,
 )
-from etprof.cli.flags import JSON, NO_WAIT, add_flags, path_list, seconds, whole_number
+from etprof.cli.flags import (
+    JSON,
+    NO_WAIT,
+    add_flags,
+    path_list,
+    seconds,
+    several_of,
+    whole_number,
+)
 from etprof.cli.measuring import measure_and_show, report_run
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, proves_times
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from etprof.config import Config, GenerationConfig, TargetConfig
     from etprof.run.delegation import DelegationReport
@@ -47,6 +56,7 @@ examples:
   etprof profile toy_cnn
   etprof profile toy_cnn --dtype fp32 --threads 1
   etprof profile toy_cnn --dtype fp16 --target emulator
+  etprof profile toy_cnn --target emulator --sme-vector-bits 128,256,512
   etprof profile my_model.pte --inputs image.bin --blocks 20
   etprof profile decoder --dtype fp32 --generate 64 --prompt-tokens 1,2,3
   etprof profile llm.pte --generate 64 --tokenizer tokenizer.json --prompt "Once upon a time"
@@ -65,6 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--runner", Path, "", "Android: the runner built for it"),
         ("--trace-runner", Path, "FILE",
          "a runner built to count microkernels (default: the installed one; Android: none)"),
+        ("--sme-vector-bits", several_of(*get_args(VectorBits)), "N,…",
+         "emulator: streaming vector length, 128, 256 or 512 (default), or several", {"default": ()}),
         ("--dtype", str, "PRECISION",
          "of the export: fp16 (default), fp32, int8, … as `etprof export --help` lists them"),
         ("--backend", str, "", "of the export: a delegate, or portable for none"),
@@ -111,6 +123,9 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     if given and arguments.model.endswith(".pte"):
         raise UsageError(f"{given[0]} is for a model's name; {arguments.model} is already exported")
     takes = kind_of(arguments.target).takes
+    if arguments.sme_vector_bits and not kind_of(arguments.target).has_vector_lengths:
+        able = " or ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
+        raise UsageError(f"--sme-vector-bits is for --target {able}; leave it out")
     for name in ("serial", "runner", "trace_runner"):
         if getattr(arguments, name) is not None and name not in takes:
             able = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
@@ -207,12 +222,26 @@ def _config(
         "target": _given(_target_config(arguments).model_dump(exclude_unset=True)),
         "generation": generation,
         "experiments": [
-            _given({"name": f"{target.platform}_{mode}", "sme": mode, **experiment})
-            for mode in target.sme_modes()
+            _given({**named, **experiment})
+            for named in _name_experiments(target, arguments.sme_vector_bits)
         ],
         "measurement": _given(measurement),
     }
     return Config.model_validate(_given(fields))
+
+
+def _name_experiments(target: Target, lengths: Sequence[int]) -> Iterator[dict[str, object]]:
+    """Yields one for each SME mode, and for each vector length that a mode can have."""
+    from etprof.base.records import SME_ON
+
+    for mode in target.sme_modes():
+        name = f"{target.platform}_{mode}"
+        if mode not in SME_ON or not lengths:
+            yield {"name": name, "sme": mode}
+            continue
+        for bits in lengths:
+            several = f"_{bits}" if len(lengths) > 1 else ""
+            yield {"name": name + several, "sme": mode, "sme_vector_bits": bits}
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,12 @@ class LoadedLaunches:
         return self.kernels.sme.in_force if self.kernels else None
 
     @property
+    def svl_bits(self) -> int | None:
+        """Streaming vector length; None without SME, or where nobody says."""
+        own = self.result or self.kernels
+        return own.sme.svl_bits if own and own.sme else None
+
+    @property
     def threads(self) -> int | None:
         """Threads in force."""
         if self.metrics is not None:
@@ -246,6 +252,9 @@ class _Counted:
         if wanted.sme != self.trace.sme.in_force:
             mode = wanted.sme or "one that is not known"
             return f"they are of SME mode {self.trace.sme.in_force}, not {mode}"
+        bits, counted_bits = wanted.svl_bits, self.trace.sme.svl_bits
+        if None not in {bits, counted_bits} and bits != counted_bits:
+            return f"they are of a vector length of {counted_bits} bits, not {bits}"
         if None not in {wanted.threads, self.threads} and wanted.threads != self.threads:
             return f"they are of {count_of(self.threads or 0, 'thread')}, not {wanted.threads}"
         if setup and self.experiment and setup.extra_arguments != self.experiment.extra_arguments:

@@ -38,6 +38,7 @@ from etprof.base.limits import (
     USUAL_BLOCKS,
     USUAL_SECONDS,
     USUAL_TIMEOUT_S,
+    VectorBits,
 )
 from etprof.base.records import CleanData, Count, Name, Named, Record, check_record
 from etprof.run.generation import Generation
@@ -138,6 +139,9 @@ class Setup(Record):
         description="least timed inferences in each process launch",
     )
     warmup: Warmup = Field(10, description="inferences before those, in the same process")
+    sme_vector_bits: VectorBits | None = Field(
+        None, description="emulator: streaming vector length; default: 512, as phones and Macs have"
+    )
     cpus: Cpus = Field(
         (),
         validation_alias=AliasChoices("cpu_affinity", "cpus"),

@@ -63,6 +63,8 @@ class SmeState(Record):
     cpu_features: tuple[Name, ...] | None = None
     shown_features: tuple[Name, ...] | None = None
     """Those of the CPU's that the delegate could see."""
+    svl_bits: Annotated[int, Field(gt=0, le=2048)] | None = None
+    """Streaming vector length; None where the CPU has no SME, or nobody says."""
 
     @model_validator(mode="after")
     def _is_what_was_shown(self) -> Self:

@@ -112,7 +112,10 @@ KERNELS: Final = Table(
 MODES: Final = Table(
     "kernel_calls",
     (
-        Column("mode", "string", of=lambda s: s[0], says="SME mode"),
+        Column("mode", "string", of=lambda s: s[0], says="SME mode, with the vector length where "
+               "there are several"),
+        Column("svl_bits", "Int64", "bits", title="vector length", of=lambda s: s[1].svl_bits,
+               says="streaming vector length, on which the number of calls depends"),
         *(Column(level, "Int64", "count", of=_count(level),
                  says=f"calls of {level} microkernels") for level in LEVELS),
         Column("outside", "Int64", "count", title="outside operators",

@@ -20,6 +20,7 @@ from etprof.targets.runner import (
 from etprof.targets.state import read_local_state
 
 if TYPE_CHECKING:
+    from etprof.targets.request import RunnerRequest
     from etprof.targets.state import TargetState
 
 _CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
@@ -35,7 +36,7 @@ class LocalTarget(RunsHere):
         """The installed runner."""
         return find_host_runner(tracing=tracing)
 
-    def words_of(self, runner: Path) -> list[str | Path]:
+    def words_of(self, runner: Path, _request: RunnerRequest) -> list[str | Path]:
         """It is started by itself."""
         return [runner]
 

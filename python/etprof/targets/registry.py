@@ -82,6 +82,8 @@ class TargetKind:
     """What helps where a runner that was named is not there."""
     tells_modes: bool = True
     """Whether its CPU says which SME modes it has, so that `auto` stands where it has none."""
+    has_vector_lengths: bool = False
+    """Whether an experiment may choose the streaming vector length of its CPU."""
     warning: str | None = None
     """What a reader must know before believing a number."""
 
@@ -134,7 +136,6 @@ TARGETS: Final = (
         factory="etprof.targets.local:LocalTarget",
         history_name="macos",
         way_to_count="run the same program with `etprof profile MODEL --target emulator`",
-        tells_modes=False,
         warning=(
             "Measured on macOS: a Mac's cores, memory and scheduling are not a phone's. Read it "
             "for the shape of the result, not for its figures. Operators outside delegates may use "
@@ -150,6 +151,7 @@ TARGETS: Final = (
         history_name="emulator",
         identify=_identify_emulator,
         way_to_count="run `etprof emulator setup`",
+        has_vector_lengths=True,
         warning=(
             "Measured under emulation: which microkernels ran, how often, and what they computed "
             "is exact; times mean nothing and are not shown."

@@ -28,6 +28,8 @@ class RunnerRequest:
     threads: int | None = None
     seed: int = 0
     sme: str = "auto"
+    sme_vector_bits: int | None = None
+    """Streaming vector length of a CPU that can have several; None: the target's own."""
     etdump: Path | None = None
     kernel_trace: Path | None = None
     outputs: Path | None = None

@@ -51,7 +51,7 @@ class RunsHere(ABC):
         """Returns the target's own runner, or its own that can trace kernels."""
 
     @abstractmethod
-    def words_of(self, runner: Path) -> list[str | Path]:
+    def words_of(self, runner: Path, request: RunnerRequest) -> list[str | Path]:
         """Returns the runner with the words before it that the target needs."""
 
     def device(self) -> MeasuredDevice:
@@ -73,7 +73,7 @@ class RunsHere(ABC):
         runner = self.runner_file(request)
         before = [*taskset_words(request.cpus), *request.launcher]
         completed = run_command(
-            [*before, *self.words_of(runner), *runner_arguments(request)],
+            [*before, *self.words_of(runner, request), *runner_arguments(request)],
             timeout_s=request.timeout_s,
             environment=self.environment(runner),
             keeps_device=True,

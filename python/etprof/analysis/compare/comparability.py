@@ -91,6 +91,12 @@ def _runner(side: Side) -> str | None:
     return ", ".join(f"{name}={build.get(name)}" for name in parts if build.get(name))
 
 
+def _vector_length(side: Side) -> str | None:
+    """The streaming vector length, on which the number of microkernel calls depends."""
+    bits = side.experiment.loaded.svl_bits
+    return None if bits is None else f"{bits} bits"
+
+
 def _method(side: Side) -> str | None:
     model = side.provenance.model if side.provenance else None
     return model.method if model else None
@@ -104,6 +110,7 @@ FIELDS: Final[dict[str, Callable[[Side], str | None]]] = {
     "cores": _cores,
     "runner": _runner,
     "method": _method,
+    "vector_length": _vector_length,
 }
 
 

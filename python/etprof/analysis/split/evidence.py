@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Literal
 from etprof.backends.backend import OperatorFacts
 from etprof.backends.kernel_names import LEVELS, parse_kernel_name
 from etprof.backends.registry import PORTABLE, backend_of_labels
-from etprof.base.records import SME_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,6 +98,8 @@ class ModeEvidence:
     """Calls in one inference that belong to no operator."""
     is_complete: bool = True
     """Whether all work has a name; operators whose work could not be told apart are left out."""
+    svl_bits: int | None = None
+    """Streaming vector length, on which the number of calls depends; None where nobody says."""
 
     def count_level(self, level: str) -> int:
         """Calls of computing microkernels of `level` in one inference."""
@@ -118,7 +119,7 @@ class AlignedOperator:
 
     def best(self) -> OperatorEvidence:
         """The operator in the fastest mode that has it."""
-        return next(found for mode in SME_MODES if (found := self.by_mode.get(mode)) is not None)
+        return next(found for found in self.by_mode.values() if found is not None)
 
 
 def read_evidence(trace: KernelTrace) -> ModeEvidence:
@@ -145,6 +146,7 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
         steady=all(calls == by_execution[last] for calls in by_execution[1:]),
         calls_outside=sum(k.calls for k in trace.executions[last].kernels_outside_operators),
         is_complete=trace.all_operators_named,
+        svl_bits=trace.sme.svl_bits,
     )
 
 
@@ -195,8 +197,11 @@ def join_evidence(
 
 
 def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[AlignedOperator, ...]:
-    """Pairs the operators of all modes by order and kind; types may differ, `Convert`s may lack."""
-    modes = [mode for mode in SME_MODES if mode in evidence]
+    """Pairs the operators of all modes by order and kind; types may differ, `Convert`s may lack.
+
+    The modes come and stay in the order of `evidence`, the fastest first.
+    """
+    modes = list(evidence)
     if not modes:
         return ()
     rows = [{modes[0]: operator} for operator in evidence[modes[0]].operators]

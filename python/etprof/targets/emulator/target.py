@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from functools import cached_property
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 from etprof.base.records import SmeInForce
 from etprof.targets.emulator.installation import locate
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.targets.emulator.installation import Emulator
+    from etprof.targets.request import RunnerRequest
+
+
+USUAL_VECTOR_BITS: Final = 512
+"""Apple's M4 has it and, as far as known, Arm's phone parts; qemu's own choice is 256."""
 
 
 class EmulatorTarget(RunsHere):
@@ -68,6 +73,11 @@ class EmulatorTarget(RunsHere):
         """The emulator's runner."""
         return self.emulator.trace_runner if tracing else self.emulator.runner
 
-    def words_of(self, runner: Path) -> list[str | Path]:
-        """The emulator comes before it."""
-        return self.emulator.command(runner, cpu=self.cpu)
+    def words_of(self, runner: Path, request: RunnerRequest) -> list[str | Path]:
+        """The emulator comes before it, with a CPU of the vector length that was asked for."""
+        cpu = self.cpu
+        if "sme=off" not in cpu:
+            # qemu takes bytes.
+            length = (request.sme_vector_bits or USUAL_VECTOR_BITS) // 8
+            cpu = f"{cpu},sme-default-vector-length={length}"
+        return self.emulator.command(runner, cpu=cpu)
