@@ -6,7 +6,7 @@ the entry; whoever adds one, says here why it has to be.
 
 from __future__ import annotations
 
-PACKAGE_LINES = 35_700
+PACKAGE_LINES = 35_900
 """Lines of Python in the package, at most."""
 
 WIDE_FOLDERS: dict[str, int] = {}

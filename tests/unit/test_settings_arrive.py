@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from etprof.targets.request import RunnerRequest
 
 ASKED = (
-    "cpus", "etdump", "extra_arguments", "generation", "iterations", "kernel_trace", "launcher",
+    "cold_inputs", "cpus", "etdump", "extra_arguments", "generation", "iterations", "kernel_trace", "launcher",
     "min_seconds", "outputs", "runner", "seed", "sme", "sme_vector_bits", "threads", "timeout_s",
-    "warmup",
+    "warmup", "warmup_seconds", "warmup_steady",
 )  # fmt: skip
 COUNTING = {"launches", "kernel_trace", "iterations", "warmup"}
 """What a launch that counts differs in from the others, and what its loss changes."""
@@ -67,6 +67,9 @@ EXPERIMENT: dict[str, tuple[object, set[str]]] = {
     "name": ("other", {"files"}),
     "sme": ("off", {"sme", *COUNTING}),
     "mode": ("operators", {"order", *COUNTING}),
+    "warmup_seconds": (0.5, {"warmup_seconds"}),
+    "warmup_steady": (True, {"warmup_steady"}),
+    "cold_inputs": (True, {"cold_inputs"}),
     "sme_vector_bits": (256, {"sme_vector_bits"}),
     "iterations": (5, {"iterations"}),
     "warmup": (4, {"warmup"}),

@@ -194,3 +194,39 @@ def test_what_is_missing_is_unknown_and_never_valid_by_silence(run: Path) -> Non
         path.unlink()
     assert state(run, "same build") == "unknown"
     assert state(run, "equal outputs") == "unknown"
+
+
+CALM = {"major_faults": 0, "involuntary_switches": 1, "first_core": 0, "last_core": 0}
+
+
+@pytest.mark.parametrize(
+    ("check", "sound", "unsound"),
+    [
+        ("undisturbed", {"conditions": CALM}, {"conditions": {**CALM, "involuntary_switches": 99}}),
+        ("undisturbed", {"conditions": CALM}, {"conditions": {**CALM, "major_faults": 1}}),
+        (
+            "fine clock",
+            {"clock": {"tick_ns": 1, "reading_ns": 20.0}},
+            {"clock": {"tick_ns": 30_000, "reading_ns": 20.0}},
+        ),
+        ("warm-up settled", {"is_steady": True}, {"is_steady": False}),
+    ],
+)
+def test_what_the_runner_saw_of_its_machine_counts(
+    run: Path, check: str, sound: dict[str, Any], unsound: dict[str, Any]
+) -> None:
+    """C6: switches, faults and the clock's tick were not recorded."""
+    # A tenth of a second in each block, so that one switch is ten a second.
+    timed = {"latency_ns": [1_000_000 + each % 3 for each in range(100)]}
+
+    def say(found: dict[str, Any]) -> str:
+        def edit(document: dict[str, Any]) -> None:
+            for experiment in document["experiments"].values():
+                for block in experiment["blocks"]:
+                    block.update(timed, **found)
+
+        change(run / "metrics.json", edit)
+        return state(run, check)
+
+    assert say(sound) == "passed"
+    assert say(unsound) == "failed"

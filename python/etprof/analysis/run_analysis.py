@@ -50,11 +50,18 @@ class Latency:
     load: BlockedMedian
     first_inference: BlockedMedian
     steady: BlockedMedian
+    """Of `Method::execute` alone; of a generation as a whole."""
     samples: SampleSummary
     """All steady samples together."""
     peak_rss_bytes: int | None
     rss_after_load_bytes: int | None
     planned_buffers_bytes: int
+    given: BlockedMedian | None = None
+    """Giving the inputs; None where that is a part of what was timed, or nobody says."""
+    taken: BlockedMedian | None = None
+    """Taking the outputs."""
+    inferences_per_sample: int = 1
+    """More than one where one is too short for the clock."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +296,12 @@ def _opaque_note(experiment: ExperimentAnalysis) -> str:
     )
 
 
+def _known(medians: Sequence[int | None]) -> BlockedMedian | None:
+    """Summarises what every block says; None where one does not."""
+    found = [each for each in medians if each is not None]
+    return summarise_blocks([[each] for each in found]) if len(found) == len(medians) else None
+
+
 def _latency(metrics: ExperimentMetrics) -> Latency:
     """Reduces all timing blocks of one experiment."""
     blocks = metrics.blocks
@@ -300,6 +313,9 @@ def _latency(metrics: ExperimentMetrics) -> Latency:
         load=summarise_blocks([[b.load.program_ns + b.load.method_ns] for b in blocks]),
         first_inference=summarise_blocks([[b.first_inference_ns] for b in blocks]),
         steady=summarise_blocks([b.latency_ns for b in blocks]),
+        given=_known([b.given_ns for b in blocks]),
+        taken=_known([b.taken_ns for b in blocks]),
+        inferences_per_sample=max(b.inferences_per_sample for b in blocks),
         samples=summarise([sample for b in blocks for sample in b.latency_ns]),
         peak_rss_bytes=max(peaks, default=None),
         rss_after_load_bytes=max(loaded, default=None),

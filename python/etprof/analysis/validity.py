@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.launch_state import fastest_core_khz
+from etprof.base.units import count_of, format_count, format_duration
 from etprof.statistics.warmup import is_settled
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.comparability import Side
     from etprof.analysis.output_check import OutputCheck
+    from etprof.run.directory import BlockMetrics
     from etprof.run.manifest import LaunchRecord
     from etprof.run.runner_result import RunnerResult
 
@@ -20,6 +23,12 @@ State = Literal["passed", "failed", "unknown"]
 
 _FREQUENCY_SPREAD: Final = 0.05
 _SETTLED_SHARE: Final = 0.8
+_NS_PER_S: Final = 1e9
+_LEAST_TICKS: Final = 100
+"""So that a tick is at most 1 % of what is timed; the runner times shorter inferences together."""
+_CALM_SWITCHES_PER_S: Final = 50
+"""A competitor on the same core takes it a hundred times a second and more (Linux's slices are of a
+few ms); a machine with nothing else to do, a few times."""
 _SME_BUILD_FIELDS: Final = frozenset({"sme", "sme_default"})
 _CALM_THERMAL: Final = frozenset({"none", "nominal", "0"})
 
@@ -59,6 +68,8 @@ def check_validity(baseline: Side, candidate: Side, outputs: Sequence[OutputChec
         (
             _check_order(launches, baseline.experiment.name),
             _check_warmup((baseline, candidate)),
+            _check_interruptions((baseline, candidate)),
+            _check_clock((baseline, candidate)),
             _check_frequency(launches),
             _check_throttling(launches),
             _check_builds(results),
@@ -94,17 +105,51 @@ def _check_order(launches: Sequence[LaunchRecord], baseline: str) -> Check:
 
 def _check_warmup(sides: Sequence[Side]) -> Check:
     name = "warm-up settled"
-    blocks = [
-        block.latency_ns
-        for side in sides
-        if side.experiment.metrics is not None
-        for block in side.experiment.metrics.blocks
-    ]
+    blocks = _blocks(sides)
     if not blocks:
         return Check(name, "unknown", "no raw latencies")
-    settled = sum(map(is_settled, blocks))
+    settled = sum(is_settled(block.latency_ns) and block.is_steady is not False for block in blocks)
     state: State = "passed" if settled >= _SETTLED_SHARE * len(blocks) else "failed"
     return Check(name, state, f"{settled} of {len(blocks)} blocks were steady from the start")
+
+
+def _check_interruptions(sides: Sequence[Side]) -> Check:
+    """Half of the launches at least must have had the CPU to themselves."""
+    name = "undisturbed"
+    known = [(found, block) for block in _blocks(sides) if (found := block.conditions) is not None]
+    if not known:
+        return Check(name, "unknown", "the runner does not say when the CPU was taken away")
+    rate = median(
+        found.involuntary_switches * _NS_PER_S / max(1, block.timed_ns) for found, block in known
+    )
+    faults = sum(found.major_faults for found, _ in known)
+    moved = sum(found.first_core != found.last_core for found, _ in known)
+    detail = (
+        f"CPU taken away {round(rate)} times a second; {count_of(faults, 'page')} from storage; "
+        f"other core at the end in {moved} of {len(known)} blocks"
+    )
+    return Check(name, "failed" if rate > _CALM_SWITCHES_PER_S or faults else "passed", detail)
+
+
+def _check_clock(sides: Sequence[Side]) -> Check:
+    """What is timed at once must be long beside what the clock can tell apart."""
+    name = "fine clock"
+    known = [(found, block) for block in _blocks(sides) if (found := block.clock) is not None]
+    if not known:
+        return Check(name, "unknown", "the runner does not say what its clock can tell apart")
+    ticks = min(
+        median(block.latency_ns) * block.inferences_per_sample / found.tick_ns
+        for found, block in known
+    )
+    reading = format_duration(max(found.reading_ns for found, _ in known))
+    detail = f"a sample is {format_count(ticks)} ticks or more; a reading takes {reading}"
+    return Check(name, "passed" if ticks >= _LEAST_TICKS else "failed", detail)
+
+
+def _blocks(sides: Sequence[Side]) -> list[BlockMetrics]:
+    return [
+        b for s in sides if s.experiment.metrics is not None for b in s.experiment.metrics.blocks
+    ]
 
 
 def _states(launches: Sequence[LaunchRecord]) -> list[dict[str, object]]:

@@ -90,19 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--method", str, "", "method to run (default: forward, or the program's first)"),
         ("--out", Path, "DIR", "run directory instead of out_<model>/runs/…"),
     )  # fmt: skip
-    add_flags(
-        parser.add_argument_group("measurement"),
-        ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
-        ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
-         f"process launches of each SME mode (default {USUAL_BLOCKS}; no 95 %% interval below 6)"),
-        ("--iterations", whole_number(1, MOST_INFERENCES), "N",
-         f"least inferences a block (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
-        ("--min-seconds", seconds, "S", f"least time a block (default {USUAL_SECONDS} s)"),
-        ("--warmup", whole_number(0, MOST_INFERENCES), "N",
-         f"warm-up inferences (default {USUAL_WARMUP}; generations: {WARMUP_REPETITIONS})"),
-        ("--seed", whole_number(0, LARGEST_SEED), "N", "of inputs and block order (default 0)"),
-        ("--timeout", seconds, "S", f"longest a launch may take (default {USUAL_TIMEOUT_S} s)"),
-    )  # fmt: skip
+    _add_measurement_flags(parser)
     add_flags(
         parser.add_argument_group("language models: an iteration generates tokens, greedily"),
         ("--generate", whole_number(2, MOST_INFERENCES), "N", "new tokens, at least 2"),
@@ -113,6 +101,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--decode-method", str, "NAME", "adds one token (default decode, else forward)"),
     )  # fmt: skip
     add_flags(parser, NO_WAIT, JSON)
+
+
+def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
+    add_flags(
+        parser.add_argument_group("measurement"),
+        ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
+        ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
+         f"process launches of each SME mode (default {USUAL_BLOCKS}; no 95 %% interval below 6)"),
+        ("--iterations", whole_number(1, MOST_INFERENCES), "N",
+         f"least inferences a block (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
+        ("--min-seconds", seconds, "S", f"least time a block (default {USUAL_SECONDS} s)"),
+        ("--warmup", whole_number(0, MOST_INFERENCES), "N",
+         f"warm-up inferences (default {USUAL_WARMUP}; generations: {WARMUP_REPETITIONS})"),
+        ("--warmup-seconds", seconds, "S", "least time of the warm-up as well"),
+        ("--warmup-steady", bool, "", "warm up until the latencies settle, 10 s more at most"),
+        ("--cold-inputs", bool, "", "take the inputs out of the caches before each inference"),
+        ("--seed", whole_number(0, LARGEST_SEED), "N", "of inputs and block order (default 0)"),
+        ("--timeout", seconds, "S", f"longest a launch may take (default {USUAL_TIMEOUT_S} s)"),
+    )  # fmt: skip
 
 
 def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
@@ -204,6 +211,9 @@ def _config(
     experiment = {
         "threads": arguments.threads or target.default_threads(),
         "runner": arguments.runner,
+        "warmup_seconds": arguments.warmup_seconds,
+        "warmup_steady": arguments.warmup_steady or None,
+        "cold_inputs": arguments.cold_inputs or None,
         **counts,
     }
     measurement = {

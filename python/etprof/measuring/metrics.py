@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from etprof.run.directory import (
@@ -73,9 +74,15 @@ def _block_metrics(block: int, result: RunnerResult) -> BlockMetrics:
     fields = set(BlockMetrics.model_fields) - {"generation"}
     return BlockMetrics(
         block=block,
+        given_ns=_median(result.input_ns),
+        taken_ns=_median(result.output_ns),
         generation=_generation_metrics(result.generation) if result.generation else None,
         **result.model_dump(include=fields),
     )
+
+
+def _median(samples: Sequence[int]) -> int | None:
+    return round(median(samples)) if samples else None
 
 
 def _generation_metrics(result: GenerationResult) -> GenerationMetrics:

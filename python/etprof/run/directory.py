@@ -19,7 +19,7 @@ from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES, decode_json
 from etprof.base.records import Count, Name, Named, Rate, Record, check_record, read_record
 from etprof.run.manifest import MANIFEST, WAY_OUT, Manifest, load_manifest
-from etprof.run.runner_result import Load, Memory
+from etprof.run.runner_result import ClockQuality, Conditions, Load, Memory
 
 METRICS = "metrics.json"
 ANALYSIS_SUMMARY = "analysis_summary.json"
@@ -113,8 +113,22 @@ class BlockMetrics(Record):
     warmup_latency_ns: list[Count]
     latency_ns: Annotated[list[Count], Field(min_length=1)]
     """One inference each, or where tokens were generated, one whole generation each."""
+    is_steady: bool | None = None
+    """Whether the warm-up ended steady; None where it was not asked for."""
+    given_ns: Count | None = None
+    """Median time of giving the inputs; None where that is a part of what is timed."""
+    taken_ns: Count | None = None
+    """The same of taking the outputs."""
+    inferences_per_sample: Annotated[int, Field(gt=0)] = 1
+    clock: ClockQuality | None = None
+    conditions: Conditions | None = None
     memory: Memory
     generation: GenerationMetrics | None = None
+
+    @property
+    def timed_ns(self) -> int:
+        """Everything between two readings of the clock."""
+        return sum(self.latency_ns) * self.inferences_per_sample
 
 
 class ExperimentMetrics(Record):

@@ -139,6 +139,13 @@ class Setup(Record):
         description="least timed inferences in each process launch",
     )
     warmup: Warmup = Field(10, description="inferences before those, in the same process")
+    warmup_seconds: Seconds | None = Field(None, description="least time of the warm-up")
+    warmup_steady: bool = Field(
+        False, description="warm up until the latencies settle, for at most 10 s more"
+    )
+    cold_inputs: bool = Field(
+        False, description="take the inputs out of the caches before each inference"
+    )
     sme_vector_bits: VectorBits | None = Field(
         None, description="emulator: streaming vector length; default: 512, as phones and Macs have"
     )

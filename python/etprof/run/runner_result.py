@@ -38,6 +38,24 @@ class Load(Record):
     method_ns: Count
 
 
+class ClockQuality(Record):
+    """What the runner's clock can tell apart, and what reading it takes; in ns."""
+
+    tick_ns: Annotated[int, Field(gt=0)]
+    reading_ns: Annotated[float, Field(ge=0)]
+
+
+class Conditions(Record):
+    """What the system did to the process while it was timed."""
+
+    major_faults: Count
+    """Pages that came from storage."""
+    involuntary_switches: Count
+    """The CPU was taken away for others."""
+    first_core: Count | None = None
+    last_core: Count | None = None
+
+
 class Memory(Record):
     """Memory in bytes."""
 
@@ -142,7 +160,18 @@ class RunnerResult(Record):
     load: Load
     first_inference_ns: Count
     warmup_latency_ns: list[Count]
+    is_steady: bool | None = None
+    """Whether the warm-up ended steady; None when that was not asked for."""
     latency_ns: Annotated[list[Count], Field(min_length=1)]
+    """Of `Method::execute` alone; of a generation as a whole."""
+    input_ns: tuple[Count, ...] = ()
+    """Of giving the inputs before each inference; empty for generations and batches."""
+    output_ns: tuple[Count, ...] = ()
+    """Of taking the outputs after it."""
+    inferences_per_sample: Annotated[int, Field(gt=0)] = 1
+    """Where one inference is too short for the clock, latencies are means of several."""
+    clock: ClockQuality | None = None
+    conditions: Conditions | None = None
     memory: Memory
     inputs: list[Tensor]
     outputs: list[Tensor]

@@ -47,12 +47,19 @@ class _ThreadPoint(NamedTuple):
 def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
     name, latency, speed = experiment.name, experiment.latency, experiment.generation
     if latency is not None:
-        inferences = f"Inference ({count_of(latency.samples.count, 'sample')})"
-        for label, summary in (
+        inferences = f"Inference ({count_of(latency.samples.count, 'sample')}"
+        if latency.inferences_per_sample > 1:
+            inferences += f" of up to {latency.inferences_per_sample} inferences"
+        timed = (
             ("Load", latency.load),
             ("First inference", latency.first_inference),
-            (inferences, latency.steady),
-        ):
+            (f"{inferences})", latency.steady),
+            ("Giving the inputs", latency.given),
+            ("Taking the outputs", latency.taken),
+        )
+        for label, summary in timed:
+            if summary is None:
+                continue
             yield _Quantity(name, label, "ns", summary.median, summary)
         yield _Quantity(name, "99th percentile", "ns", latency.samples.p99)
         yield _Quantity(name, "Peak memory", "bytes", latency.peak_rss_bytes)

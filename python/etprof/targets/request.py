@@ -25,6 +25,9 @@ class RunnerRequest:
     iterations: int | None = None
     min_seconds: float | None = None
     warmup: int = 0
+    warmup_seconds: float | None = None
+    warmup_steady: bool = False
+    cold_inputs: bool = False
     threads: int | None = None
     seed: int = 0
     sme: str = "auto"
@@ -70,6 +73,7 @@ def runner_arguments(request: RunnerRequest) -> list[str]:
         ("iterations", request.iterations),
         ("min-seconds", request.min_seconds),
         ("warmup", request.warmup),
+        ("warmup-seconds", request.warmup_seconds),
         ("threads", request.threads),
         ("seed", request.seed),
         ("sme", None if request.sme == "auto" else request.sme),
@@ -79,6 +83,8 @@ def runner_arguments(request: RunnerRequest) -> list[str]:
         ("result", request.result),
     ]
     words = [f"--{name}={value}" for name, value in flags if value is not None]
+    switches = {"warmup-steady": request.warmup_steady, "cold-inputs": request.cold_inputs}
+    words += [f"--{name}" for name, is_on in switches.items() if is_on]
     return [*words, *request.extra_arguments]
 
 

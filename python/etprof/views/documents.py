@@ -251,6 +251,9 @@ def _latency(latency: Latency) -> Document:
     return {
         "load_ns": _blocked(latency.load),
         "first_inference_ns": _blocked(latency.first_inference),
+        "given_ns": _blocked(latency.given) if latency.given else None,
+        "taken_ns": _blocked(latency.taken) if latency.taken else None,
+        "inferences_per_sample": latency.inferences_per_sample,
         "steady_ns": _blocked(latency.steady),
         "samples": dataclasses.asdict(latency.samples),
         "peak_rss_bytes": latency.peak_rss_bytes,

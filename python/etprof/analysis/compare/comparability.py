@@ -125,9 +125,11 @@ def find_differences(baseline: Side, candidate: Side) -> tuple[Difference, ...]:
 
 
 def find_unknowns(baseline: Side, candidate: Side) -> tuple[str, ...]:
-    """Lists the settings that one side does not tell."""
+    """Lists the settings that one side does not tell, and has."""
     return tuple(
-        name for name, read in FIELDS.items() if read(baseline) is None or read(candidate) is None
+        name
+        for name, read in FIELDS.items()
+        if name != "vector_length" and None in {read(baseline), read(candidate)}
     )
 
 

@@ -33,6 +33,8 @@ _ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] =
     ("Load program", "ns", lambda block: block.load.program_ns),
     ("Load method (with weight packing)", "ns", lambda block: block.load.method_ns),
     ("First inference", "ns", lambda block: block.first_inference_ns),
+    ("Giving the inputs", "ns", lambda block: block.given_ns),
+    ("Taking the outputs", "ns", lambda block: block.taken_ns),
     ("Steady inference", "ns", lambda block: float(np.median(block.latency_ns))),
     (
         "First inference beyond steady", "ns",
