@@ -70,6 +70,7 @@ def tests(session: nox.Session) -> None:
     # Whole files, so that what a module sets up is made once; in order, so that unit tests come first.
     words = session.posargs or ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
     run(session, "pytest", "-m", "not android and not browser", *words)
+    session.env["ETPROF_WERROR"] = "ON"
     run(session, "cmake", "--workflow", "--preset", "host")
 
 

@@ -33,6 +33,16 @@ function(etprof_fetch_sdk OUT)
   set(_folder "${PROJECT_BINARY_DIR}/executorch-sdk-${ETPROF_EXECUTORCH_VERSION}")
   if(NOT EXISTS "${_folder}/complete")
     message(STATUS "Fetching the ExecuTorch ${ETPROF_EXECUTORCH_VERSION} wheel with pip")
+    execute_process(
+      COMMAND "${Python3_EXECUTABLE}" -m pip --version
+      RESULT_VARIABLE _failed OUTPUT_QUIET ERROR_QUIET)
+    if(_failed)
+      message(
+        FATAL_ERROR
+          "${Python3_EXECUTABLE} has no pip, which fetches ExecuTorch; on Debian and Ubuntu: "
+          "apt install python3-pip. Or activate the environment where etprof is installed, and "
+          "configure again with --fresh.")
+    endif()
     file(REMOVE_RECURSE "${_folder}")
     execute_process(
       COMMAND "${Python3_EXECUTABLE}" -m pip download --quiet --no-deps --only-binary=:all: ${ARGN}

@@ -138,7 +138,7 @@ def test_builds_write_into_their_own_copy(android: tuple[Path, Completed], check
 
 def test_off_and_bare_reach_executorch(checkout: Path, tmp_path: Path) -> None:
     build = tmp_path / "build"
-    done = configure("linux-aarch64-source-sme2-off-bare", build, checkout)
+    done = configure("linux-aarch64-source-sme2-off", build, checkout, "-DETPROF_EVENT_TRACER=OFF")
     assert done.exit_code == 0, done.stderr
     cache = cache_of(build)
     assert cache["EXECUTORCH_ENABLE_EVENT_TRACER"] == "OFF"
@@ -152,7 +152,7 @@ def test_off_and_bare_reach_executorch(checkout: Path, tmp_path: Path) -> None:
     assert 'json.field("event_tracer", false);' in info
     # WHEN the checkout changes, THEN the next configuration takes the change over
     write(checkout / "empty.c", "int changed_again;\n")
-    configure("linux-aarch64-source-sme2-off-bare", build, checkout)
+    configure("linux-aarch64-source-sme2-off", build, checkout, "-DETPROF_EVENT_TRACER=OFF")
     copy = build / "executorch-source" / "executorch"
     assert (copy / "empty.c").read_text() == "int changed_again;\n"
 

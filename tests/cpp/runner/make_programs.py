@@ -27,7 +27,7 @@ def stamp_text() -> str:
         msg = (
             f"the native tests export their programs with {error.name}, which {sys.executable} "
             "does not have: activate the virtual environment where etprof is installed, and "
-            "configure again"
+            "configure again with --fresh"
         )
         raise SystemExit(msg) from error
     return f"{packages} {hashlib.sha256(Path(__file__).read_bytes()).hexdigest()}\n"

@@ -97,8 +97,8 @@ def build_runner(cache: Cache, work: Path, *, preset: str, sdk: Path) -> str:
     build = work / f"build-{preset}"
     configure: list[str | Path] = [tools.cmake, "--preset", preset]
     configure += ["-S", find_sources(), "-B", build]
-    settings = ["-DETPROF_BUILD_TESTS=OFF", "-DETPROF_WERROR=OFF"]
-    settings += [f"-DETPROF_EXECUTORCH_SDK={sdk}", f"-DPython3_EXECUTABLE={sys.executable}"]
+    settings = ["-DETPROF_BUILD_TESTS=OFF", f"-DETPROF_EXECUTORCH_SDK={sdk}"]
+    settings.append(f"-DPython3_EXECUTABLE={sys.executable}")
     _run(tools, [*configure, *settings], f"the {preset} runner cannot be configured")
     target: list[str | Path] = ["--build", build, "--target", "etprof-runner"]
     _run(tools, [tools.cmake, *target], f"the {preset} runner does not build")
