@@ -26,6 +26,17 @@ PIPELINE = "tests/unit/test_pipeline.py"
 COMPARISON = "tests/unit/test_comparison.py"
 VALIDITY = "tests/unit/test_validity.py"
 SELECTION = "tests/unit/test_history_selection.py"
+ARRIVE = "tests/unit/test_settings_arrive.py"
+TABLES = "tests/unit/test_report_tables.py"
+FINDINGS = "tests/unit/test_findings.py"
+INTEGRITY = "tests/unit/test_integrity.py"
+RUN_CONFIG = "tests/integration/test_run_config.py"
+IN_A_PAGE = "tests/unit/test_report_html.py"
+TRACES = "tests/unit/test_report_traces.py"
+EMULATOR = "tests/unit/test_emulator_parts.py"
+PHONE = "tests/unit/test_android_words.py"
+SESSION = "tests/unit/test_android_session.py"
+UNTIMED = "tests/integration/test_untimed.py"
 
 MUTATIONS = (
     Mutation(
@@ -44,7 +55,7 @@ MUTATIONS = (
     ),
     Mutation(
         39, "the config's seed does not reach the runner", "measuring/launching.py",
-        "seed=self._settings.seed,", "seed=0,", (PROMISES,),
+        "if name in REQUESTED}", "if name in REQUESTED - {'seed'}}", (ARRIVE, PROMISES),
     ),
     Mutation(
         8, "the config's margin is ignored", "analysis/compare/pairs.py",
@@ -98,11 +109,13 @@ MUTATIONS = (
     ),
     Mutation(
         43, "other threads are the same run", "measuring/resume.py",
-        '"sme", "threads", "mode"', '"sme", "mode"', (PIPELINE, PROMISES),
+        'f"experiment {now.name}: ")', 'f"experiment {now.name}: ", ("threads",))',
+        (PIPELINE, PROMISES),
     ),
     Mutation(
         44, "another launcher is the same run", "measuring/resume.py",
-        '"runner", "launcher",', '"runner",', (PIPELINE, PROMISES),
+        'f"experiment {now.name}: ")', 'f"experiment {now.name}: ", ("launcher",))',
+        (PIPELINE, PROMISES),
     ),
     Mutation(
         45, "a second input is the same run", "measuring/resume.py",
@@ -138,5 +151,116 @@ MUTATIONS = (
         62, "Android's mask is off by one core", "targets/android/target.py",
         "1 << cpu for cpu in cpus", "2 << cpu for cpu in cpus",
         ("tests/unit/test_android_words.py",),
+    ),
+    Mutation(
+        13, "gains of int8 products are not counted", "analysis/compare/amdahl.py",
+        "and after_runs[pair.candidate].takes_sme",
+        'and after_runs[pair.candidate].takes_sme and "PQS8" not in pair.candidate.data_types',
+        (COMPARISON,),
+    ),
+    Mutation(
+        14, "a rate is a limit from four steps of the clock", "analysis/insight.py",
+        "_COARSE_CLOCK_STEPS: Final = 10", "_COARSE_CLOCK_STEPS: Final = 4",
+        ("tests/unit/test_attribution.py",),
+    ),
+    Mutation(
+        15, "interrupted from twenty times the median on", "analysis/split/operators.py",
+        "mean > 2 * median + _INTERRUPTION_NS", "mean > 20 * median + _INTERRUPTION_NS",
+        (FINDINGS, "tests/unit/test_operator_split.py"),
+    ),
+    Mutation(
+        28, "a branch's later runs", "history/selection.py",
+        "earlier if candidate.git_branch == branch else same_series", "same_series", (SELECTION,),
+    ),
+    Mutation(
+        31, "a noise floor of emulated runs", "history/noise.py",
+        "Run.status == OK, Run.representative, Metric.name == metric",
+        "Run.status == OK, Metric.name == metric", (SELECTION,),
+    ),
+    Mutation(
+        32, "a run that was moved is not followed", "history/store.py",
+        "    if moves:\n", "    if not moves:\n", ("tests/integration/history/test_history_store.py",),
+    ),
+    Mutation(
+        35, "a level's first run is called the last of the one before", "history/trend.py",
+        "numbers[start - 1]", "numbers[start]", (SELECTION,),
+    ),
+    Mutation(
+        36, "a change's two commits are one", "history/tables.py",
+        "{format_commit(change.previous)}..", "{format_commit(change.run)}..",
+        ("tests/integration/history/test_history_gate.py",),
+    ),
+    Mutation(
+        38, "a budget cuts a pair of blocks", "measuring/pipeline.py",
+        "for pair in planned.timing:", "for pair in ((x,) for y in planned.timing for x in y):",
+        (PIPELINE,),
+    ),
+    Mutation(
+        46, "a run that was cut off is complete", "run/validation.py",
+        'if manifest.status == "running":\n        yield Finding(\n            "incomplete",',
+        'if manifest.status == "running":\n        yield Finding(\n            "ok",',
+        (RUN_CONFIG,),
+    ),
+    Mutation(
+        47, "blocks that start slow are not told", "run/validation.py",
+        "settled < len(blocks) / 2", "settled < 0", (INTEGRITY,),
+    ),
+    Mutation(
+        48, "an operator's emulated speed-up is told", "analysis/compare/comparison.py",
+        "is_timed=times is not None", "is_timed=True", (COMPARISON, UNTIMED),
+    ),
+    Mutation(
+        49, "the chance of the contrary as p", "tables/comparisons.py",
+        "_effect(lambda e: e.p_value)", "_effect(lambda e: 1 - e.p_value)", (TABLES,),
+    ),
+    Mutation(
+        50, "intervals without width", "tables/table.py",
+        'of=end("high")', 'of=end("low")', (TABLES,),
+    ),
+    Mutation(
+        52, "the chart of latencies is upside down", "views/charts.py",
+        "_CHART_HEIGHT * (1 - min(max(reach, 0.0), 1.0))",
+        "_CHART_HEIGHT * min(max(reach, 0.0), 1.0)", (IN_A_PAGE,),
+    ),
+    Mutation(
+        53, "negative durations in the timeline", "views/events.py",
+        "times.duration[rows].tolist() if times", "(-times.duration[rows]).tolist() if times",
+        ("tests/unit/test_report_files.py", "tests/unit/test_etdump_plausibility.py"),
+    ),
+    Mutation(
+        55, "the emulated CPU is not the one asked for", "targets/emulator/target.py",
+        "        cpu = self.cpu\n", '        cpu = "max"\n',
+        (EMULATOR,),
+    ),
+    Mutation(
+        56, "an emulator proves times", "targets/registry.py",
+        "Policy(proves_times=False, proves_kernels=True)",
+        "Policy(proves_times=True, proves_kernels=True)", (UNTIMED,),
+    ),
+    Mutation(
+        57, "what a killed etprof left on a phone stays", "targets/android/session.py",
+        'if match and not _is_running(int(match["process"]), match["mark"]):',
+        'if match and _is_running(int(match["process"]), match["mark"]):', (SESSION,),
+    ),
+    Mutation(
+        58, "files that arrive changed are taken", "targets/android/session.py",
+        "if hash_file(local) != expected.sha256:", "if not expected.sha256:", (SESSION,),
+    ),
+    Mutation(
+        59, "a phone's result is brought first", "targets/android/target.py",
+        '    named = (\n', '    named = (\n        ("result.json", request.result),\n', (SESSION,),
+    ),
+    Mutation(
+        60, "a signal on the phone is no signal", "targets/android/session.py",
+        "128 - number if number > 128 else number", "number", (SESSION,),
+    ),
+    Mutation(
+        61, "a phone that comes back keeps what was known of its files",
+        "targets/android/target.py", "        self._store.forget()\n", "", (SESSION,),
+    ),
+    Mutation(
+        63, "an Arm machine with SME has no modes", "targets/local.py",
+        "modes if len(modes) > 1 else", "modes if len(modes) > 3 else",
+        ("tests/unit/test_host_runner.py",),
     ),
 )  # fmt: skip

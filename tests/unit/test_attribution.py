@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from etprof.analysis.assessment import assess_run
 from etprof.analysis.insight import describe_run
 from etprof.backends.xnnpack.labels import canonical_kind
+from etprof.base.units import format_value
+from etprof.tables.report import report_table
 from tests.known_runs import Experiment, Op, Run, analyze
 
 if TYPE_CHECKING:
@@ -30,12 +33,20 @@ def operator(name: str, macs: int | None = None, **more: Any) -> dict[str, Any]:
 def attribute(
     folder: Path, ops: Sequence[Op], nodes: list[dict[str, Any]], operators: list[dict[str, Any]]
 ) -> list[Attribution | None]:
+    (experiment,) = describe_run(
+        analyze(folder / "r", described(ops, nodes, operators))
+    ).experiments
+    return [detail.attribution for detail in experiment.details]
+
+
+def described(
+    ops: Sequence[Op], nodes: list[dict[str, Any]], operators: list[dict[str, Any]]
+) -> Run:
+    """A run of a program whose export said what its operators are."""
     delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": nodes}
     method = {"operators": operators, "delegates": [delegate]}
     report = {"schema_version": 1, "model": "known", "methods": {"forward": method}}
-    run = replace(Run([Experiment("e", ops)]), delegation=report)
-    (experiment,) = describe_run(analyze(folder / "r", run)).experiments
-    return [detail.attribution for detail in experiment.details]
+    return replace(Run([Experiment("e", ops)]), delegation=report)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +137,17 @@ def test_of_nodes_that_share_operators_only_the_product_multiplies(tmp_path: Pat
     assert (product.shape, product.moved_bytes) == ((2, 3), 32)
     assert product.origin is not None
     assert product.origin.module_path == "m.bmm"
+
+
+def test_rates_of_times_near_the_clocks_step_are_limits(tmp_path: Path) -> None:
+    """Mutant 14: under ten steps of a delegate's clock of 1 µs a rate is at most as given."""
+    ops = [Op(f"Fully Connected (NC, F32) GEMM #{us}", us) for us in (4, 9, 10, 40)]
+    nodes = [node("FullyConnected", f"n{op.us}", macs=1000) for op in ops]
+    operators = [operator(f"n{op.us}", 1000) for op in ops]
+    assessment = assess_run(analyze(tmp_path / "r", described(ops, nodes, operators)))
+    rows = report_table(assessment, "operators").records()
+    texts = [format_value(str(row["rate_limit"] or ""), row["gflops"]) for row in rows]
+    assert texts == ["≤ 0.500", "≤ 0.222", "0.200", "0.0500"]
 
 
 def test_kernels_are_found_by_instruction_and_name(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from etprof.run.manifest import Experiment as PlannedExperiment
 from etprof.tables.verdicts import badge_of, describe_comparison
 from tests.fake_target import result_document
 from tests.known_etdumps import US, timed
-from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Run, analyze, on_off_run, write_run
+from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
 from tests.manifests import edit_manifest
 
 if TYPE_CHECKING:
@@ -98,6 +98,30 @@ def test_amdahl_panel(comparison: Comparison) -> None:
     first = panel.bottlenecks[0]
     assert first.operator_class.finer == "convolution"
     assert first.speed_up_if_removed == pytest.approx(ON_TOTAL_US / (ON_TOTAL_US - 160))
+
+
+@pytest.mark.parametrize(
+    ("plain", "packed"),
+    [
+        ("F32", "PF32"),
+        ("F16", "PF16"),
+        ("QS8, QC8W", "PQS8, QS8, QC8W"),
+        ("QD8, F32, QC8W", "QP8, F32, QC8W"),
+    ],
+)
+def test_what_became_faster_on_sme_counts_in_every_type(
+    plain: str, packed: str, tmp_path: Path
+) -> None:
+    """Mutant 13: the gains of int8 were left out."""
+    sides = (("off", "off", plain, 300), ("on", "sme2", packed, 100))
+    run = Run([
+        Experiment(name, [Op(f"Fully Connected (NC, {types}) GEMM #1", us), OFF_OPS[4]], sme=sme)
+        for name, sme, types, us in sides
+    ])  # fmt: skip
+    (found,) = compare_within(analyze(tmp_path / "r", run))
+    panel = timed(found).amdahl
+    assert panel.accelerated_operators == 1
+    assert panel.accelerated_speed_up == pytest.approx(3)
 
 
 def test_cold_start_ledger(comparison: Comparison) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from etprof.targets.emulator import build, installation, qemu, sysroot
 from etprof.targets.emulator.apt import Archive, PackageSource, find_archive
 from etprof.targets.emulator.cache import SETUP, Cache
 from etprof.targets.emulator.installation import Emulator, locate
+from etprof.targets.emulator.target import EmulatorTarget
+from etprof.targets.request import RunnerRequest
 
 LIBRARIES = ("ld-linux-aarch64.so.1", "libc.so.6", "libgcc_s.so.1", "libstdc++.so.6")
 
@@ -197,3 +200,16 @@ def test_the_command_line_of_an_emulated_run() -> None:
     assert words == [
         *("/q", "-cpu", "max,sme=off", "-L", "/root", "-E", "LD_LIBRARY_PATH=/sdk/lib", "/r"),
     ]
+
+
+def test_an_emulated_launch_is_on_the_cpu_that_was_asked_for() -> None:
+    """Mutant 55: it was always the best one; each purpose has the runner that can serve it."""
+    target = EmulatorTarget("max,sme=off")
+    vars(target)["emulator"] = Emulator(*map(Path, ("/q", "/root", "/sdk", "/r", "/t")))
+    request = RunnerRequest(model=Path("m.pte"), result=Path("r.json"))
+    for trace, runner in ((None, "/r"), (Path("k.json"), "/t")):
+        asked = replace(request, kernel_trace=trace)
+        words = [str(word) for word in target.words_of(target.runner_file(asked), asked)]
+        assert words[words.index("-cpu") + 1] == "max,sme=off"
+        assert words[-1] == runner
+    assert target.sme_modes() == ("off",)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from etprof.base.process import run_command
+from etprof.base.process import Completed, run_command
+from etprof.targets import local
+from etprof.targets.local import LocalTarget
 from etprof.targets.runner import find_host_runner, library_environment
 
 
@@ -42,3 +45,20 @@ def test_what_the_user_set_comes_last(moved_runner: Path, monkeypatch: pytest.Mo
     variable = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
     monkeypatch.setenv(variable, "/of/the/user")
     assert library_environment(moved_runner)[variable].endswith("lib:/of/the/user")
+
+
+@pytest.mark.parametrize(
+    ("features", "modes"),
+    [
+        ({"sme": True, "sme2": True}, ("sme2", "sme1", "off")),
+        ({"sme": True, "sme2": False}, ("sme1", "off")),
+        ({"dotprod": True}, ("auto",)),
+    ],
+)
+def test_a_host_offers_the_modes_that_its_cpu_has(
+    features: dict[str, bool], modes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant 63: an Arm machine with SME was asked for none of its modes."""
+    said = Completed(("etprof-runner",), 0, json.dumps({"features": features}), "")
+    monkeypatch.setattr(local, "ask_host_runner", lambda *_, **__: said)
+    assert LocalTarget().sme_modes() == modes

@@ -217,6 +217,18 @@ def test_noise_is_what_rule_f13_calls_noise(tmp_path: Path) -> None:
         assert (spread > 0.2) <= (fired == set(loaded.timed))
 
 
+@pytest.mark.parametrize(("slow_start", "is_told"), [(1.0, False), (1.5, True)])
+def test_launches_that_start_slow_are_told(
+    slow_start: float, is_told: bool, tmp_path: Path
+) -> None:
+    """Promise 24, mutant 47: more warm-up is needed, and nobody had seen the line."""
+    spec = RunSpec(noise=Noise(slow_start=slow_start, call=0.001))
+    experiments = [Experiment(name="linux_off", sme="off", iterations=40, warmup=0)]
+    run(tmp_path, SimTarget(spec), experiments, Settings(blocks=2, kernels=False))
+    told = [each for each in validate_run(tmp_path / "run") if "start slow" in each.text]
+    assert [each.level for each in told] == ["note"] * is_told
+
+
 def test_the_summary_of_another_run_is_told(sound: Path, tmp_path: Path) -> None:
     """Open 6 of the first session: run_id was not in analysis_summary.json."""
     folder = shutil.copytree(sound, tmp_path / "run")

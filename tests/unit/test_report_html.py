@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import statistics
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -92,6 +93,17 @@ def test_waterfall_bars_start_where_the_last_one_ended(html: str) -> None:
         assert begin == pytest.approx(end, abs=0.01)
         end = left if kind == "saved" else left + width
     assert steps[-1][2] == pytest.approx(end, abs=0.01)
+
+
+def test_slower_is_higher_in_the_chart_of_latencies(html: str) -> None:
+    """Mutant 52: the chart stood on its head. SVG counts from above."""
+    heights = [
+        [float(y) for y in re.findall(r"M[\d.]+ ([\d.]+)h0", panel)]
+        for panel in re.findall(r'(?s)<svg class="samples".*?</svg>', html)
+    ]
+    slow, fast = heights
+    assert len(slow) == len(fast) > 90
+    assert statistics.median(slow) < statistics.median(fast)
 
 
 def test_nothing_is_loaded_from_anywhere(html: str) -> None:

@@ -83,6 +83,15 @@ def test_all_comparisons_have_both_latencies(tmp_path: Path) -> None:
     assert {c.place for c in table.columns if c.name.endswith("ate_ns")} == {"everywhere"}
 
 
+def test_a_verdicts_figures_are_the_truth(tmp_path: Path) -> None:
+    """Mutants 49 and 50: 1 - p stood in tables, and intervals whose ends were one."""
+    (row,) = report_table(assess(tmp_path / "r", on_off_run()), "comparisons").records()
+    # Ten pairs of one sign: two of 2**10 patterns are as extreme.
+    assert row["p_value"] == pytest.approx(2 / 1024)
+    low, middle, high = (float(row[f"speed_up{end}"] or 0) for end in ("_low", "", "_high"))
+    assert 900 / 303 <= low < middle < high <= 902 / 300
+
+
 def test_terminals_show_what_each_experiment_is_made_of(tmp_path: Path) -> None:
     """B-D13c: classes, operators with median, and overheads, of all experiments."""
     run = on_off_run()

@@ -131,9 +131,10 @@ class SimTarget:
         noise = self.spec.noise
         launch = self._run_factor * self._factor(noise.block) * (1 + noise.drift * number)
         found = []
-        for _ in range(iterations):
+        for number_of_call in range(iterations):
             slow = self._random.random() < noise.outlier_share
             factor = launch * self._factor(noise.call) * (noise.outlier_factor if slow else 1.0)
+            factor *= noise.slow_start if 2 * number_of_call < iterations else 1.0
             found.append(round(self.spec.execute_ns(mode) * factor))
         return found
 

@@ -76,6 +76,8 @@ class Noise:
     drift: float = 0.0
     outlier_share: float = 0.0
     outlier_factor: float = 10.0
+    slow_start: float = 1.0
+    """Times which the first half of a launch's calls takes."""
     wraps_at: int | None = None
     """Stamps of an ETDump are counted modulo this."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+import etprof.targets.android.target
 from etprof.base.errors import BuildError, InputFileError
 from etprof.base.process import run_command
 from etprof.targets.android.target import AndroidTarget
@@ -133,6 +135,16 @@ def make_target(
         root=str(device.root),
         reconnect_s=reconnect_s,
     )
+
+
+@pytest.fixture
+def phone(
+    device: LoopbackDevice, emulated: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> LoopbackDevice:
+    """The device as commands find it, which is no Arm: what starts its programs comes along."""
+    own = functools.partial(AndroidTarget, launcher=emulated.launcher, root=str(device.root))
+    monkeypatch.setattr(etprof.targets.android.target, "AndroidTarget", own)
+    return device
 
 
 @pytest.fixture

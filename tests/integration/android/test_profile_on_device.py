@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-import etprof.targets.android.target
 from etprof.api import load_run
 from etprof.cli import main
 from etprof.run.manifest import load_manifest
-from etprof.targets.android.target import AndroidTarget
 from etprof.targets.emulator.installation import locate
 
 if TYPE_CHECKING:
@@ -24,16 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.android
 QUICK = ("--blocks", "2", "--min-seconds", "0.001", "--iterations", "1", "--warmup", "0")
 EXPERIMENTS = ["android_sme2", "android_sme1", "android_off"]
-
-
-@pytest.fixture
-def phone(
-    device: LoopbackDevice, emulated: Emulated, monkeypatch: pytest.MonkeyPatch
-) -> LoopbackDevice:
-    """The device as commands find it, which is no Arm: what starts its programs comes along."""
-    own = functools.partial(AndroidTarget, launcher=emulated.launcher, root=str(device.root))
-    monkeypatch.setattr(etprof.targets.android.target, "AndroidTarget", own)
-    return device
 
 
 def purposes(run: Path) -> set[tuple[str, str]]:

@@ -233,11 +233,13 @@ def test_markdown_and_files(history: History, tmp_path: Path) -> None:
 
 
 def test_changes_of_level_are_listed(history: History) -> None:
-    for factor in (1.0, 1.001, 0.999, 1.0, 1.3, 1.301, 1.299, 1.3):
-        history.add(factor)
+    """Promise 48, mutants 35 and 36: the cause lies between two commits, which are named."""
+    for number, factor in enumerate((1.0, 1.001, 0.999, 1.0, 1.3, 1.301, 1.299, 1.3)):
+        history.add(factor, git={"commit": "abcdef01"[number] * 40, "branch": "main"})
     code, text = history.command("changes")
     assert code == 0
     assert "#5" in text
+    assert f"{'d' * 10}..{'e' * 10}" in text
     assert "+30.0 %" in text
     assert history.command("changes", "--metric", "load_ns")[1].startswith("No change of level")
 

@@ -1,0 +1,159 @@
+"""One launch on a phone, whose adb and shell are this host's: what is sent, ended, brought, left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from etprof.base.errors import TargetError
+from etprof.targets.android.session import Session
+from etprof.targets.android.target import AndroidTarget, translate
+from etprof.targets.leftovers import mark_of
+from etprof.targets.request import RunnerRequest
+from tests.fake_target import result_document
+from tests.unit.test_android_libraries import write_elf
+
+if sys.platform != "linux":
+    pytest.skip("the phone's shell is Linux's", allow_module_level=True)
+
+ADB = """#!/bin/sh
+# adb for one device, which is this host: what is in `state` makes it fail, once.
+state=$(dirname "$0")/state
+[ "$1" = -s ] && shift 2
+case "$1" in
+devices) echo 'P1 device model:Host' ;;
+get-state) echo device ;;
+shell)
+  if [ -e "$state/away" ] && [ "$(cat "$state/away")" = launch ] && echo "$2" | grep -q leader; then
+    rm -rf "$state/away" "$state/../data/etprof/etprof-store"
+    echo "error: device 'P1' not found" >&2; exit 1
+  fi
+  exec setsid -w sh -c "$2" ;;
+push) cp "$2" "$3" ;;
+pull) cp "$2" "$3"; [ ! -e "$state/changes" ] || echo >>"$3" ;;
+esac
+"""
+RUNNER = """#!/bin/sh
+# Stands before the runner: answers as it would, or ends as `state` says.
+here=$(dirname "$0")
+for word in "$@"; do
+  case "$word" in
+  --model=*) test -s "${word#--model=}" || { echo "etprof-runner: no model" >&2; exit 4; } ;;
+  --result=*) cp "$here/result.json" "${word#--result=}" ;;
+  esac
+done
+[ ! -e "$here/state/crashes" ] || kill -SEGV $$
+"""
+
+
+@dataclass(frozen=True)
+class Phone:
+    """The folder of a phone: its commands, what it keeps, and what is about to go wrong."""
+
+    folder: Path
+    target: AndroidTarget
+    request: RunnerRequest
+
+    def will(self, what: str, when: str = "") -> None:
+        (self.folder / "state" / what).write_text(when)
+
+    @property
+    def root(self) -> Path:
+        return Path(self.target.root)
+
+
+@pytest.fixture
+def phone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Phone:
+    folder = tmp_path / "it's $(a) phone"
+    (folder / "state").mkdir(parents=True)
+    for name, text in (("adb", ADB), ("runner.sh", RUNNER)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / "result.json").write_text(json.dumps(result_document(1000)))
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("ANDROID_SERIAL", raising=False)
+    (tmp_path / "m.pte").write_bytes(b"program")
+    target = AndroidTarget(
+        runner=write_elf(tmp_path / "etprof-runner"),
+        launcher=(str(folder / "runner.sh"),),
+        root=str(folder / "data/etprof"),
+        reconnect_s=5,
+    )
+    result = tmp_path / "out" / "result.json"
+    return Phone(folder, target, RunnerRequest(model=tmp_path / "m.pte", result=result))
+
+
+def test_a_launch_leaves_its_result_here_and_nothing_there(phone: Phone) -> None:
+    result = phone.target.run(phone.request)
+    assert set(result.latency_ns) == {1000}
+    assert [each.name for each in phone.root.iterdir()] == ["etprof-store"]
+
+
+def test_a_signal_there_is_one_here(phone: Phone) -> None:
+    """Mutant 60: the shell says 139, which no runner of ours ends with."""
+    phone.will("crashes")
+    with pytest.raises(TargetError, match="killed by SIGSEGV"):
+        phone.target.run(phone.request)
+    assert not phone.request.result.exists()
+
+
+def test_a_file_that_arrives_changed_is_refused(phone: Phone) -> None:
+    """Mutant 58: what came is compared with the SHA-256 of what the device has."""
+    phone.will("changes")
+    with pytest.raises(TargetError, match="arrived changed"):
+        phone.target.run(phone.request)
+    assert not phone.request.result.exists()
+
+
+def test_a_phone_that_comes_back_is_asked_again_what_it_has(phone: Phone) -> None:
+    """Mutant 61: it may have lost its files while it was away."""
+    phone.target.run(phone.request)
+    phone.will("away", "launch")
+    assert set(phone.target.run(phone.request).latency_ns) == {1000}
+    assert phone.target.reconnections == 1
+
+
+def test_the_result_is_brought_last() -> None:
+    """Mutant 59: whoever has a result has all that its launch left."""
+    request = RunnerRequest(
+        model=Path("m.pte"), result=Path("r.json"), etdump=Path("e"), outputs=Path("o")
+    )
+    there, wanted = translate(request, {Path("m.pte"): "/data/m.pte"}, "/data/out")
+    assert wanted == [
+        ("run.etdump", Path("e")), ("outputs", Path("o")), ("result.json", Path("r.json")),
+    ]  # fmt: skip
+    assert (there.model, there.result) == (Path("/data/m.pte"), Path("/data/out/result.json"))
+
+
+def test_what_a_killed_etprof_left_is_ended_and_that_of_others_stays(phone: Phone) -> None:
+    """Mutant 57: its runner would disturb every time that is measured."""
+    own = Session(phone.target.adb, str(phone.root))
+    start = own.folder.rpartition("/")[2].partition(f"-{os.getpid()}-")[0]
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = phone.root / f"{start}-{gone.pid}-12345-abc"
+    living = phone.root / f"{start}-{os.getpid()}-{mark_of(os.getpid())}-abc"
+    for folder in (left, living):
+        folder.mkdir(parents=True)
+    # A process group whose first names the session, as the script of a launch does.
+    runner = subprocess.Popen(
+        ["sh", "-c", f": {left.name}; sleep 600 & wait"], start_new_session=True
+    )
+    (left / "leader").write_text(str(runner.pid))
+    (left / "pid").write_text(str(runner.pid))
+    try:
+        own.remove_leftovers()
+        assert not left.exists()
+        assert living.exists()
+        assert runner.wait(timeout=60) < 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(runner.pid, signal.SIGKILL)
