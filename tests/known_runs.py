@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
-from etprof.etdump.plausibility import CONTAINERS
 from etprof.run.load import Run as LoadedRun
-from tests.etdump_writer import Table, etdump, event_block, write_etdump
-from tests.known_etdumps import LOAD_US, US, load_block, span
+from tests.world.etdumps import write_executions
+from tests.world.spec import Operator
 
 SME2_CPU = {
     "architecture": "aarch64",
@@ -20,20 +19,9 @@ SME2_CPU = {
     "logical_cores": 8,
     "features": {"sme": True, "sme2": True},
 }
-_CALL_OVERHEAD_US = 1
 
 
-@dataclass(frozen=True)
-class Op:
-    """One operator: its label, its time, and the delegate call or instruction it is in."""
-
-    label: str
-    us: int
-    instruction: int = 0
-
-    @property
-    def is_delegated(self) -> bool:
-        return not self.label.startswith("native_call_")
+Op = Operator
 
 
 @dataclass(frozen=True)
@@ -95,41 +83,11 @@ def analyze(folder: Path, run: Run) -> RunAnalysis:
 
 def build_etdump(experiment: Experiment) -> bytes:
     """Builds the ETDump: load, first inference three times slower, then equal executions."""
-    last = replace(experiment, ops=experiment.last_ops or experiment.ops)
-    steady = [*[experiment] * (experiment.executions - 1), last]
-    first, now = execution(experiment, LOAD_US, scale=3)
-    blocks = [load_block(), event_block(b"First", first)]
-    for each in steady:
-        events, now = execution(each, now)
-        blocks.append(event_block(b"Execute", events))
-    return bytes(write_etdump(etdump(blocks)).data)
-
-
-def execution(experiment: Experiment, start: int, scale: int = 1) -> tuple[list[Table], int]:
-    """One execution from `start`, and its end, in µs; operators of an instruction share a call."""
-    events: list[Table] = []
-    now = start + experiment.execute_overhead_us * scale
-    for instruction in dict.fromkeys(op.instruction for op in experiment.ops):
-        inside = [op for op in experiment.ops if op.instruction == instruction]
-        call, now = _call(experiment, inside, now, scale)
-        events += call
-    return [*events, span(CONTAINERS[0].encode(), start * US, now - start)], now
-
-
-def _call(
-    experiment: Experiment, ops: Sequence[Op], start: int, scale: int
-) -> tuple[list[Table], int]:
-    """The events of one delegate or operator call from `start`, and its end, in µs."""
-    ids, now, inside = {"instruction_id": ops[0].instruction}, start, []
-    for op in ops:
-        label = op.label.encode()
-        name, more = (None, {"delegate_debug_id_str": label}) if op.is_delegated else (label, {})
-        inside.append(span(name, now * US, op.us * scale, **ids, **more))
-        now += op.us * scale
-    delegated = ops[0].is_delegated
-    now += (experiment.delegate_overhead_us if delegated else _CALL_OVERHEAD_US) * scale
-    container = CONTAINERS[1 if delegated else 2].encode()
-    return [*inside, span(container, start * US, now - start, **ids)], now
+    last = experiment.last_ops or experiment.ops
+    steady = [*[experiment.ops] * (experiment.executions - 1), last]
+    overheads_us = experiment.execute_overhead_us, experiment.delegate_overhead_us
+    executions = [(b"First", experiment.ops), *((b"Execute", ops) for ops in steady)]
+    return write_executions(executions, overheads_us)
 
 
 def launch(experiment: str, block: int, before: object, after: object) -> dict[str, object]:

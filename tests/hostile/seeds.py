@@ -17,9 +17,9 @@ from etprof.bench.archives import pack_run
 from etprof.cli import main
 from etprof.history.store import open_store
 from etprof.targets.device_lock import this_host
-from tests.fake_target import result_document
 from tests.known_runs import Op, on_off_run, write_run
 from tests.measured_runs import MeasuredRun, scaled, write_measured
+from tests.world.results import result_document
 
 PROMPT: Final = "one two three"
 _PROGRAM: Final = b"\x1c\0\0\0ET12" + bytes(256)

@@ -11,7 +11,7 @@ import etprof.history.store
 import etprof.measuring.journal
 import etprof.targets.local
 from etprof.run.runner_result import read_result
-from tests.fake_target import GeneratingTarget
+from tests.world.results import GeneratingTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,8 @@ from etprof.targets.android.session import Session
 from etprof.targets.android.target import AndroidTarget, translate
 from etprof.targets.leftovers import mark_of
 from etprof.targets.request import RunnerRequest
-from tests.fake_target import result_document
 from tests.unit.test_android_libraries import write_elf
+from tests.world.results import result_document
 
 if sys.platform != "linux":
     pytest.skip("the phone's shell is Linux's", allow_module_level=True)

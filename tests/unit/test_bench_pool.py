@@ -30,8 +30,9 @@ from etprof.history.ingest import read_run_directory
 from etprof.run.manifest import Manifest, load_manifest
 from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice, this_host
 from tests.device_holder import held
-from tests.fake_target import GeneratingTarget
 from tests.process_tree import ProcessTree, wait_for
+from tests.world.results import GeneratingTarget
+from tests.world.spec import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,10 +68,9 @@ def phone(serial: str) -> MeasuredDevice:
 class Device(GeneratingTarget):
     """Knows who is on it; with a barrier, its first launch waits until all devices have one."""
 
-    platform = "android"
-
     def __init__(self, serial: str, users: Counter[str], barrier: threading.Barrier | None) -> None:
         super().__init__()
+        self.platform = "android"
         self.serial, self.users, self.barrier = serial, users, barrier
         self.broken = False
         self.build_of_android = "one"
@@ -426,7 +426,7 @@ def test_settings_that_a_device_does_not_take_are_told(bench: Bench) -> None:
 def test_an_experiment_may_be_kept_going(bench: Bench, launches: int, *, keep_going: bool) -> None:
     """A-D10: `run` has --keep-going; `bench` gave up always."""
     phone = bench.add_device("a")
-    phone.failing = {0, 1}
+    phone.spec = plain(0, 1, methods=None)
     tasks = bench.tasks(devices=phones("a"), sme=["off"], measurement={"blocks": 6})
     list(run_here(tasks, Silent(), resume=False, keep_going=keep_going))
     assert len(phone.requests) == launches

@@ -19,10 +19,10 @@ from etprof.cli import run_command_line
 from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import Experiment as PlannedExperiment
 from etprof.tables.verdicts import badge_of, describe_comparison
-from tests.fake_target import result_document
 from tests.known_etdumps import US, timed
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
 from tests.manifests import edit_manifest
+from tests.world.results import result_document
 
 if TYPE_CHECKING:
     from pathlib import Path

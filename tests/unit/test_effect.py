@@ -15,7 +15,8 @@ from etprof.statistics.effect import (
     sign_flip_p,
 )
 from etprof.statistics.order_statistics import Interval
-from tests.fake_target import FakeTarget
+from tests.world.sim_target import SimTarget
+from tests.world.spec import plain
 
 TRIALS = 2000
 PAIRS = 10
@@ -28,7 +29,7 @@ def noisy_pairs(
     planned = plan(
         [Experiment(name="off"), Experiment(name="on")],
         Settings(blocks=PAIRS, seed=int(random.integers(10**6))),
-        FakeTarget(),
+        SimTarget(plain()),
     )
     launches = [launch for pair in planned.timing for launch in pair]
     times: dict[str, list[float]] = {"off": [0.0] * PAIRS, "on": [0.0] * PAIRS}

@@ -12,7 +12,8 @@ from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.manifest import GitState, load_manifest
 from etprof.run.program import Program
-from tests.fake_target import FakeTarget
+from tests.world.sim_target import SimTarget
+from tests.world.spec import plain
 
 WORKFLOW = ("GITHUB_SHA", "GITHUB_HEAD_REF", "GITHUB_REF_NAME")
 
@@ -93,7 +94,7 @@ def test_a_measurement_writes_it_into_its_manifest(
     model.write_bytes(b"program")
     measure(
         program=Program(name="m", label="m", model=model),
-        target=FakeTarget(),
+        target=SimTarget(plain()),
         run=tree / "run",
         experiments=[Experiment(name="off")],
         settings=Settings(blocks=1),

@@ -15,10 +15,11 @@ from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.manifest import seal
 from etprof.run.program import Program
-from tests.fake_target import FakeTarget
 from tests.manifests import edit_manifest
 from tests.measured_runs import START, STEADY, MeasuredRun, write_measured
 from tests.unit.test_load import watched
+from tests.world.sim_target import SimTarget
+from tests.world.spec import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +51,7 @@ def test_a_real_run_directory_is_read(tmp_path: Path) -> None:
     model.write_bytes(b"program")
     measure(
         program=Program(name="m", label="m", model=model),
-        target=FakeTarget(),
+        target=SimTarget(plain()),
         run=tmp_path / "run",
         experiments=[Experiment(name="off", sme="off"), Experiment(name="cpus", cpus=(2, 3))],
         settings=Settings(blocks=2),

@@ -14,7 +14,8 @@ from etprof.run.load import Run
 from etprof.run.program import Program
 from etprof.statistics.summary import trimmed_mean
 from etprof.views.formats.hud import hud_records
-from tests.fake_target import FakeTarget
+from tests.world.sim_target import SimTarget
+from tests.world.spec import plain
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def records(tmp_path: Path) -> list[dict[str, object]]:
     model.write_bytes(b"program")
     measure(
         program=Program(name="m", label="m", model=model),
-        target=FakeTarget(),
+        target=SimTarget(plain()),
         run=tmp_path / "run",
         experiments=[Experiment(name="off", sme="off")],
         settings=Settings(blocks=2),

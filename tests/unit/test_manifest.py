@@ -23,9 +23,10 @@ from etprof.run.manifest import (
     save_manifest,
 )
 from etprof.run.validation import validate_run
-from tests.fake_target import FakeTarget
 from tests.manifests import edit_manifest
 from tests.unit.test_pipeline import EXPERIMENTS, run
+from tests.world.sim_target import SimTarget
+from tests.world.spec import plain
 
 
 def a_manifest() -> Manifest:
@@ -121,18 +122,18 @@ def test_manifests_of_the_first_schema_are_read(tmp_path: Path) -> None:
 
 def test_a_run_has_one_identity_in_all_its_files(tmp_path: Path) -> None:
     """T14: nothing told one run from another in the same folder."""
-    run(tmp_path, FakeTarget(failing=[1]), EXPERIMENTS[:1])
+    run(tmp_path, SimTarget(plain(1)), EXPERIMENTS[:1])
     folder = tmp_path / "run"
     first, metrics = load_manifest(folder), load_metrics(folder)
     assert first is not None
     assert metrics is not None
     assert first.run_id is not None
     assert metrics.run_id == first.run_id
-    run(tmp_path, FakeTarget(), EXPERIMENTS[:1], resume=True)
+    run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1], resume=True)
     resumed = load_manifest(folder)
     assert resumed is not None
     assert resumed.run_id == first.run_id
-    run(tmp_path / "other", FakeTarget(), EXPERIMENTS[:1])
+    run(tmp_path / "other", SimTarget(plain()), EXPERIMENTS[:1])
     other = load_manifest(tmp_path / "other/run")
     assert other is not None
     assert other.run_id not in {None, first.run_id}
@@ -142,7 +143,7 @@ def test_the_manifest_says_what_ran(tmp_path: Path) -> None:
     runner = tmp_path / "own-runner"
     runner.write_bytes(b"the runner")
     own = EXPERIMENTS[0].model_copy(update={"runner": runner})
-    run(tmp_path, FakeTarget(), [own])
+    run(tmp_path, SimTarget(plain()), [own])
     manifest = load_manifest(tmp_path / "run")
     assert manifest is not None
     assert [(each.sha256, each.size_bytes) for each in manifest.runners] == [
@@ -151,7 +152,7 @@ def test_the_manifest_says_what_ran(tmp_path: Path) -> None:
     assert {each.runner_sha256 for each in manifest.launches} == {hash_file(runner)}
     assert all(f"--iterations={own.iterations}" in e.asked for e in manifest.launches[:1])
     kinds = {entry.kind for entry in manifest.files.values()}
-    assert kinds == {"metrics", "result", "etdump", "log"}
+    assert kinds == {"metrics", "result", "etdump", "log", "outputs"}
     assert all(
         entry.size_bytes == (tmp_path / "run" / name).stat().st_size
         for name, entry in manifest.files.items()
@@ -164,7 +165,7 @@ def test_a_runner_that_changed_between_launches_is_told(tmp_path: Path) -> None:
     told = []
     for content in (b"one", b"two"):
         runner.write_bytes(content)
-        run(tmp_path, FakeTarget(failing=[1]), own, resume=content == b"two")
+        run(tmp_path, SimTarget(plain(1)), own, resume=content == b"two")
         told.append([f.text for f in validate_run(tmp_path / "run") if "its runner" in f.text])
     assert [len(each) for each in told] == [0, 1]
 

@@ -14,8 +14,8 @@ from etprof.analysis.insight import RunInsight, describe_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.files import hash_file
 from etprof.run.load import Run as LoadedRun
-from tests.fake_target import result_document
 from tests.known_runs import Experiment, Op, Run, write_run
+from tests.world.results import result_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

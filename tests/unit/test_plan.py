@@ -19,7 +19,8 @@ from etprof.measuring.plan import (
     repetitions,
 )
 from etprof.targets.registry import TARGETS, kind_of
-from tests.fake_target import FakeTarget
+from tests.world.sim_target import SimTarget
+from tests.world.spec import plain
 
 if TYPE_CHECKING:
     from etprof.run.manifest import Purpose
@@ -28,20 +29,18 @@ ON, OFF = Experiment(name="on", sme="sme2"), Experiment(name="off", sme="off")
 TRACE = Experiment(name="trace", mode="kernels")
 
 
-class Counting(FakeTarget):
-    """Has a runner that counts."""
-
-    def can_count(self) -> bool:
-        return True
+def counting() -> SimTarget:
+    """A machine with a runner that counts."""
+    return SimTarget(plain(counts=True))
 
 
 def purposes(experiments: list[Experiment], **settings: bool) -> list[tuple[str, str]]:
-    passes = plan(experiments, Settings(**settings), Counting()).passes
+    passes = plan(experiments, Settings(**settings), counting()).passes
     return [(launch.experiment.name, launch.purpose) for launch in passes]
 
 
 def timing(experiments: list[Experiment], blocks: int, seed: int) -> list[Launch]:
-    planned = plan(experiments, Settings(blocks=blocks, seed=seed), Counting())
+    planned = plan(experiments, Settings(blocks=blocks, seed=seed), counting())
     return [launch for pair in planned.timing for launch in pair]
 
 
@@ -85,7 +84,7 @@ def test_kernels_are_counted_where_sme_is_measured_or_as_asked() -> None:
 
 def test_nothing_is_timed_where_times_mean_nothing() -> None:
     """T6: `run` timed ten blocks in the emulator, `bench` one, `profile` none."""
-    emulator = Counting()
+    emulator = counting()
     emulator.platform = "emulator"
     planned = plan([ON, OFF], Settings(blocks=7), emulator)
     assert not planned.timing
@@ -95,7 +94,7 @@ def test_nothing_is_timed_where_times_mean_nothing() -> None:
 
 def test_without_a_runner_that_counts_the_plan_says_how_to_get_one() -> None:
     """T4: a phone's profile ended in an error after everything was measured."""
-    phone = FakeTarget()
+    phone = SimTarget(plain())
     phone.platform = "android"
     planned = plan([ON], Settings(), phone)
     assert [launch.purpose for launch in planned.passes] == ["operators"]
@@ -111,13 +110,13 @@ def test_without_a_runner_that_counts_the_plan_says_how_to_get_one() -> None:
 def test_who_cannot_be_counted_is_told_how_to_be() -> None:
     """A-D22: an own runner was not counted without a word; who has no SME was told of counts."""
     own = ON.model_copy(update={"runner": Path("/own/runner")})
-    (note,) = plan([own, OFF], Settings(), Counting()).notes
+    (note,) = plan([own, OFF], Settings(), counting()).notes
     assert note.startswith("on: ")
     assert "target.trace_runner" in note
-    assert plan([own], Settings(kernels=False), Counting()).notes == ()
+    assert plan([own], Settings(kernels=False), counting()).notes == ()
     # Linux says which modes its CPU has: `auto` stands where it has none.
-    assert plan([Experiment(name="auto")], Settings(), FakeTarget()).notes == ()
-    phone = FakeTarget()
+    assert plan([Experiment(name="auto")], Settings(), SimTarget(plain())).notes == ()
+    phone = SimTarget(plain())
     phone.platform = "android"
     assert len(plan([Experiment(name="auto")], Settings(), phone).notes) == 1
 
@@ -167,7 +166,7 @@ def test_a_launch_that_counts_is_short() -> None:
 
 def test_a_pair_of_blocks_is_one_piece() -> None:
     """T7: the budget was looked at before every block, so it could cut a pair in half."""
-    planned = plan([ON, OFF, TRACE], Settings(blocks=5), Counting())
+    planned = plan([ON, OFF, TRACE], Settings(blocks=5), counting())
     assert [[launch.block for launch in pair] for pair in planned.timing] == [
         [0, 0, 1, 1], [2, 2, 3, 3], [4, 4],
     ]  # fmt: skip

@@ -13,8 +13,8 @@ from etprof.base.atomic import write_json
 from etprof.base.records import read_record
 from etprof.run.load import Run as LoadedRun
 from etprof.run.runner_result import RunnerResult, SmeState
-from tests.fake_target import result_document
 from tests.known_runs import analyze, on_off_run, write_run
+from tests.world.results import result_document
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from etprof.cli import run_command_line
 from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
-from tests.fake_target import result_document
 from tests.known_runs import Experiment, Op, Run, analyze, write_run
 from tests.unit.test_kernel_evidence import make_trace
+from tests.world.results import result_document
 
 OPS = [Op("Convolution (NHWC, F32) IGEMM #1", 150)]
 

@@ -18,8 +18,9 @@ from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings
 from etprof.run.load import Run
 from etprof.run.program import Program
-from tests.fake_target import FakeTarget
 from tests.manifests import edit_manifest
+from tests.world.sim_target import SimTarget
+from tests.world.spec import plain
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def run(tmp_path: Path) -> Path:
     run = tmp_path / "run"
     measure(
         program=Program(name="m", label="m", model=model),
-        target=FakeTarget(),
+        target=SimTarget(plain()),
         run=run,
         experiments=[Experiment(name="off", sme="off"), Experiment(name="on", sme="sme2")],
         settings=Settings(blocks=6),

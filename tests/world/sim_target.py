@@ -70,7 +70,7 @@ class SimTarget:
         iterations = request.iterations or self.spec.samples
         etdump = None
         if request.etdump is not None:
-            etdump = runner_etdump(self.spec.operators[mode], request.warmup, iterations)
+            etdump = runner_etdump(tuple(self.spec.operators[mode]), request.warmup, iterations)
             write_bytes(request.etdump, etdump)
         if request.outputs is not None:
             default = bytes(range(OUTPUT_BYTES))
@@ -78,7 +78,7 @@ class SimTarget:
         if request.kernel_trace is not None:
             write_json(request.kernel_trace, self._kernel_trace(request, mode, iterations))
         latencies = self._latencies(mode, number, iterations)
-        document = self._result(request, mode, latencies, number)
+        document = self.result(request, mode, latencies, number)
         if etdump is not None:
             document["etdump"] = {"path": str(request.etdump), "size_bytes": len(etdump)}
         write_json(request.result, document)
@@ -102,7 +102,8 @@ class SimTarget:
             if not path.is_file():
                 msg = f"{path} does not exist"
                 raise TargetError(msg)
-        if request.method != "forward":
+        has_method = spec.methods is None or request.method in spec.methods
+        if request.generation is None and not has_method:
             msg = f"the program has no method {request.method!r}"
             raise TargetError(msg)
         failure = spec.failure
@@ -138,9 +139,10 @@ class SimTarget:
             found.append(round(self.spec.execute_ns(mode) * factor))
         return found
 
-    def _result(
+    def result(
         self, request: RunnerRequest, mode: str, latencies: list[int], number: int
     ) -> dict[str, object]:
+        """What the runner writes of a launch."""
         traced = request.kernel_trace is not None or self.spec.capabilities.only_counts
         one = latencies[0]
         passes = {"etdump": request.etdump, "kernel_trace": request.kernel_trace}

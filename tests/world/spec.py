@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-CALL_NS = 1_000
+CALL_US = 1
 """What a call of a portable kernel costs beside the kernel."""
 SME2_KERNEL, SME1_KERNEL = (
     f"kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1b_2vlx2vl_{isa}_mopa" for isa in ("sme2", "sme")
@@ -19,7 +19,7 @@ class Operator:
     label: str
     us: int
     instruction: int = 0
-    kernels: Mapping[str, int] = field(default_factory=dict)
+    kernels: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def is_delegated(self) -> bool:
@@ -58,10 +58,14 @@ class Capabilities:
     """More are asked for in vain."""
     only_counts: bool = False
     """Whether it is the only one, and so the one that times."""
+    told: tuple[str, ...] | None = None
+    """The modes that the machine says it has; None: those of its CPU."""
 
     @property
     def modes(self) -> tuple[str, ...]:
         """The modes that a user may ask for."""
+        if self.told is not None:
+            return self.told
         every = ("sme2", "sme1", "off")
         return ("auto",) if self.sme == "off" else every[every.index(self.sme) :]
 
@@ -106,6 +110,8 @@ class RunSpec:
     capabilities: Capabilities = Capabilities()
     noise: Noise = Noise()
     failure: Failure = Failure()
+    methods: Sequence[str] | None = ("forward",)
+    """Of the program; None: whatever is asked for."""
     samples: int = 20
     """Iterations of a launch that is asked for seconds."""
     outputs: Mapping[str, bytes] = field(default_factory=dict)
@@ -120,4 +126,25 @@ class RunSpec:
         """The true length of one execution."""
         operators = self.operators[mode]
         portable = sum(not each.is_delegated for each in operators)
-        return sum(each.us for each in operators) * 1000 + portable * CALL_NS
+        return 1000 * (sum(each.us for each in operators) + portable * CALL_US)
+
+
+def plain(
+    *launches: int,
+    sme: str | None = None,
+    methods: Sequence[str] | None = ("forward",),
+    **more: object,
+) -> RunSpec:
+    """A program of one operator: launch n takes 1000 ns + n; those named, or of `sme`, fail.
+
+    Its machine runs every mode alike, tells none and counts nothing; `more` are capabilities.
+    """
+    operator = Operator("Convolution (NHWC, F32) IGEMM #1", 1)
+    known: dict[str, object] = {"counts": False, "told": ("auto",), **more}
+    return RunSpec(
+        operators=dict.fromkeys(("sme2", "sme1", "off"), (operator,)),
+        capabilities=Capabilities(**known),  # type: ignore[arg-type]
+        noise=Noise(call=0.0, drift=0.001),
+        failure=Failure(launches=frozenset(launches), sme=sme),
+        methods=methods,
+    )
