@@ -48,6 +48,19 @@ def test_a_run_is_reported(tmp_path: Path, write: Callable[[Path], Path]) -> Non
     assert blocks == [BLOCKS if write is not emulator_run else 0] * len(MODES)
 
 
+def test_an_emulated_run_that_does_not_say_so_has_no_times(tmp_path: Path) -> None:
+    """I2: a manifest of the first schema may lack the flag; its page said that times are not shown,
+    and showed them."""
+    folder = emulator_run(tmp_path / "run")
+    for name in ("manifest.json", "metrics.json"):
+        path = folder / name
+        if path.is_file():
+            path.write_text(path.read_text().replace('"times_are_meaningful": false', '"x": 0'))
+    metrics = folder / "metrics.json"
+    metrics.unlink(missing_ok=True)
+    assert not Run.load(folder).is_timed
+
+
 @pytest.mark.parametrize("write", [*KINDS, failed_bench_run])
 def test_a_run_is_kept_in_the_history(tmp_path: Path, write: Callable[[Path], Path]) -> None:
     rows = read_run_directory(write(tmp_path / "run"))

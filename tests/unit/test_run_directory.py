@@ -17,7 +17,7 @@ from etprof.run.directory import (
     safe_name,
     set_aside,
 )
-from etprof.run.manifest import load_manifest
+from etprof.run.manifest import WAY_OUT, load_manifest
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,4 @@ def test_damaged_metrics_are_named_with_the_field(
     (tmp_path / "metrics.json").write_text(content)
     with pytest.raises(InputFileError) as caught:
         load_metrics(tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path}/metrics.json is damaged: {message}; delete it to analyse the ETDumps alone"
-    )
+    assert str(caught.value) == (f"{tmp_path}/metrics.json is damaged: {message}; {WAY_OUT}")

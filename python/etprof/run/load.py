@@ -184,7 +184,10 @@ def _load_measured(source: Path) -> Run:
     if manifest and metrics and metrics.run_id not in {None, manifest.run_id}:
         msg = f"{source / METRICS} is of another run than {MANIFEST}: run_id; measure again"
         raise InputFileError(msg)
-    is_timed = False not in [each.times_are_meaningful for each in (manifest, metrics) if each]
+    flags = [each.times_are_meaningful for each in (manifest, metrics) if each]
+    # Manifests of the first schema may have no flag; of its targets only the emulator proved none.
+    is_emulated = manifest is not None and manifest.platform == "emulator"
+    is_timed = False not in flags and not is_emulated
     if metrics is not None and not is_timed:
         known = {
             name: each.model_copy(update={"blocks": []})

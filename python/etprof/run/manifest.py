@@ -46,7 +46,7 @@ from etprof.run.runner_result import Cpu, RunnerBuild
 
 MANIFEST: Final = "manifest.json"
 _SCHEMA_VERSION: Final = 2
-WAY_OUT: Final = "delete it to analyse the ETDumps alone"
+WAY_OUT: Final = "bring it back from a copy of the run, or measure again"
 _OLD_PURPOSES: Final = {
     "etdump": "operators",
     "kernel_trace": "kernels",

@@ -181,7 +181,9 @@ THREADS: Final = Table(
 def thread_tables(experiments: Sequence[ExperimentAnalysis]) -> tuple[Table, Table]:
     """Returns the thread map laid out, a row per mode and a column per thread count, and in full."""
     threads, found = THREADS.of_each([experiments]), build_thread_map(experiments)
-    matrix = replace(threads, is_shaded=True, title="").pivot("sme", "threads", "median_ns")
+    matrix = replace(
+        threads, is_shaded=True, title="Median inference, the fastest of each mode and thread count"
+    ).pivot("sme", "threads", "median_ns", join=min)
     counts = {name: int(name.rpartition("_")[2]) for name in matrix.names[1:]}
     titles = {name: count_of(count, "thread") for name, count in counts.items()}
     note = describe_crossover(found) if found else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -149,16 +150,26 @@ class Table:
         )
         return replace(self, columns=columns)
 
-    def pivot(self, down: str, across: str, *names: str) -> Table:
-        """Lays rows out as a matrix: columns for each value of `across`, with sums of `names`."""
+    def pivot(
+        self,
+        down: str,
+        across: str,
+        *names: str,
+        join: Callable[[float, float], float] = operator.add,
+    ) -> Table:
+        """Lays rows out as a matrix: columns for each value of `across`, with figures of `names`.
+
+        `join` makes one figure of two that share a place; sums, unless it says otherwise.
+        """
         row, top = self._index(down), self._index(across)
         figures = {name: self._index(name) for name in names}
-        sums: dict[tuple[Value, Value, str], float] = {}
+        joined: dict[tuple[Value, Value, str], float] = {}
         for each in self.rows:
             for name, index in figures.items():
                 if (value := each[index]) is not None:
                     place = (each[row], each[top], name)
-                    sums[place] = sums.get(place, 0.0) + float(value)
+                    known = joined.get(place)
+                    joined[place] = float(value) if known is None else join(known, float(value))
         tops = list(dict.fromkeys(each[top] for each in self.rows))
         columns = (
             replace(self.columns[index], name=f"{name}_{head}", place="everywhere", bounds=None,
@@ -166,7 +177,7 @@ class Table:
             for head in tops for name, index in figures.items()
         )  # fmt: skip
         rows = tuple(
-            (head, *(sums.get((head, column, name)) for column in tops for name in names))
+            (head, *(joined.get((head, column, name)) for column in tops for name in names))
             for head in dict.fromkeys(each[row] for each in self.rows)
         )
         first = replace(self.columns[row], place="everywhere")

@@ -160,7 +160,11 @@ def head_of(assessment: Assessment) -> Headline:
         badge="no comparison" if primary.split.times else "not representative",
         text=primary.name,
         plain=(f"An inference takes {figure}. " if figure != MISSING else "")
-        + "There is one experiment, and nothing to compare it with.",
+        + (
+            "There is one experiment, and nothing to compare it with."
+            if len(assessment.run.experiments) == 1
+            else f"None of the {len(assessment.run.experiments)} experiments was compared."
+        ),
         detail=f"95 % interval of the median {format_interval(interval.low, interval.high)}"
         if interval
         else "",
