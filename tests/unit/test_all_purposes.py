@@ -45,11 +45,22 @@ def report_of(folder: Path) -> dict[str, Any]:
     return document
 
 
+@pytest.fixture(scope="module", params=[True, False], ids=["counted", "uncounted"])
+def timed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[bool, dict[str, Any]]:
+    """Whether kernels are asked for, and the report of a machine that proves everything."""
+    folder = tmp_path_factory.mktemp("timed")
+    assert measure(folder, "linux", counts=request.param)[0].exit_code == 0
+    return request.param, report_of(folder)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("counts", [True, False])
-def test_the_launches_decide_what_a_report_has(kind: str, counts: bool, tmp_path: Path) -> None:
+def test_the_launches_decide_what_a_report_has(
+    kind: str, timed: tuple[bool, dict[str, Any]], tmp_path: Path
+) -> None:
     """T3, T6: one emulator had three policies, and a kind its own tables."""
-    policy = kind_of(kind).policy
+    policy, (counts, of_timed) = kind_of(kind).policy, timed
     done, target = measure(tmp_path / kind, kind, counts=counts)
     if counts and not policy.proves_kernels:
         # T4: refused before the first launch, and the way out is said.
@@ -66,13 +77,11 @@ def test_the_launches_decide_what_a_report_has(kind: str, counts: bool, tmp_path
     grade = {"off": {"A"} if counts else set(), "sme2": {"A" if counts else "B"}}
     assert grades_of(report) == {f"{sme}_t{n}": grade[sme] for sme in MODES for n in (1, 2)}
     # AND the tables are those of a machine with times, less what is made of times alone
-    assert measure(tmp_path / "linux_too", "linux", counts=counts)[0].exit_code == 0
-    timed = report_of(tmp_path / "linux_too")
-    columns, others = columns_of(report), columns_of(timed)
+    columns, others = columns_of(report), columns_of(of_timed)
     missing = {place for place in others if place not in columns}
     if policy.proves_times:
         assert columns == others
-        assert set(times_in(report)) == set(times_in(timed))
+        assert set(times_in(report)) == set(times_in(of_timed))
         return
     assert not list(times_in(report))
     # What findings rest on is of those rules that need no times.

@@ -91,6 +91,7 @@ def iterate(links: ExportedLinks) -> Iterator[Address]:
                 yield address
 
 
+@pytest.mark.slow
 def test_every_link_leads_to_a_file_of_the_site(site: Path) -> None:
     files = {path.name for path in site.iterdir()}
     assert {"index.html", "dashboard.css", "dashboard.js", MARKER} <= files

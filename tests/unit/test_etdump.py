@@ -109,6 +109,7 @@ def test_a_column_outlives_its_dump() -> None:
     np.testing.assert_array_equal(column, np.arange(20_000))
 
 
+@pytest.mark.slow
 def test_the_table_goes_with_its_last_column() -> None:
     columns = load_etdump(TWO_EVENTS).profile
     gone = weakref.ref(columns.name_id)

@@ -146,6 +146,7 @@ def test_the_flame_graph_sums_the_calls_of_a_place() -> None:
     }
 
 
+@pytest.mark.slow
 def test_what_cannot_be_seen_is_not_drawn() -> None:
     # GIVEN 500 calls of a 1000th of the time each, and 5000 of a 10000th
     calls = [number // 10 for number in range(5000)] + list(range(5000, 10_000))

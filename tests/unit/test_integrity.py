@@ -88,6 +88,7 @@ def test_a_finished_run_has_files_of_every_kind_and_is_sound(sound: Path) -> Non
     assert worst_level(validate_run(sound)) in {"ok", "note"}
 
 
+@pytest.mark.slow
 def test_any_damage_of_any_file_is_named(sound: Path, tmp_path: Path) -> None:
     """T1, T17, I4: counts times 1000, garbage in their place or no file at all were "ok"."""
     folder = shutil.copytree(sound, tmp_path / "run")
@@ -201,6 +202,7 @@ def test_a_truncated_file_that_nobody_hashed_is_named(
         (folder / name).write_bytes(content)
 
 
+@pytest.mark.slow
 def test_noise_is_what_rule_f13_calls_noise(tmp_path: Path) -> None:
     """D15: validate had numbers and limits of its own."""
     blocks = Settings(blocks=8, operator_iterations=3, kernels=False)

@@ -53,6 +53,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert read.model_copy(update={"checksum": None}) == written
 
 
+@pytest.mark.slow
 def test_any_changed_bit_is_found(tmp_path: Path) -> None:
     """T17: validate accepted eight of eight edits of the manifest, a flipped bit among them."""
     save_manifest(tmp_path, a_manifest())

@@ -343,6 +343,7 @@ print("frame", etprof.load_run(sys.argv[1]).operators()["toy"].tolist())
 """
 
 
+@pytest.mark.slow
 def test_a_new_column_is_one_line_of_one_file(tmp_path: Path) -> None:
     """T16: its declaration alone puts it into every view."""
     folder = write_run(tmp_path / "r", on_off_run())

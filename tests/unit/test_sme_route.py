@@ -129,6 +129,7 @@ def test_a_label_that_the_table_lacks_is_unknown() -> None:
             assert counted.reason.code == ("mode" if mode == "off" else "not executed")
 
 
+@pytest.mark.slow
 def test_no_reason_contradicts_the_library() -> None:
     """B-D5: "no SME2 microkernel for these weights" of weights that have one."""
     seen = set()

@@ -54,6 +54,7 @@ print(identify_device("toy", {"machine": "x"}, None)[0])
 """
 
 
+@pytest.mark.slow
 def test_a_new_kind_touches_three_files(tmp_path: Path) -> None:
     """T16: a target touched 12 to 15 files."""
     package = tmp_path / "etprof"

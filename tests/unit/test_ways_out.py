@@ -36,6 +36,7 @@ def flags_of(parser: argparse.ArgumentParser) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_commands_and_their_flags_exist() -> None:
     """`--resume` was told to users of commands that have none."""
     told = {(m[1], flag) for _, text in texts() for m in TOLD.finditer(text)
