@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from etprof.base.errors import TargetError
-from etprof.targets.android.session import Session
+from etprof.run.directory import list_files
+from etprof.targets.android.adb import Adb
+from etprof.targets.android.session import RemoteFile, Session, bring_results
 from etprof.targets.android.target import AndroidTarget, translate
 from etprof.targets.leftovers import mark_of
 from etprof.targets.request import RunnerRequest
@@ -157,3 +161,24 @@ def test_what_a_killed_etprof_left_is_ended_and_that_of_others_stays(phone: Phon
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(runner.pid, signal.SIGKILL)
+
+
+def test_what_is_not_brought_whole_is_temporary(tmp_path: Path) -> None:
+    """A-D24: validate and --resume knew no name that a copy has until it is whole."""
+    seen: list[tuple[str, bool]] = []
+
+    class Watched(Adb):
+        def pull(self, remote: str, local: Path, *, size_bytes: int) -> None:  # noqa: ARG002
+            local.write_bytes(b"x")
+            there = [path for path in tmp_path.rglob("*") if path.is_file()]
+            known = list_files(tmp_path)
+            names = [path.relative_to(tmp_path).as_posix() for path in there]
+            seen.extend((name, name in known and known[name].is_temporary) for name in names)
+
+    sent = RemoteFile(hashlib.sha256(b"x").hexdigest(), 1)
+    wanted = [("outputs", tmp_path / "on" / "m_on_t1_outputs")]
+    bring_results(Watched("P1"), "/data/out", {"outputs/output_0.bin": sent}, wanted)
+    wanted = [("run.etdump", tmp_path / "on" / "m_on_t1.etdump")]
+    shutil.rmtree(tmp_path / "on")
+    bring_results(Watched("P1"), "/data/out", {"run.etdump": sent}, wanted)
+    assert [is_temporary for _, is_temporary in seen] == [True, True], seen

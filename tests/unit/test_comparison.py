@@ -369,6 +369,24 @@ def test_a_fast_wrong_answer_is_no_speed_up(tmp_path: Path) -> None:
     assert "different results; faster, speed-up 2.99×" in describe_comparison(found)
 
 
+@pytest.mark.parametrize(("weights", "compared"), [("c", 2), ("d", 0)])
+def test_outputs_of_other_weights_are_not_compared(
+    weights: str, compared: int, tmp_path: Path
+) -> None:
+    """A-D23: a program with another .ptd file counted as the same program."""
+    found = []
+    for place, content in (("one", "c"), ("other", weights)):
+        run = with_outputs(
+            write_run(tmp_path / place, on_off_run()),
+            {"android_off": [1, 2, 3], "android_sme2": [1, 2, 3]},
+        )
+        data = {"path": "w.ptd", "sha256": content * 64, "size_bytes": 4}
+        edit_manifest(run, lambda d, data=data: d["model"].update(data=data))  # type: ignore[misc]
+        found.append(analyze_run(LoadedRun.load(run)))
+    pairs = match_runs(found[0], found[1])
+    assert sum(len(compare_sides(*pair).outputs) for pair in pairs) == compared
+
+
 def test_a_wish_that_is_none_is_damage_of_the_manifest(tmp_path: Path) -> None:
     """S1: the config in a manifest is a stranger's too."""
     run = write_run(tmp_path / "r", on_off_run())

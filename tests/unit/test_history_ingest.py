@@ -131,6 +131,19 @@ def test_repetitions_have_the_same_revision(tmp_path: Path) -> None:
     assert None not in found.values()
 
 
+def test_other_weights_are_another_revision(tmp_path: Path) -> None:
+    """A-D23: the weights in a file of their own were left out of what a run is of."""
+    found: list[str | None] = []
+    for weights in ("1", "2", "2"):
+        run = write_measured(tmp_path / str(len(found)), MeasuredRun())
+        data = {"path": "w.ptd", "sha256": weights * 64, "size_bytes": 4}
+        edit_manifest(run, lambda d, data=data: d["model"].update(data=data))  # type: ignore[misc]
+        found += [entry.revision for entry in read_run_directory(run)]
+    first, second, again = found
+    assert first != second
+    assert second == again
+
+
 @pytest.mark.parametrize("dirty", [True, None])
 def test_changed_files_leave_the_revision_open(tmp_path: Path, dirty: bool | None) -> None:
     git = {"commit": "c" * 40, "branch": "main", "dirty": dirty}

@@ -6,22 +6,27 @@ import io
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from rich.console import Console
 
 from etprof.analysis.split.evidence import (
+    GRADES,
+    Grade,
     ModeEvidence,
+    OperatorEvidence,
     align_modes,
     describe_operator,
     read_evidence,
 )
+from etprof.backends.backend import SmeRoute
 from etprof.backends.registry import BACKENDS
 from etprof.base.errors import InputFileError
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
 from etprof.tables.kernels import MODES, USES, kernel_section
 from etprof.views.terminal import terminal_sections
+from tests.source_checkout import ROOT
 
 SME2 = "kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa"
 PACK = "kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme"
@@ -149,6 +154,20 @@ def test_counted_calls_are_grade_a() -> None:
 )
 def test_a_label_alone_is_grade_b_at_most(label: str, mode: str | None, grade: str | None) -> None:
     assert describe_operator(label, BACKENDS[0], mode).grade == grade
+
+
+def test_the_grades_are_those_that_code_gives_and_docs_name() -> None:
+    """T5, I8: a grade C, which no operator could get, stood in the type, the legend and the docs."""
+    answers = get_args(get_type_hints(SmeRoute)["answer"])
+    parts = BACKENDS[0].read_label("Softmax (NC, F16) #1")
+    given = {
+        OperatorEvidence("x", parts, BACKENDS[0], (), is_counted, SmeRoute(answer)).grade
+        for answer in answers
+        for is_counted in (True, False)
+    }
+    text = "\n".join(file.read_text() for file in (ROOT / "README.md", *ROOT.glob("docs/*.md")))
+    named = set(re.findall(r"\bgrades?:?\s+([A-Z])\b", text, re.IGNORECASE))
+    assert given - {None} == set(get_args(Grade)) == set(GRADES) == named
 
 
 def test_modes_are_paired_by_order_whatever_their_types() -> None:

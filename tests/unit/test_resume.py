@@ -113,6 +113,16 @@ def test_what_a_cut_off_launch_left_goes_when_its_experiment_does_not_run(tmp_pa
     assert "damaged" not in levels(folder)
 
 
+def test_outputs_that_were_being_brought_go(tmp_path: Path) -> None:
+    """A-D24: the folder that a killed etprof was copying a phone's outputs into stayed."""
+    folder = cut_off(tmp_path)
+    left = folder / "on" / ".m_fp32_on_t1_outputs.0123456789ab"
+    left.mkdir(parents=True, exist_ok=True)
+    (left / "output_0.bin").write_bytes(b"half")
+    run(tmp_path, SimTarget(), [OFF, ON], SETTINGS, resume=True)
+    assert not left.exists()
+
+
 def test_a_failed_launch_leaves_its_log_and_nothing_else(tmp_path: Path) -> None:
     """D4: the ETDump and kernel trace of a launch that failed became evidence."""
     failing = Fails(lambda request: bool(request.kernel_trace or request.etdump))
