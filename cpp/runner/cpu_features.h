@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,27 +18,14 @@ struct CpuDescription {
     CpuFeatures features;
 };
 
-/// Asks the CPU or the kernel. SME features are the machine's, whatever this process makes of them.
+/// Asks the system. SME features are the machine's, whatever this process makes of them.
 CpuDescription describe_cpu();
 
-/// The registers of CPUID and XGETBV that say which x86 features can be used.
-struct X86Registers {
-    std::uint32_t leaf1_ecx = 0;
-    std::uint32_t leaf7_ebx = 0;
-    std::uint32_t leaf7_ecx = 0;
-    std::uint32_t leaf7_edx = 0;
-    std::uint32_t leaf7_1_eax = 0;
-    /// What the system saves on a context switch: 0 if it does not use XSAVE.
-    std::uint64_t xcr0 = 0;
-};
+/// The features that matter here in a text such as Linux's /proc/cpuinfo, which lists the words of
+/// those that CPU and system offer.
+CpuFeatures find_features(const std::string& cpuinfo);
 
-/// Intel's Software Developer's Manual, volume 2A, CPUID, and volume 1, 13.3 for XCR0.
-CpuFeatures decode_x86_features(const X86Registers& registers);
-
-/// The bits of AT_HWCAP and AT_HWCAP2 as in Linux's arch/arm64/include/uapi/asm/hwcap.h.
-CpuFeatures decode_aarch64_features(std::uint64_t hwcap, std::uint64_t hwcap2);
-
-/// The value of one entry of an auxiliary vector as /proc/self/auxv gives it; missing: not there.
-std::optional<std::uint64_t> find_auxiliary_value(std::string_view auxv, std::uint64_t type);
+/// The model in such a text. Arm kernels print no name, only who made the core and which it is.
+std::string find_model_name(const std::string& cpuinfo);
 
 }  // namespace etprof

@@ -1,206 +1,357 @@
 #include "generation.h"
 
-#include <string>
-#include <utility>
+#include <algorithm>
+#include <cmath>
 
-#include "clock.h"
-#include "loaded_module.h"
-#include "memory.h"
-#include "phase_tracer.h"
-#include "runner_error.h"
-#include "runtime_log.h"
-#include "standard_output.h"
-#include "thread_pool.h"
-#include "token_executor.h"
+#include "messages.h"
+#include "process.h"
 
 namespace etprof {
 namespace {
 
-using std::chrono::system_clock;
+using executorch::aten::BFloat16;
+using executorch::aten::Half;
 
-std::unique_ptr<LoadedModule> make_module(const Options& options, const GenerationPlan& plan) {
-    auto tracer = options.etdump_path ? std::make_unique<PhaseTracer>(nullptr) : nullptr;
-    PhaseTracer* phases = tracer.get();
-    return std::make_unique<LoadedModule>(options, std::move(tracer), phases,
-                                          plan.has_two_methods());
+const MethodDescription* find(const ProgramDescription& program, const std::string& name) {
+    const auto found =
+        std::find_if(program.methods.begin(), program.methods.end(),
+                     [&name](const MethodDescription& method) { return method.name == name; });
+    return found == program.methods.end() ? nullptr : &*found;
+}
+
+const MethodDescription& require(const ProgramDescription& program, const std::string& name,
+                                 const std::string& flag) {
+    const MethodDescription* found = find(program, name);
+    if (found != nullptr) {
+        return *found;
+    }
+    std::string names;
+    for (const MethodDescription& method : program.methods) {
+        // Methods without inputs only tell a constant, such as get_max_seq_len.
+        if (!method.inputs.empty()) {
+            names += (names.empty() ? "" : ", ") + method.name;
+        }
+    }
+    throw RunnerError(ExitCode::kMethod, program.path + " has no method '" + name + "'",
+                      "choose with " + flag + " from: " + names);
+}
+
+bool is_index(const ValueDescription& value) {
+    return value.is_tensor() && (value.dtype == ScalarType::Long || value.dtype == ScalarType::Int);
+}
+
+bool is_score(const ValueDescription& value) {
+    return value.is_tensor() && !value.shape.empty() &&
+           (value.dtype == ScalarType::Float || value.dtype == ScalarType::Half ||
+            value.dtype == ScalarType::BFloat16);
+}
+
+std::size_t count_elements(const ValueDescription& value) {
+    std::size_t count = 1;
+    for (const std::int32_t size : value.shape) {
+        count *= static_cast<std::size_t>(size);
+    }
+    return count;
+}
+
+TokenMethod describe_token_method(const MethodDescription& method) {
+    const auto refuse_unless = [&method](bool holds, const std::string& problem) {
+        if (!holds) {
+            throw RunnerError(ExitCode::kMethod,
+                              "'" + method.name + "' cannot generate tokens (" + problem + ")",
+                              "export it with a key-value cache, so that it takes token ids and "
+                              "positions and gives scores");
+        }
+    };
+    refuse_unless(method.inputs.size() == 2 &&
+                      std::all_of(method.inputs.begin(), method.inputs.end(), is_index),
+                  "it does not take two tensors of integers");
+    refuse_unless(!method.outputs.empty() && is_score(method.outputs.front()),
+                  "its first output is no tensor of float32, float16 or bfloat16");
+    const ValueDescription& tokens = method.inputs[0];
+    const ValueDescription& positions = method.inputs[1];
+    const std::size_t most = count_elements(tokens);
+    const std::size_t places = count_elements(positions);
+    refuse_unless(!tokens.shape.empty() && most == static_cast<std::size_t>(tokens.shape.back()),
+                  "its tokens have the shape " + shape_text(tokens.shape));
+    refuse_unless(!positions.shape.empty() && (places == 1 || places == most),
+                  "its positions have the shape " + shape_text(positions.shape));
+    return {&method, places != 1, most};
+}
+
+/// What a method without inputs says; nothing when there is none of that name.
+std::optional<std::uint64_t> read_constant(const ProgramDescription& program,
+                                           const std::string& name) {
+    const MethodDescription* method = find(program, name);
+    if (method == nullptr || !method->inputs.empty() || method->outputs.size() != 1 ||
+        method->outputs[0].kind != "int") {
+        return std::nullopt;
+    }
+    clear_runtime_errors();
+    executorch::extension::Module module(program.path,
+                                         executorch::extension::Module::LoadMode::Mmap);
+    const auto result = module.execute(name);
+    if (!result.ok() || result->at(0).toInt() < 1) {
+        throw RunnerError(ExitCode::kModel, "'" + name + "' of " + program.path + " tells nothing",
+                          "export the program again");
+    }
+    return static_cast<std::uint64_t>(result->at(0).toInt());
+}
+
+void require_known_tokens(const GenerationPlan& plan, const Options& options) {
+    const std::int64_t vocabulary = plan.decode.description->outputs[0].shape.back();
+    for (const std::int64_t id : options.prompt_tokens) {
+        if (id < 0 || id >= vocabulary) {
+            throw RunnerError(ExitCode::kInput,
+                              "--prompt-tokens has the id " + std::to_string(id) +
+                                  ", but the model knows " + std::to_string(vocabulary) + " tokens",
+                              "give ids from 0 to " + std::to_string(vocabulary - 1) +
+                                  ", made by the model's own tokenizer");
+        }
+    }
+}
+
+/// The last new token is never read, so it needs no place.
+void require_room(const GenerationPlan& plan, const Options& options) {
+    const std::uint64_t needed = options.prompt_tokens.size() + options.new_tokens - 1;
+    if (plan.cache_tokens && needed > *plan.cache_tokens) {
+        throw RunnerError(ExitCode::kInput,
+                          std::to_string(options.prompt_tokens.size()) + " prompt tokens and " +
+                              std::to_string(options.new_tokens) + " new ones need " +
+                              std::to_string(needed) + " places, but the cache has " +
+                              std::to_string(*plan.cache_tokens),
+                          "shorten the prompt, or lower --generate");
+    }
+}
+
+/// ExecuTorch plans the buffers that methods share in a memory of their own, the second one.
+void require_shared_cache(const GenerationPlan& plan, const ProgramDescription& program) {
+    const auto& prefill = plan.prefill.description->planned_buffers_bytes;
+    const auto& decode = plan.decode.description->planned_buffers_bytes;
+    const bool is_shared =
+        prefill.size() > 1 && decode.size() > 1 && prefill[1] > 0 && prefill[1] == decode[1];
+    if (plan.has_two_methods() && !is_shared) {
+        throw RunnerError(ExitCode::kMethod,
+                          "'" + plan.prefill.name() + "' and '" + plan.decode.name() + "' of " +
+                              program.path + " do not share their key-value cache",
+                          "export it with share_mutable_buffers=True, as `etprof export` does, or "
+                          "feed the prompt by decode steps: --prefill-method " +
+                              plan.decode.name());
+    }
+}
+
+/// Writes `value` as element `index` of int32 or int64 memory.
+void write_index(const AlignedBuffer& bytes, ScalarType dtype, std::size_t index,
+                 std::int64_t value) {
+    if (dtype == ScalarType::Int) {
+        reinterpret_cast<std::int32_t*>(bytes.data())[index] = static_cast<std::int32_t>(value);
+    } else {
+        reinterpret_cast<std::int64_t*>(bytes.data())[index] = value;
+    }
+}
+
+/// Place of the largest of `count` numbers, the first of equal ones; nothing beside a NaN.
+template <typename T>
+std::optional<std::size_t> find_largest(const void* data, std::size_t count) {
+    const T* scores = static_cast<const T*>(data);
+    std::size_t best = 0;
+    float largest = static_cast<float>(scores[0]);
+    for (std::size_t i = 0; i < count; ++i) {
+        const float score = static_cast<float>(scores[i]);
+        if (std::isnan(score)) {
+            return std::nullopt;
+        }
+        if (score > largest) {
+            best = i;
+            largest = score;
+        }
+    }
+    return best;
 }
 
 }  // namespace
 
-/// The methods of the plan, ready to be fed.
-class GenerationSession::Executors {
+/// Feeds tokens to one loaded method and reads its scores.
+class Generation::TokenFeeder {
  public:
-    Executors(LoadedModule& module, const GenerationPlan& plan) : decode_(module, plan.decode) {
-        if (plan.has_two_methods()) {
-            prefill_ = std::make_unique<TokenExecutor>(module, plan.prefill);
-        }
+    TokenFeeder(LoadedModule& module, const TokenMethod& method)
+        : method_(method),
+          values_(method.description->inputs),
+          loaded_(module, *method.description),
+          is_dynamic_(!loaded_.is_fixed(0)),
+          token_bytes_(values_[0].size_bytes),
+          position_bytes_(values_[1].size_bytes) {}
+
+    /// The most tokens of a prompt of `count` that one execution can take; 0 when it takes none.
+    std::size_t most_of(std::size_t count) const {
+        return count >= method_.most_tokens ? method_.most_tokens : is_dynamic_ ? count : 0;
     }
 
-    TokenExecutor& decode() { return decode_; }
-    TokenExecutor& prefill() { return prefill_ == nullptr ? decode_ : *prefill_; }
-    /// The one that was fed last.
-    TokenExecutor* last = nullptr;
+    /// Executes the method on `count` tokens that stand at `position` and after.
+    void feed(const std::int64_t* tokens, std::size_t count, std::size_t position) {
+        const std::size_t places = method_.has_position_each ? count : 1;
+        if (count != bound_) {
+            bind(0, count, token_bytes_);
+            bind(1, places, position_bytes_);
+            bound_ = count;
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            write_index(token_bytes_, values_[0].dtype, i, tokens[i]);
+        }
+        for (std::size_t i = 0; i < places; ++i) {
+            write_index(position_bytes_, values_[1].dtype, i,
+                        static_cast<std::int64_t>(position + i));
+        }
+        loaded_.set_inputs();
+        loaded_.require_executed(loaded_.execute());
+    }
+
+    /// The id with the highest score after the last token that was fed; the lowest of equal ones.
+    std::int64_t best_token() {
+        const auto& scores = loaded_.take_outputs()[0].toTensor();
+        const auto vocabulary = static_cast<std::size_t>(scores.sizes().back());
+        // Some programs score every token that they are fed; the last row is the last token's.
+        const std::size_t skipped = static_cast<std::size_t>(scores.numel()) - vocabulary;
+        const auto* last = static_cast<const unsigned char*>(scores.const_data_ptr()) +
+                           skipped * static_cast<std::size_t>(scores.element_size());
+        const ScalarType dtype = scores.scalar_type();
+        const auto best = dtype == ScalarType::Half       ? find_largest<Half>(last, vocabulary)
+                          : dtype == ScalarType::BFloat16 ? find_largest<BFloat16>(last, vocabulary)
+                                                          : find_largest<float>(last, vocabulary);
+        if (!best) {
+            throw RunnerError(ExitCode::kExecution,
+                              "'" + method_.name() + "' scores tokens with NaN",
+                              "export it in float32, or keep its values within float16's range");
+        }
+        return static_cast<std::int64_t>(*best);
+    }
 
  private:
-    TokenExecutor decode_;
-    std::unique_ptr<TokenExecutor> prefill_;
-};
-
-/// Turns the moments of one repetition into its latencies.
-class GenerationSession::TokenClock {
- public:
-    explicit TokenClock(std::uint64_t new_tokens) {
-        repetition_.token_latency_ns.reserve(new_tokens - 1);
-        repetition_.started_at = system_clock::now();
-        begin_ = Clock::now();
+    void bind(std::size_t index, std::size_t count, const AlignedBuffer& bytes) {
+        ValueDescription value = values_[index];
+        value.shape.back() = static_cast<std::int32_t>(count);
+        loaded_.bind(index, value, bytes);
     }
 
-    void end_prefill() { repetition_.prefill_ns = elapsed_ns(begin_, Clock::now()); }
-
-    /// `sampling_began`: when the scores were there.
-    void end_token(Clock::time_point sampling_began) {
-        const auto now = Clock::now();
-        repetition_.sampling_ns += elapsed_ns(sampling_began, now);
-        repetition_.total_ns = elapsed_ns(begin_, now);
-        if (repetition_.first_token_ns == 0) {
-            repetition_.first_token_ns = repetition_.total_ns;
-        } else {
-            repetition_.token_latency_ns.push_back(elapsed_ns(last_token_, now));
-        }
-        last_token_ = now;
-    }
-
-    Repetition take() { return std::move(repetition_); }
-
- private:
-    Repetition repetition_;
-    Clock::time_point begin_;
-    Clock::time_point last_token_;
+    const TokenMethod& method_;
+    const std::vector<ValueDescription>& values_;
+    LoadedMethod loaded_;
+    bool is_dynamic_;
+    /// Tokens of the tensors that are bound now.
+    std::size_t bound_ = 0;
+    AlignedBuffer token_bytes_;
+    AlignedBuffer position_bytes_;
 };
 
-GenerationSession::GenerationSession(const Options& options, const GenerationPlan& plan)
-    : options_(options), plan_(plan) {
-    measurements_.threads_in_force = configure_thread_pool(options.threads);
-    module_ = make_module(options, plan);
+Generation::Generation(const Options& options, const ProgramDescription& program)
+    : options_(options) {
+    const bool has_decode = find(program, "decode") != nullptr;
+    const MethodDescription& decode =
+        require(program, options.decode_method.value_or(has_decode ? "decode" : "forward"),
+                "--decode-method");
+    plan_.decode = describe_token_method(decode);
+    plan_.prefill = plan_.decode;
+    if (options.prefill_method || find(program, "prefill") != nullptr) {
+        plan_.prefill = describe_token_method(
+            require(program, options.prefill_method.value_or("prefill"), "--prefill-method"));
+    }
+    plan_.cache_tokens = read_constant(program, "get_max_context_len");
+    if (!plan_.cache_tokens) {
+        plan_.cache_tokens = read_constant(program, "get_max_seq_len");
+    }
+    require_known_tokens(plan_, options);
+    require_room(plan_, options);
+    require_shared_cache(plan_, program);
 }
 
-GenerationSession::~GenerationSession() = default;
+Generation::~Generation() = default;
 
-void GenerationSession::load() {
-    clear_runtime_errors();
-    measurements_.rss_before_load_bytes = resident_bytes();
-    report_.load_started_at = system_clock::now();
-    const auto begin = Clock::now();
-    module_->require_program();
-    const auto program_loaded = Clock::now();
-    module_->require_method(plan_.prefill.name());
-    module_->require_method(plan_.decode.name());
-    const auto methods_loaded = Clock::now();
-    report_.load_ended_at = system_clock::now();
-    measurements_.rss_after_load_bytes = resident_bytes();
-    measurements_.program_load_ns = elapsed_ns(begin, program_loaded);
-    measurements_.method_load_ns = elapsed_ns(program_loaded, methods_loaded);
-    executors_ = std::make_unique<Executors>(*module_, plan_);
-    if (!executors_->decode().takes(1)) {
+void Generation::bind(LoadedModule& module) {
+    module_ = &module;
+    decode_ = std::make_unique<TokenFeeder>(module, plan_.decode);
+    if (plan_.has_two_methods()) {
+        prefill_ = std::make_unique<TokenFeeder>(module, plan_.prefill);
+    }
+    if (decode_->most_of(1) != 1) {
         throw RunnerError(ExitCode::kMethod,
                           "'" + plan_.decode.name() + "' takes " +
                               std::to_string(plan_.decode.most_tokens) + " tokens at once, not one",
                           "export a method that adds one token, or with dynamic shapes");
     }
     // A step of one token is decoding, whichever method is called for it.
-    const std::size_t taken = executors_->prefill().most_of(plan_.prompt.size());
-    report_.prefilled_tokens = taken == 1 && !plan_.has_two_methods() ? 0 : taken;
+    const TokenFeeder& first = prefill_ == nullptr ? *decode_ : *prefill_;
+    const std::size_t taken = first.most_of(options_.prompt_tokens.size());
+    prefilled_tokens_ = taken == 1 && prefill_ == nullptr ? 0 : taken;
 }
 
-void GenerationSession::run() {
-    clear_runtime_errors();
-    measurements_.clock = measure_clock();
-    measurements_.first_inference_ns = repeat("First").total_ns;
-    for (std::uint64_t i = 0; i < options_.warmup; ++i) {
-        measurements_.warmup_latency_ns.push_back(repeat("Warmup").total_ns);
-    }
-    const auto least_ns = static_cast<std::uint64_t>(options_.min_seconds.value_or(0) * 1e9);
-    const ConditionsWatch watch;
-    for (std::uint64_t total_ns = 0;
-         report_.repetitions.size() < options_.iterations || total_ns < least_ns;
-         total_ns += measurements_.latency_ns.back()) {
-        report_.repetitions.push_back(repeat("Execute"));
-        measurements_.latency_ns.push_back(report_.repetitions.back().total_ns);
-    }
-    measurements_.conditions = watch.read();
-    measurements_.peak_rss_bytes = peak_resident_bytes();
-    measurements_.pss_bytes = proportional_bytes();
-}
-
-Repetition GenerationSession::repeat(const char* phase) {
-    TokenClock clock(plan_.new_tokens);
+const Repetition& Generation::repeat(const char* phase) {
+    Repetition repetition;
+    repetition.token_latency_ns.reserve(options_.new_tokens - 1);
+    repetition.started_at = std::chrono::system_clock::now();
+    const auto begin = Clock::now();
     // Told after the clock was read, as each token is, so that readers see the same intervals.
-    if (options_.generation.stream_tokens) {
-        print("repetition " + std::to_string(repetitions_) + "\n");
+    if (options_.stream_tokens) {
+        print("repetition " + std::to_string(repetitions_.size()) + "\n");
     }
     feed_prompt(phase);
-    clock.end_prefill();
+    auto scored = Clock::now();
+    repetition.prefill_ns = elapsed_ns(begin, scored);
+    auto last_token = begin;
     for (std::size_t index = 0;; ++index) {
-        const std::int64_t token = choose(clock);
-        take_token(token, index);
-        if (index + 1 == plan_.new_tokens) {
-            ++repetitions_;
-            return clock.take();
+        const std::int64_t token = last_->best_token();
+        const auto now = Clock::now();
+        repetition.sampling_ns += elapsed_ns(scored, now);
+        if (index == 0) {
+            repetition.first_token_ns = elapsed_ns(begin, now);
+        } else {
+            repetition.token_latency_ns.push_back(elapsed_ns(last_token, now));
         }
-        executors_->decode().feed(&token, 1, plan_.prompt.size() + index);
-        executors_->last = &executors_->decode();
+        last_token = now;
+        take_token(token, index);
+        if (index + 1 == options_.new_tokens) {
+            repetition.total_ns = elapsed_ns(begin, now);
+            return repetitions_.emplace_back(std::move(repetition));
+        }
+        feed(*decode_, &token, 1, options_.prompt_tokens.size() + index);
+        scored = Clock::now();
     }
+}
+
+void Generation::feed(TokenFeeder& feeder, const std::int64_t* tokens, std::size_t count,
+                      std::size_t position) {
+    feeder.feed(tokens, count, position);
+    last_ = &feeder;
 }
 
 /// The prefill method takes as much as it can; decode steps take the rest. Nothing is padded:
 /// what the method would compute for padding is not the model's answer to the prompt.
-void GenerationSession::feed_prompt(const char* phase) {
-    const std::vector<std::int64_t>& prompt = plan_.prompt;
-    const std::size_t at_once = report_.prefilled_tokens;
-    if (at_once > 0) {
-        set_phase("Prefill");
-        executors_->prefill().feed(prompt.data(), at_once, 0);
-        executors_->last = &executors_->prefill();
+void Generation::feed_prompt(const char* phase) {
+    const std::vector<std::int64_t>& prompt = options_.prompt_tokens;
+    if (prefilled_tokens_ > 0) {
+        module_->set_phase("Prefill");
+        feed(prefill_ == nullptr ? *decode_ : *prefill_, prompt.data(), prefilled_tokens_, 0);
     }
-    set_phase(phase);
-    for (std::size_t position = at_once; position < prompt.size(); ++position) {
-        executors_->decode().feed(&prompt[position], 1, position);
-        executors_->last = &executors_->decode();
+    module_->set_phase(phase);
+    for (std::size_t position = prefilled_tokens_; position < prompt.size(); ++position) {
+        feed(*decode_, &prompt[position], 1, position);
     }
-}
-
-std::int64_t GenerationSession::choose(TokenClock& clock) {
-    const auto begin = Clock::now();
-    const std::int64_t token = executors_->last->best_token();
-    clock.end_token(begin);
-    return token;
 }
 
 /// Every repetition starts from an empty cache, so all have to say the same.
-void GenerationSession::take_token(std::int64_t token, std::size_t index) {
-    if (options_.generation.stream_tokens) {
+void Generation::take_token(std::int64_t token, std::size_t index) {
+    if (options_.stream_tokens) {
         print(std::to_string(token) + "\n");
     }
-    if (repetitions_ == 0) {
-        report_.tokens.push_back(token);
-        return;
-    }
-    if (token != report_.tokens[index]) {
+    if (repetitions_.empty()) {
+        tokens_.push_back(token);
+    } else if (token != tokens_[index]) {
         throw RunnerError(ExitCode::kExecution,
-                          "repetition " + std::to_string(repetitions_) + " has the token " +
+                          "repetition " + std::to_string(repetitions_.size()) + " has the token " +
                               std::to_string(token) + " at place " + std::to_string(index) +
-                              ", where the first had " + std::to_string(report_.tokens[index]),
+                              ", where the first had " + std::to_string(tokens_[index]),
                           "export the program so that position 0 starts anew; it keeps more than "
                           "its cache");
     }
 }
-
-void GenerationSession::set_phase(const char* phase) {
-    if (module_->tracer() != nullptr) {
-        module_->tracer()->set_phase(phase);
-    }
-}
-
-EtdumpBytes GenerationSession::take_etdump() { return module_->take_etdump(); }
 
 }  // namespace etprof

@@ -4,13 +4,37 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "generation_plan.h"
-#include "model_session.h"
+#include "loaded_method.h"
 #include "options.h"
+#include "program_description.h"
 
 namespace etprof {
+
+/// A method that maps token ids and positions to the scores of the next token.
+struct TokenMethod {
+    const MethodDescription* description = nullptr;
+    /// Takes one position for each token; else one in all, that of the first token.
+    bool has_position_each = false;
+    /// Tokens of one execution; the upper bound where the shape is dynamic.
+    std::size_t most_tokens = 0;
+
+    const std::string& name() const { return description->name; }
+};
+
+/// What to generate from, with which methods; checked against what the program tells of itself.
+struct GenerationPlan {
+    /// The same method as `decode` in a program that has only one.
+    TokenMethod prefill;
+    TokenMethod decode;
+    /// Entries of the key-value cache, where the program tells.
+    std::optional<std::uint64_t> cache_tokens;
+
+    bool has_two_methods() const { return prefill.description != decode.description; }
+};
 
 /// One generation from the first prompt token to the last new one; times in ns.
 struct Repetition {
@@ -27,52 +51,46 @@ struct Repetition {
     std::uint64_t total_ns = 0;
 };
 
-/// What all repetitions have in common, and the timed ones.
-struct GenerationReport {
-    std::chrono::system_clock::time_point load_started_at;
-    std::chrono::system_clock::time_point load_ended_at;
-    /// Tokens of the prompt that the prefill method took at once; decode steps took the others.
-    std::size_t prefilled_tokens = 0;
-    std::vector<std::int64_t> tokens;
-    std::vector<Repetition> repetitions;
-};
-
 /// Generates tokens greedily, again and again from an empty cache.
-///
-/// Use: load(), run(), then what is asked for. Every failure is a RunnerError. In measurements(),
-/// an inference is a whole repetition.
-class GenerationSession {
+class Generation {
  public:
-    /// Both arguments must outlive the session. Sets the size of the process's thread pool.
-    GenerationSession(const Options& options, const GenerationPlan& plan);
-    ~GenerationSession();
+    /// Plans what --generate asks for. Throws RunnerError: kMethod for a method that is missing or
+    /// is no language model's, kInput for a prompt that the program cannot take. Both arguments
+    /// must outlive this.
+    Generation(const Options& options, const ProgramDescription& program);
+    ~Generation();
 
-    void load();
-    void run();
+    /// Once, before repeat(), when the methods of the plan are loaded.
+    void bind(LoadedModule& module);
+    /// Its executions are called `phase`, but "Prefill" when they read more of the prompt at once.
+    const Repetition& repeat(const char* phase);
 
-    const Measurements& measurements() const { return measurements_; }
     const GenerationPlan& plan() const { return plan_; }
-    const GenerationReport& report() const { return report_; }
-    /// Only with --etdump, once, after run(). Prefill executions are in blocks called "Prefill".
-    EtdumpBytes take_etdump();
+    /// Tokens of the prompt that the prefill method takes at once; decode steps take the others.
+    std::size_t prefilled_tokens() const { return prefilled_tokens_; }
+    const std::vector<std::int64_t>& tokens() const { return tokens_; }
+    /// All of them, whether timed or not.
+    const std::vector<Repetition>& repetitions() const { return repetitions_; }
 
  private:
-    class Executors;
-    class TokenClock;
+    class TokenFeeder;
 
-    Repetition repeat(const char* phase);
+    void feed(TokenFeeder& feeder, const std::int64_t* tokens, std::size_t count,
+              std::size_t position);
     void feed_prompt(const char* phase);
     void take_token(std::int64_t token, std::size_t index);
-    std::int64_t choose(TokenClock& clock);
-    void set_phase(const char* phase);
 
     const Options& options_;
-    const GenerationPlan& plan_;
-    std::unique_ptr<LoadedModule> module_;
-    std::unique_ptr<Executors> executors_;
-    std::size_t repetitions_ = 0;
-    Measurements measurements_;
-    GenerationReport report_;
+    GenerationPlan plan_;
+    LoadedModule* module_ = nullptr;
+    std::unique_ptr<TokenFeeder> decode_;
+    /// Null where `decode_` does it all.
+    std::unique_ptr<TokenFeeder> prefill_;
+    /// The one that was fed last.
+    TokenFeeder* last_ = nullptr;
+    std::size_t prefilled_tokens_ = 0;
+    std::vector<std::int64_t> tokens_;
+    std::vector<Repetition> repetitions_;
 };
 
 }  // namespace etprof

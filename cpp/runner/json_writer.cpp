@@ -6,8 +6,6 @@
 namespace etprof {
 namespace {
 
-bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
-
 /// Length in bytes of the well-formed UTF-8 sequence (RFC 3629) that `text` starts with, or 0.
 std::size_t utf8_length(std::string_view text) {
     const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -21,7 +19,7 @@ std::size_t utf8_length(std::string_view text) {
         return 0;
     }
     for (std::size_t i = 1; i < length; ++i) {
-        if (!is_continuation(byte(i))) {
+        if ((byte(i) & 0xC0) != 0x80) {
             return 0;
         }
     }
@@ -32,17 +30,8 @@ std::size_t utf8_length(std::string_view text) {
 }
 
 std::string escape_ascii(char character) {
-    switch (character) {
-        case '"':
-            return "\\\"";
-        case '\\':
-            return "\\\\";
-        case '\n':
-            return "\\n";
-        case '\t':
-            return "\\t";
-        default:
-            break;
+    if (character == '"' || character == '\\') {
+        return {'\\', character};
     }
     if (static_cast<unsigned char>(character) >= 0x20 && character != 0x7F) {
         return {character};

@@ -57,6 +57,37 @@ class JsonWriter {
         value(content);
     }
 
+    /// Members of the current object: names and values in turn.
+    template <typename T, typename... Rest>
+    void fields(std::string_view name, const T& content, const Rest&... rest) {
+        field(name, content);
+        if constexpr (sizeof...(rest) > 0) {
+            fields(rest...);
+        }
+    }
+
+    /// A member that is an object of such members.
+    template <typename... Fields>
+    void object(std::string_view name, const Fields&... content) {
+        key(name);
+        begin_object();
+        fields(content...);
+        end_object();
+    }
+
+    /// A member that is an array of objects, whose members `write` writes for each of `items`.
+    template <typename Items, typename Write>
+    void objects(std::string_view name, const Items& items, Write write) {
+        key(name);
+        begin_array();
+        for (const auto& item : items) {
+            begin_object();
+            write(item);
+            end_object();
+        }
+        end_array();
+    }
+
     /// The document, ended by a line feed. The writer is empty afterwards.
     std::string take_text();
 

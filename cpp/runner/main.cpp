@@ -3,76 +3,27 @@
 #if defined(ETPROF_LOADED_LIBRARY)
 #include <dlfcn.h>
 #endif
-#include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "atomic_file.h"
 #include "build_info.h"
-#include "generation.h"
-#include "generation_document.h"
-#include "generation_plan.h"
-#include "inputs.h"
-#include "model_session.h"
+#include "files.h"
+#include "messages.h"
 #include "options.h"
-#include "outputs.h"
 #include "program_description.h"
 #include "result_document.h"
-#include "runner_error.h"
-#include "runtime_log.h"
-#include "signal_hold.h"
+#include "session.h"
 #include "sme_mode/cpu_table.h"
-#include "standard_output.h"
 
 namespace {
 
 using namespace etprof;
-
-/// One line, whatever bytes file names and messages bring.
-int report_failure(ExitCode code, std::string message) {
-    for (char& character : message) {
-        const auto byte = static_cast<unsigned char>(character);
-        character = byte < 0x20 || byte == 0x7F ? '?' : character;
-    }
-    std::fprintf(stderr, "etprof-runner: %s\n", message.c_str());
-    return static_cast<int>(code);
-}
-
-[[noreturn]] void exit_on_runtime_abort(const std::string& reason) {
-    const std::string known = reason.empty() ? "no reason given" : reason;
-    std::_Exit(report_failure(
-        ExitCode::kInternal,
-        "ExecuTorch stopped itself (" + known + "): the program may be damaged; export it again"));
-}
-
-/// A damaged program can crash ExecuTorch. Says so, and then ends by the signal all the same.
-extern "C" void report_crash(int signal_number) {
-    constexpr char kMessage[] =
-        "etprof-runner: ExecuTorch crashed: the program may be damaged; export it again\n";
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
-    std::raise(signal_number);
-}
-
-/// Sanitizers bring their own, better report.
-void install_crash_report() {
-#if !defined(__SANITIZE_ADDRESS__)
-    struct sigaction action{};
-    action.sa_handler = report_crash;
-    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
-    for (const int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
-        sigaction(signal_number, &action, nullptr);
-    }
-#endif
-}
 
 void refuse_without_event_tracer([[maybe_unused]] const Options& options) {
 #ifndef ET_EVENT_TRACER_ENABLED
@@ -130,7 +81,7 @@ SmeReport require_sme(SmeMode mode) {
 
 /// Writes everything under temporary names first, so that a failure leaves nothing behind.
 void write_results(const Options& options, const ProgramDescription& program, const SmeReport& sme,
-                   const std::vector<Input>& inputs, ModelSession& session, KernelTrace* trace) {
+                   Session& session, KernelTrace* trace) {
     std::vector<Output> outputs = session.outputs();
     const SignalHold hold;
     std::optional<AtomicFolder> folder;
@@ -148,11 +99,10 @@ void write_results(const Options& options, const ProgramDescription& program, co
     }
     if (trace != nullptr) {
         files.emplace_back(*options.kernel_trace_path,
-                           trace_document(options, program, session.measurements(), sme, *trace));
+                           trace_document(options, program, session, sme, *trace));
     }
     files.emplace_back(options.result_path,
-                       result_document(options, program, inputs, session.measurements(), outputs,
-                                       etdump_size_bytes, sme));
+                       result_document(options, program, session, outputs, etdump_size_bytes, sme));
     for (AtomicFile& file : files) {
         file.commit();
     }
@@ -161,27 +111,7 @@ void write_results(const Options& options, const ProgramDescription& program, co
     }
 }
 
-void write_generation_results(const Options& options, const ProgramDescription& program,
-                              const SmeReport& sme, GenerationSession& session) {
-    const SignalHold hold;
-    std::vector<AtomicFile> files;
-    std::optional<std::uint64_t> etdump_size_bytes;
-    if (options.etdump_path) {
-        const EtdumpBytes etdump = session.take_etdump();
-        etdump_size_bytes = etdump.size_bytes;
-        files.emplace_back(*options.etdump_path, etdump.data.get(), etdump.size_bytes);
-    }
-    Options decoding = options;
-    decoding.method = session.plan().decode.name();
-    files.emplace_back(options.result_path,
-                       result_document(decoding, program, {}, session.measurements(), {},
-                                       etdump_size_bytes, sme, &session));
-    for (AtomicFile& file : files) {
-        file.commit();
-    }
-}
-
-void run_model(const Options& options) {
+void run_program(const Options& options) {
     refuse_without_event_tracer(options);
     refuse_unwritable(options);
     const SmeReport sme = require_sme(options.sme);
@@ -190,31 +120,12 @@ void run_model(const Options& options) {
     if (options.data_path) {
         require_file(*options.data_path, "the data file", ExitCode::kModel);
     }
-    const MethodDescription& method = program.find_method(options.method);
-    const std::vector<Input> inputs = prepare_inputs(method, options);
-    ModelSession session(options, method, trace.get());
-    session.load();
-    session.bind_inputs(inputs);
-    session.run();
-    write_results(options, program, sme, inputs, session, trace.get());
-}
-
-/// As run_model, for --generate.
-void run_generation(const Options& options) {
-    refuse_without_event_tracer(options);
-    refuse_unwritable(options);
-    const SmeReport sme = require_sme(options.sme);
-    const ProgramDescription program = describe_program(options.model_path);
-    if (options.data_path) {
-        require_file(*options.data_path, "the data file", ExitCode::kModel);
-    }
-    const GenerationPlan plan = plan_generation(program, options);
-    GenerationSession session(options, plan);
+    Session session(options, program, trace.get());
     session.load();
     session.run();
-    write_generation_results(options, program, sme, session);
-    if (options.generation.observer_lines) {
-        print(observer_lines(plan, session.report()));
+    write_results(options, program, sme, session, trace.get());
+    if (options.observer_lines) {
+        print(observer_lines(options, session));
     }
 }
 
@@ -243,7 +154,7 @@ void act(const Options& options) {
         case Action::kDescribe:
             return print(describe_document(describe_program(options.model_path)));
         case Action::kRun:
-            return options.generates() ? run_generation(options) : run_model(options);
+            return run_program(options);
     }
 }
 
@@ -254,7 +165,7 @@ int main(int argc, char** argv) {
     std::signal(SIGXFSZ, SIG_IGN);
     std::signal(SIGPIPE, SIG_IGN);
     install_crash_report();
-    capture_runtime_log(exit_on_runtime_abort);
+    capture_runtime_log();
     try {
 #if defined(ETPROF_LOADED_LIBRARY)
         load_after_switch(argc, argv);
@@ -267,8 +178,9 @@ int main(int argc, char** argv) {
         return report_failure(ExitCode::kInternal,
                               "out of memory: run a smaller model, or fewer iterations");
     } catch (const std::exception& error) {
-        return report_failure(ExitCode::kInternal, std::string("unexpected failure (") +
-                                                       error.what() +
-                                                       "): please report it with the command line");
+        return report_failure(ExitCode::kInternal,
+                              (std::string("unexpected failure (") + error.what() +
+                               "): please report it with the command line")
+                                  .c_str());
     }
 }

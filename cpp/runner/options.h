@@ -15,18 +15,6 @@ enum class LoadMode { kFile, kMmap };
 /// What the caller asked for: a run, or one of the questions that need none.
 enum class Action { kRun, kDescribe, kCpuInfo, kBuildInfo, kHelp, kVersion };
 
-/// What --generate and the flags beside it ask for.
-struct GenerationOptions {
-    /// Tokens that each iteration generates; 0: none, an iteration is one execution of the method.
-    std::uint64_t new_tokens = 0;
-    /// Ids separated by commas, or the path of a file that holds them.
-    std::string prompt_tokens;
-    std::optional<std::string> prefill_method;
-    std::optional<std::string> decode_method;
-    bool stream_tokens = false;
-    bool observer_lines = false;
-};
-
 /// The command line, checked.
 struct Options {
     Action action = Action::kRun;
@@ -45,7 +33,7 @@ struct Options {
     bool warmup_steady = false;
     /// Take the inputs out of the caches before each execution.
     bool cold_inputs = false;
-    std::optional<std::uint32_t> threads;
+    std::optional<std::uint64_t> threads;
     std::uint64_t seed = 0;
     LoadMode load_mode = LoadMode::kFile;
     std::optional<std::string> etdump_path;
@@ -53,12 +41,21 @@ struct Options {
     std::optional<std::string> kernel_trace_path;
     std::optional<std::string> outputs_dir;
     std::string result_path;
-    GenerationOptions generation;
 
-    bool generates() const { return generation.new_tokens != 0; }
+    /// Tokens that each iteration generates; 0: none, an iteration is one execution of the method.
+    std::uint64_t new_tokens = 0;
+    std::vector<std::int64_t> prompt_tokens;
+    std::optional<std::string> prefill_method;
+    std::optional<std::string> decode_method;
+    bool stream_tokens = false;
+    bool observer_lines = false;
+
+    bool generates() const { return new_tokens != 0; }
 };
 
-/// Reads the arguments after the program's name. Throws RunnerError (kUsage) that names the flag.
+/// Reads the arguments after the program's name. Throws RunnerError (kUsage) that names the flag;
+/// also for a file that would be written over another, by whatever names and links the two are
+/// given.
 Options parse_options(const std::vector<std::string>& arguments);
 
 /// The text of --help.

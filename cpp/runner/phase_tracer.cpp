@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace etprof {
@@ -26,17 +27,16 @@ bool can_map(std::size_t size_bytes) {
 }  // namespace
 
 bool PhaseTracer::has_room() {
-    // The finished file is one more copy of everything; the rest covers buffers that double, and
-    // what comes before the system is asked again.
-    constexpr std::size_t kSlackBytes = std::size_t{8} << 20;
-    if (estimated_bytes_ <= roomy_bytes_ + roomy_bytes_ / 8 && estimated_bytes_ < kMostBytes) {
+    if (estimated_bytes_ <= roomy_bytes_) {
         return true;
     }
-    const std::size_t needed_bytes = 2 * estimated_bytes_ + kSlackBytes;
-    if (estimated_bytes_ >= kMostBytes || !can_map(needed_bytes)) {
+    // The finished file is one more copy of everything; the rest covers buffers that double.
+    constexpr std::size_t kMiB = std::size_t{1} << 20;
+    const std::size_t next_bytes = estimated_bytes_ + std::max(estimated_bytes_ / 8, kMiB);
+    if (estimated_bytes_ >= kMostBytes || !can_map(2 * next_bytes + 8 * kMiB)) {
         return false;
     }
-    roomy_bytes_ = estimated_bytes_;
+    roomy_bytes_ = std::min(next_bytes, kMostBytes - 1);
     return true;
 }
 
@@ -59,16 +59,15 @@ EventTracerEntry PhaseTracer::start_profiling(const char* name, ChainID chain_id
                                               DebugHandle debug_handle) {
     count_event(name, 0);
     const EventTracerEntry entry = ETDumpGen::start_profiling(name, chain_id, debug_handle);
-    if (listener_ != nullptr) {
-        open_entries_.push_back(listener_->start_profiling(name, chain_id, debug_handle));
+    if (listener_ != nullptr && depth_++ < open_entries_.size()) {
+        open_entries_[depth_ - 1] = listener_->start_profiling(name, chain_id, debug_handle);
     }
     return entry;
 }
 
 void PhaseTracer::end_profiling(EventTracerEntry entry) {
-    if (!open_entries_.empty()) {
-        listener_->end_profiling(open_entries_.back());
-        open_entries_.pop_back();
+    if (depth_ > 0 && --depth_ < open_entries_.size()) {
+        listener_->end_profiling(open_entries_[depth_]);
     }
     ETDumpGen::end_profiling(entry);
 }

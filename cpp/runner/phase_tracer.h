@@ -2,10 +2,10 @@
 
 #include <executorch/devtools/etdump/etdump_flatcc.h>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace etprof {
 
@@ -24,7 +24,8 @@ class PhaseTracer : public executorch::etdump::ETDumpGen {
     void open_block();
 
     /// Whether the ETDump so far could still be finished and grow by as much as one more execution.
-    /// Asks the system only when the ETDump has grown by an eighth since it was last asked.
+    /// Asks the system only when the ETDump has grown by an eighth, and by a MiB, since it was last
+    /// asked: this is within the time of a generation.
     bool has_room();
 
     void create_event_block(const char* name) override;
@@ -43,13 +44,15 @@ class PhaseTracer : public executorch::etdump::ETDumpGen {
     void count_event(const char* name, std::size_t metadata_bytes);
 
     std::unique_ptr<executorch::runtime::EventTracer> listener_;
-    /// The listener's entries of the events that have begun and not ended; events nest.
-    std::vector<executorch::runtime::EventTracerEntry> open_entries_;
+    /// The listener's entries of the events that have begun and not ended. Events nest, a few deep;
+    /// a fixed size, because nobody who calls could take an exception.
+    std::array<executorch::runtime::EventTracerEntry, 64> open_entries_{};
+    std::size_t depth_ = 0;
     const char* phase_ = "Execute";
     bool is_block_open_ = false;
     /// Close to the size of the file.
     std::size_t estimated_bytes_ = 0;
-    /// The estimate when there was last found to be room.
+    /// There was found to be room up to this estimate.
     std::size_t roomy_bytes_ = 0;
 };
 

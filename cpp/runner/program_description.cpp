@@ -10,78 +10,55 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
-#include "runtime_log.h"
+#include "messages.h"
 
 namespace etprof {
 namespace {
 
 using executorch::extension::MmapDataLoader;
-using executorch::runtime::Error;
 using executorch::runtime::MethodMeta;
 using executorch::runtime::Program;
 using executorch::runtime::Result;
 using executorch::runtime::Tag;
 using executorch::runtime::TensorInfo;
 
-[[noreturn]] void refuse_program(const std::string& path, Error error) {
-    const std::vector<std::string> reasons = runtime_errors();
-    throw RunnerError(ExitCode::kModel,
-                      path + " is not a program that ExecuTorch can read (" +
-                          (reasons.empty() ? to_string(error) : reasons.front()) + ")",
-                      "export it again, or copy it again if it was cut short");
-}
-
 template <typename T>
 T require(Result<T> result, const std::string& path) {
     if (!result.ok()) {
-        refuse_program(path, result.error());
+        const std::vector<std::string> reasons = runtime_errors();
+        throw RunnerError(ExitCode::kModel,
+                          path + " is not a program that ExecuTorch can read (" +
+                              (reasons.empty() ? to_string(result.error()) : reasons.front()) + ")",
+                          "export it again, or copy it again if it was cut short");
     }
     return std::move(result.get());
 }
 
-/// What is fixed at export; only its kind and its size are known without loading the method.
-ValueDescription describe_fixed_value(Tag tag) {
-    ValueDescription value;
-    switch (tag) {
-        case Tag::Int:
-            value.kind = "int";
-            value.dtype = ScalarType::Long;
-            break;
-        case Tag::Double:
-            value.kind = "double";
-            value.dtype = ScalarType::Double;
-            break;
-        case Tag::Bool:
-            value.kind = "bool";
-            value.dtype = ScalarType::Bool;
-            break;
-        default:
-            value.kind = tag == Tag::String ? "string" : "none";
-            return value;
-    }
-    value.size_bytes = executorch::runtime::elementSize(value.dtype);
-    return value;
-}
-
-ValueDescription describe_tensor(const TensorInfo& info) {
-    ValueDescription value;
-    value.kind = "tensor";
-    value.dtype = info.scalar_type();
-    value.shape.assign(info.sizes().begin(), info.sizes().end());
-    value.dim_order.assign(info.dim_order().begin(), info.dim_order().end());
-    value.size_bytes = info.nbytes();
-    value.is_memory_planned = info.is_memory_planned();
-    return value;
-}
-
-/// `tensor_meta` is called for tensors only.
+/// `tensor_meta` is called for tensors only. Of what is fixed at export, only kind and size are
+/// known without loading the method.
 template <typename TensorMeta>
 ValueDescription describe_value(Tag tag, TensorMeta tensor_meta, const std::string& path) {
-    if (tag == Tag::Tensor) {
-        return describe_tensor(require(tensor_meta(), path));
+    switch (tag) {
+        case Tag::Tensor:
+            break;
+        case Tag::Int:
+            return {"int", ScalarType::Long, {}, {}, sizeof(std::int64_t)};
+        case Tag::Double:
+            return {"double", ScalarType::Double, {}, {}, sizeof(double)};
+        case Tag::Bool:
+            return {"bool", ScalarType::Bool, {}, {}, sizeof(bool)};
+        default:
+            return {tag == Tag::String ? "string" : "none"};
     }
-    return describe_fixed_value(tag);
+    const TensorInfo info = require(tensor_meta(), path);
+    return {"tensor",
+            info.scalar_type(),
+            {info.sizes().begin(), info.sizes().end()},
+            {info.dim_order().begin(), info.dim_order().end()},
+            info.nbytes(),
+            info.is_memory_planned()};
 }
 
 MethodDescription describe_method(const MethodMeta& meta, const std::string& path) {
@@ -110,24 +87,18 @@ MethodDescription describe_method(const MethodMeta& meta, const std::string& pat
     return method;
 }
 
-std::string list_methods(const std::vector<MethodDescription>& methods) {
-    std::string names;
-    for (const MethodDescription& method : methods) {
-        names += (names.empty() ? "" : ", ") + method.name;
-    }
-    return names;
-}
-
 }  // namespace
 
 const MethodDescription& ProgramDescription::find_method(const std::string& name) const {
+    std::string names;
     for (const MethodDescription& method : methods) {
         if (method.name == name) {
             return method;
         }
+        names += (names.empty() ? "" : ", ") + method.name;
     }
     throw RunnerError(ExitCode::kMethod, path + " has no method '" + name + "'",
-                      "choose with --method from: " + list_methods(methods));
+                      "choose with --method from: " + names);
 }
 
 ProgramDescription describe_program(const std::string& path) {
@@ -159,31 +130,23 @@ std::uint64_t require_file(const std::string& path, const std::string& role, Exi
 }
 
 std::string dtype_name(ScalarType dtype) {
-    switch (dtype) {
-        case ScalarType::Byte:
-            return "uint8";
-        case ScalarType::Char:
-            return "int8";
-        case ScalarType::Short:
-            return "int16";
-        case ScalarType::Int:
-            return "int32";
-        case ScalarType::Long:
-            return "int64";
-        case ScalarType::Half:
-            return "float16";
-        case ScalarType::Float:
-            return "float32";
-        case ScalarType::Double:
-            return "float64";
-        case ScalarType::ComplexHalf:
-            return "complex32";
-        case ScalarType::ComplexFloat:
-            return "complex64";
-        case ScalarType::ComplexDouble:
-            return "complex128";
-        default:
-            break;
+    constexpr std::pair<ScalarType, const char*> kNames[] = {
+        {ScalarType::Byte, "uint8"},
+        {ScalarType::Char, "int8"},
+        {ScalarType::Short, "int16"},
+        {ScalarType::Int, "int32"},
+        {ScalarType::Long, "int64"},
+        {ScalarType::Half, "float16"},
+        {ScalarType::Float, "float32"},
+        {ScalarType::Double, "float64"},
+        {ScalarType::ComplexHalf, "complex32"},
+        {ScalarType::ComplexFloat, "complex64"},
+        {ScalarType::ComplexDouble, "complex128"},
+    };
+    for (const auto& [known, name] : kNames) {
+        if (known == dtype) {
+            return name;
+        }
     }
     std::string name = executorch::runtime::toString(dtype);
     std::transform(name.begin(), name.end(), name.begin(),

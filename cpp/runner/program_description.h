@@ -19,8 +19,8 @@ struct ValueDescription {
     /// Undefined for "string" and "none".
     ScalarType dtype = ScalarType::Undefined;
     /// The upper bound where the shape is dynamic; empty for what is no tensor.
-    std::vector<std::int32_t> shape;
-    std::vector<std::uint8_t> dim_order;
+    std::vector<std::int32_t> shape{};
+    std::vector<std::uint8_t> dim_order{};
     std::uint64_t size_bytes = 0;
     /// Whether the program brings the memory, or its user has to.
     bool is_memory_planned = true;

@@ -1,23 +1,15 @@
 #include "result_document.h"
 
+#include <utility>
+
 #include "build_info.h"
 #include "cpu_features.h"
-#include "generation_document.h"
 #include "json_writer.h"
 
 namespace etprof {
 namespace {
 
-const char* source_name(InputSource source) {
-    switch (source) {
-        case InputSource::kFile:
-            return "file";
-        case InputSource::kSeeded:
-            return "seeded";
-        default:
-            return "program";
-    }
-}
+using std::chrono::system_clock;
 
 std::string type_name(const ValueDescription& value) {
     return value.dtype == ScalarType::Undefined ? value.kind : dtype_name(value.dtype);
@@ -31,19 +23,25 @@ void write_runner(JsonWriter& json) {
     json.end_object();
 }
 
-void write_model(JsonWriter& json, const ProgramDescription& program) {
+/// How every document of a program begins.
+void begin(JsonWriter& json, const ProgramDescription& program) {
     json.begin_object();
-    json.field("path", program.path);
-    json.field("size_bytes", program.size_bytes);
+    json.field("schema_version", kSchemaVersion);
+    json.key("runner");
+    write_runner(json);
+    json.object("model", "path", program.path, "size_bytes", program.size_bytes);
+}
+
+std::string end(JsonWriter& json) {
     json.end_object();
+    return json.take_text();
 }
 
 void write_cpu(JsonWriter& json) {
     const CpuDescription cpu = describe_cpu();
     json.begin_object();
-    json.field("architecture", cpu.architecture);
-    json.field("model_name", cpu.model_name);
-    json.field("logical_cores", cpu.logical_cores);
+    json.fields("architecture", cpu.architecture, "model_name", cpu.model_name, "logical_cores",
+                cpu.logical_cores);
     json.key("features");
     json.begin_object();
     for (const auto& [name, present] : cpu.features) {
@@ -54,223 +52,174 @@ void write_cpu(JsonWriter& json) {
 }
 
 void write_inputs(JsonWriter& json, const std::vector<Input>& inputs) {
-    json.begin_array();
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        json.begin_object();
-        json.field("index", i);
-        json.field("dtype", type_name(inputs[i].value));
-        json.field("shape", inputs[i].value.shape);
-        json.field("source", source_name(inputs[i].source));
-        json.field("path", inputs[i].path);
-        json.field("size_bytes", inputs[i].value.size_bytes);
-        json.end_object();
-    }
-    json.end_array();
+    constexpr const char* kSources[] = {"file", "seeded", "program"};
+    std::size_t index = 0;
+    json.objects("inputs", inputs, [&](const Input& input) {
+        json.fields("index", index++, "dtype", type_name(input.value), "shape", input.value.shape,
+                    "source", kSources[static_cast<int>(input.source)], "path", input.path,
+                    "size_bytes", input.value.size_bytes);
+    });
 }
 
 void write_outputs(JsonWriter& json, const std::vector<Output>& outputs) {
-    json.begin_array();
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-        json.begin_object();
-        json.field("index", i);
-        json.field("dtype", outputs[i].dtype);
-        json.field("shape", outputs[i].shape);
-        json.field("size_bytes", outputs[i].bytes.size());
-        json.field("path", outputs[i].path);
-        json.field("nonfinite_count", outputs[i].nonfinite_count);
-        json.end_object();
-    }
-    json.end_array();
+    std::size_t index = 0;
+    json.objects("outputs", outputs, [&](const Output& output) {
+        json.fields("index", index++, "dtype", output.dtype, "shape", output.shape, "size_bytes",
+                    output.bytes.size(), "path", output.path, "nonfinite_count",
+                    output.nonfinite_count);
+    });
 }
 
-void write_threads(JsonWriter& json, const Options& options, const Measurements& measurements) {
-    json.begin_object();
-    json.field("requested", options.threads);
-    json.field("in_force", measurements.threads_in_force);
-    json.end_object();
+void write_threads(JsonWriter& json, const Options& options, const Measurements& taken) {
+    json.object("threads", "requested", options.threads, "in_force", taken.threads_in_force);
 }
 
 void write_sme(JsonWriter& json, const SmeReport& sme) {
-    json.begin_object();
-    json.field("requested", to_string(sme.requested));
-    json.field("in_force", to_string(sme.in_force));
-    json.field("cpu_features", sme.cpu_features);
-    json.field("shown_features", sme.shown_features);
-    json.field("svl_bits", sme.svl_bits);
-    json.end_object();
+    json.object("sme", "requested", to_string(sme.requested), "in_force", to_string(sme.in_force),
+                "cpu_features", sme.cpu_features, "shown_features", sme.shown_features, "svl_bits",
+                sme.svl_bits);
 }
 
 const char* pass_name(const Options& options) {
-    if (options.kernel_trace_path) {
-        return "kernel_trace";
-    }
-    return options.etdump_path ? "etdump" : "timing";
+    return options.kernel_trace_path ? "kernel_trace" : options.etdump_path ? "etdump" : "timing";
 }
 
-void write_load(JsonWriter& json, const Options& options, const Measurements& measurements) {
+void write_times(JsonWriter& json, const Measurements& taken) {
+    json.fields("first_inference_ns", taken.first_inference_ns, "warmup_latency_ns",
+                taken.warmup_latency_ns, "is_steady", taken.is_steady, "latency_ns",
+                taken.latency_ns, "input_ns", taken.input_ns, "output_ns", taken.output_ns,
+                "inferences_per_sample", taken.inferences_per_sample);
+    json.object("clock", "tick_ns", taken.clock.tick_ns, "reading_ns", taken.clock.reading_ns);
+    const Conditions& during = taken.conditions;
+    json.object("conditions", "minor_faults", during.minor_faults, "major_faults",
+                during.major_faults, "voluntary_switches", during.voluntary_switches,
+                "involuntary_switches", during.involuntary_switches, "first_core",
+                during.first_core, "last_core", during.last_core);
+    json.field("iterations", taken.latency_ns.size());
+}
+
+void write_values(JsonWriter& json, const char* name, const std::vector<ValueDescription>& values) {
+    std::size_t index = 0;
+    json.objects(name, values, [&](const ValueDescription& value) {
+        json.fields("index", index++, "kind", value.kind, "dtype", type_name(value), "shape",
+                    value.shape, "dim_order", value.dim_order, "size_bytes", value.size_bytes);
+    });
+}
+
+/// The repetitions that count: they are the last.
+std::vector<Repetition> timed_repetitions(const Session& session) {
+    const std::vector<Repetition>& all = session.generation()->repetitions();
+    const auto timed = static_cast<std::ptrdiff_t>(session.measurements().latency_ns.size());
+    return {all.end() - timed, all.end()};
+}
+
+void write_generation(JsonWriter& json, const Options& options, const Session& session) {
+    const Generation& generation = *session.generation();
+    json.key("generation");
     json.begin_object();
-    json.field("program_ns", measurements.program_load_ns);
-    json.field("method_ns", measurements.method_load_ns);
-    json.field("mode", options.load_mode == LoadMode::kMmap ? "mmap" : "file");
+    json.fields("prompt_tokens", options.prompt_tokens, "tokens", generation.tokens(),
+                "prefill_method", generation.plan().prefill.name(), "decode_method",
+                generation.plan().decode.name(), "prefilled_tokens", generation.prefilled_tokens(),
+                "cache_tokens", generation.plan().cache_tokens);
+    json.objects("repetitions", timed_repetitions(session), [&](const Repetition& repetition) {
+        json.fields("prefill_ns", repetition.prefill_ns, "time_to_first_token_ns",
+                    repetition.first_token_ns, "token_latency_ns", repetition.token_latency_ns,
+                    "total_ns", repetition.total_ns);
+    });
     json.end_object();
 }
 
-void write_clock(JsonWriter& json, const ClockQuality& clock) {
-    json.begin_object();
-    json.field("tick_ns", clock.tick_ns);
-    json.field("reading_ns", clock.reading_ns);
-    json.end_object();
-}
-
-void write_conditions(JsonWriter& json, const Conditions& conditions) {
-    json.begin_object();
-    json.field("minor_faults", conditions.minor_faults);
-    json.field("major_faults", conditions.major_faults);
-    json.field("voluntary_switches", conditions.voluntary_switches);
-    json.field("involuntary_switches", conditions.involuntary_switches);
-    json.field("first_core", conditions.first_core);
-    json.field("last_core", conditions.last_core);
-    json.end_object();
-}
-
-void write_memory(JsonWriter& json, const Measurements& measurements,
-                  const MethodDescription& method) {
-    json.begin_object();
-    json.field("rss_before_load_bytes", measurements.rss_before_load_bytes);
-    json.field("rss_after_load_bytes", measurements.rss_after_load_bytes);
-    json.field("peak_rss_bytes", measurements.peak_rss_bytes);
-    json.field("pss_bytes", measurements.pss_bytes);
-    json.field("planned_buffers_bytes", method.planned_buffers_bytes);
-    json.end_object();
-}
-
-void write_etdump(JsonWriter& json, const Options& options,
-                  std::optional<std::uint64_t> size_bytes) {
-    if (!size_bytes) {
-        json.value(nullptr);
-        return;
-    }
-    json.begin_object();
-    json.field("path", options.etdump_path);
-    json.field("size_bytes", size_bytes);
-    json.end_object();
-}
-
-void write_values(JsonWriter& json, const std::vector<ValueDescription>& values) {
-    json.begin_array();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        json.begin_object();
-        json.field("index", i);
-        json.field("kind", values[i].kind);
-        json.field("dtype", type_name(values[i]));
-        json.field("shape", values[i].shape);
-        json.field("dim_order", values[i].dim_order);
-        json.field("size_bytes", values[i].size_bytes);
-        json.end_object();
-    }
-    json.end_array();
-}
-
-void write_method(JsonWriter& json, const MethodDescription& method) {
-    json.begin_object();
-    json.field("name", method.name);
-    json.key("inputs");
-    write_values(json, method.inputs);
-    json.key("outputs");
-    write_values(json, method.outputs);
-    json.field("backends", method.backends);
-    json.field("planned_buffers_bytes", method.planned_buffers_bytes);
-    json.end_object();
+std::int64_t milliseconds(system_clock::time_point moment, std::uint64_t later_ns = 0) {
+    const auto since_epoch = moment.time_since_epoch() + std::chrono::nanoseconds(later_ns);
+    return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
 }
 
 }  // namespace
 
 std::string result_document(const Options& options, const ProgramDescription& program,
-                            const std::vector<Input>& inputs, const Measurements& measurements,
-                            const std::vector<Output>& outputs,
-                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme,
-                            const GenerationSession* generation) {
+                            const Session& session, const std::vector<Output>& outputs,
+                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme) {
+    const Measurements& taken = session.measurements();
     JsonWriter json;
-    json.begin_object();
-    json.field("schema_version", kSchemaVersion);
-    json.key("runner");
-    write_runner(json);
-    json.key("model");
-    write_model(json, program);
-    json.field("data_path", options.data_path);
-    json.field("method", options.method);
-    json.field("pass", pass_name(options));
+    begin(json, program);
+    json.fields("data_path", options.data_path, "method", session.method().name, "pass",
+                pass_name(options));
     json.key("cpu");
     write_cpu(json);
-    json.key("threads");
-    write_threads(json, options, measurements);
-    json.key("sme");
+    write_threads(json, options, taken);
     write_sme(json, sme);
     json.field("seed", options.seed);
-    json.key("inputs");
-    write_inputs(json, inputs);
-    json.key("load");
-    write_load(json, options, measurements);
-    json.field("first_inference_ns", measurements.first_inference_ns);
-    json.field("warmup_latency_ns", measurements.warmup_latency_ns);
-    json.field("is_steady", measurements.is_steady);
-    json.field("latency_ns", measurements.latency_ns);
-    json.field("input_ns", measurements.input_ns);
-    json.field("output_ns", measurements.output_ns);
-    json.field("inferences_per_sample", measurements.inferences_per_sample);
-    json.key("clock");
-    write_clock(json, measurements.clock);
-    json.key("conditions");
-    write_conditions(json, measurements.conditions);
-    json.field("iterations", measurements.latency_ns.size());
-    json.key("memory");
-    write_memory(json, measurements, program.find_method(options.method));
-    json.key("outputs");
+    write_inputs(json, session.inputs());
+    json.object("load", "program_ns", taken.program_load_ns, "method_ns", taken.method_load_ns,
+                "mode", options.load_mode == LoadMode::kMmap ? "mmap" : "file");
+    write_times(json, taken);
+    json.object("memory", "rss_before_load_bytes", taken.rss_before_load_bytes,
+                "rss_after_load_bytes", taken.rss_after_load_bytes, "peak_rss_bytes",
+                taken.peak_rss_bytes, "pss_bytes", taken.pss_bytes, "planned_buffers_bytes",
+                session.method().planned_buffers_bytes);
     write_outputs(json, outputs);
-    json.key("etdump");
-    write_etdump(json, options, etdump_size_bytes);
-    if (generation != nullptr) {
-        json.key("generation");
-        write_generation(json, generation->plan(), generation->report());
+    if (etdump_size_bytes) {
+        json.object("etdump", "path", options.etdump_path, "size_bytes", etdump_size_bytes);
+    } else {
+        json.field("etdump", nullptr);
     }
-    json.end_object();
-    return json.take_text();
+    if (session.generation() != nullptr) {
+        write_generation(json, options, session);
+    }
+    return end(json);
 }
 
 std::string trace_document(const Options& options, const ProgramDescription& program,
-                           const Measurements& measurements, const SmeReport& sme,
-                           KernelTrace& trace) {
+                           const Session& session, const SmeReport& sme, KernelTrace& trace) {
     JsonWriter json;
-    json.begin_object();
-    json.field("schema_version", kSchemaVersion);
-    json.key("runner");
-    write_runner(json);
-    json.key("model");
-    write_model(json, program);
+    begin(json, program);
     json.field("method", options.method);
-    json.key("threads");
-    write_threads(json, options, measurements);
-    json.key("sme");
+    write_threads(json, options, session.measurements());
     write_sme(json, sme);
     trace.write(json);
-    json.end_object();
-    return json.take_text();
+    return end(json);
+}
+
+std::string observer_lines(const Options& options, const Session& session) {
+    const Measurements& taken = session.measurements();
+    std::string lines;
+    for (const Repetition& repetition : timed_repetitions(session)) {
+        const std::pair<const char*, std::int64_t> members[] = {
+            {"prompt_tokens", static_cast<std::int64_t>(options.prompt_tokens.size())},
+            {"generated_tokens", static_cast<std::int64_t>(options.new_tokens)},
+            {"model_load_start_ms", milliseconds(taken.load_started_at)},
+            {"model_load_end_ms", milliseconds(taken.load_ended_at)},
+            {"inference_start_ms", milliseconds(repetition.started_at)},
+            {"inference_end_ms", milliseconds(repetition.started_at, repetition.total_ns)},
+            {"prompt_eval_end_ms", milliseconds(repetition.started_at, repetition.prefill_ns)},
+            {"first_token_ms", milliseconds(repetition.started_at, repetition.first_token_ns)},
+            {"aggregate_sampling_time_ms",
+             static_cast<std::int64_t>(repetition.sampling_ns / 1000000)},
+            {"SCALING_FACTOR_UNITS_PER_SECOND", 1000},
+        };
+        lines += "PyTorchObserver {";
+        for (const auto& [name, value] : members) {
+            lines += (lines.back() == '{' ? "\"" : ",\"") + std::string(name) + "\":";
+            lines += std::to_string(value);
+        }
+        lines += "}\n";
+    }
+    return lines;
 }
 
 std::string describe_document(const ProgramDescription& program) {
     JsonWriter json;
     json.begin_object();
     json.field("schema_version", kSchemaVersion);
-    json.key("model");
-    write_model(json, program);
-    json.key("methods");
-    json.begin_array();
-    for (const MethodDescription& method : program.methods) {
-        write_method(json, method);
-    }
-    json.end_array();
-    json.end_object();
-    return json.take_text();
+    json.object("model", "path", program.path, "size_bytes", program.size_bytes);
+    json.objects("methods", program.methods, [&json](const MethodDescription& method) {
+        json.field("name", method.name);
+        write_values(json, "inputs", method.inputs);
+        write_values(json, "outputs", method.outputs);
+        json.fields("backends", method.backends, "planned_buffers_bytes",
+                    method.planned_buffers_bytes);
+    });
+    return end(json);
 }
 
 std::string cpu_document() {

@@ -5,30 +5,28 @@
 #include <string>
 #include <vector>
 
-#include "generation.h"
-#include "inputs.h"
-#include "kernel_trace/kernel_trace.h"
-#include "model_session.h"
 #include "options.h"
-#include "outputs.h"
 #include "program_description.h"
+#include "session.h"
+#include "values.h"
 
 namespace etprof {
 
 /// Version of the documents below; a reader refuses the ones it does not know.
 constexpr int kSchemaVersion = 1;
 
-/// The result of a run as JSON; `generation` is null for a run that generated no tokens.
+/// The result of a run as JSON.
 std::string result_document(const Options& options, const ProgramDescription& program,
-                            const std::vector<Input>& inputs, const Measurements& measurements,
-                            const std::vector<Output>& outputs,
-                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme,
-                            const GenerationSession* generation = nullptr);
+                            const Session& session, const std::vector<Output>& outputs,
+                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme);
 
 /// What --kernel-trace collected, as JSON.
 std::string trace_document(const Options& options, const ProgramDescription& program,
-                           const Measurements& measurements, const SmeReport& sme,
-                           KernelTrace& trace);
+                           const Session& session, const SmeReport& sme, KernelTrace& trace);
+
+/// One line for each timed repetition of a generation as ExecuTorch's own LLM runner prints it:
+/// `PyTorchObserver {json}`, times in ms since 1970.
+std::string observer_lines(const Options& options, const Session& session);
 
 /// The answers to --describe, --cpu-info and --build-info.
 std::string describe_document(const ProgramDescription& program);

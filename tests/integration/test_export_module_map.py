@@ -66,7 +66,7 @@ def measure(files: ExportedFiles, folder: Path, method: str = "forward") -> Meas
     inputs = ",".join(str(files.manifest.parent / each["path"]) for each in entries)
     etdump = folder / "a.etdump"
     words = [
-        *(find_host_runner(), "--model", files.pte, "--method", method, "--inputs", inputs),
+        *(find_host_runner(), "--model", files.pte, "--method", method, "--input", inputs),
         *("--threads", 1, "--iterations", 20, "--etdump", etdump),
         *("--result", folder / "result.json"),
     ]

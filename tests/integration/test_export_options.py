@@ -40,7 +40,7 @@ def run_and_compare(files: ExportedFiles, folder: Path, *flags: object) -> None:
     """Runs the program on its example input; its output file must be eager's."""
     outputs = folder / "outputs"
     words = [
-        *(find_host_runner(), "--model", files.pte, "--inputs", files.data / "input_0.bin"),
+        *(find_host_runner(), "--model", files.pte, "--input", files.data / "input_0.bin"),
         *("--iterations", 1, "--outputs", outputs, "--result", folder / "result.json", *flags),
     ]
     completed = run_command([str(word) for word in words], timeout_s=60)

@@ -18,8 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from etprof.base.errors import InputFileError
 from etprof.base.process import Completed, run_command
 from etprof.etdump.reader import load_etdump
+from etprof.targets.local import LocalTarget
+from etprof.targets.request import RunnerRequest, raw_inputs
 from etprof.targets.runner import find_host_runner
 
 MAKE_PROGRAMS = Path(__file__).parents[1] / "cpp/runner/make_programs.py"
@@ -92,21 +95,41 @@ def test_the_result_has_every_field_of_the_contract(programs: Path, tmp_path: Pa
 
 
 def test_inputs_saved_by_numpy_are_taken(programs: Path, tmp_path: Path) -> None:
+    """C8: NumPy's files are Python's to read; the runner takes raw values."""
     # GIVEN a program that gives back twice what it takes, of every dtype
     dtypes = ["u1", "i1", "i2", "i4", "i8", "f2", None, "f8", "?"]
-    flags: list[str | Path] = []
+    inputs = []
     for index, dtype in enumerate(dtypes):
         raw = programs / f"dtypes_input_{index}.bin"
-        saved = tmp_path / f"{index}.npy"
+        inputs.append(raw if dtype is None else tmp_path / f"{index}.npy")
         if dtype is not None:
-            np.save(saved, np.frombuffer(raw.read_bytes(), dtype))
-        flags += ["--input", raw if dtype is None else saved]
+            np.save(inputs[index], np.frombuffer(raw.read_bytes(), dtype))
+    request = RunnerRequest(
+        model=programs / "dtypes.pte",
+        result=tmp_path / "r.json",
+        inputs=tuple(inputs),
+        outputs=tmp_path / "o",
+        iterations=1,
+    )
     # WHEN
-    measure(programs / "dtypes.pte", tmp_path, *flags, "--outputs", tmp_path / "o")
+    with raw_inputs(request) as given:
+        LocalTarget().run(given)
     # THEN
     for index in range(len(dtypes)):
         expected = programs / f"dtypes_expected_{index}.bin"
         assert (tmp_path / f"o/output_{index}.bin").read_bytes() == expected.read_bytes()
+
+
+def test_an_input_of_another_type_is_refused(programs: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "i.npy", np.zeros((1, 8), "<i4"))
+    request = RunnerRequest(
+        model=programs / "mlp.pte", result=tmp_path / "r.json", inputs=(tmp_path / "i.npy",)
+    )
+    with (
+        raw_inputs(request) as given,
+        pytest.raises(InputFileError, match="takes float32 1x8, not int32 1x8"),
+    ):
+        LocalTarget().run(given)
 
 
 def test_the_build_is_the_one_that_is_installed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from etprof.base.errors import OutputError, TargetError, UsageError
@@ -291,3 +292,25 @@ def test_a_run_of_etprof_0_1_is_continued(tmp_path: Path) -> None:
     run(tmp_path, target, [OFF, ON], SETTINGS, resume=True)
     assert len(target.requests) == 2
     assert not levels(folder).get("damaged")
+
+
+def test_a_launch_gives_every_target_raw_inputs(tmp_path: Path) -> None:
+    """C8: the runner reads no `.npy` files; the record of the launch names what was asked for."""
+    saved = tmp_path / "i.npy"
+    np.save(saved, np.ones((2, 3), "<f4"))
+    (tmp_path / "m.pte").write_bytes(b"program")
+    given: list[RunnerRequest] = []
+
+    class Listening(SimTarget):
+        def run(self, request: RunnerRequest) -> RunnerResult:
+            assert request.inputs[0].read_bytes() == np.ones(6, "<f4").tobytes()
+            given.append(request)
+            return super().run(request)
+
+    program = Program(name="m", label="m", model=tmp_path / "m.pte", inputs=(saved,))
+    outcome = Launcher(program, Listening(), tmp_path / "run", SETTINGS).launch(
+        Launch(ON, "timing", 0)
+    )
+    assert outcome.error is None
+    assert given[0].shapes == ("float32:2x3",)
+    assert f"--input={saved}" in outcome.record.asked

@@ -9,9 +9,10 @@ import sys
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from etprof.base.errors import OutputError, UsageError
+from etprof.base.errors import InputFileError, OutputError, UsageError
 from etprof.base.process import Completed, run_command
 from etprof.cli.config import TEMPLATES
 from etprof.config import TargetConfig
@@ -19,7 +20,7 @@ from etprof.targets.emulator.installation import Emulator
 from etprof.targets.emulator.target import EmulatorTarget
 from etprof.targets.local import LocalTarget
 from etprof.targets.registry import KINDS, TARGETS, find_kind, load, make_target, proves_times
-from etprof.targets.request import RunnerRequest
+from etprof.targets.request import RunnerRequest, raw_inputs
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "etprof"
@@ -134,3 +135,70 @@ def test_an_experiment_is_launched_in_the_emulator_as_it_is_here(
     here, emulated = started
     assert here[4] == str(tmp_path / "own")
     assert str(tmp_path / "trace_runner") in emulated
+
+
+def test_what_numpy_saved_reaches_a_target_as_raw_values(tmp_path: Path) -> None:
+    """C8: the values in the order of their indices, with type and shape for the runner to check."""
+    values = np.arange(6, dtype="<f2").reshape(2, 3)
+    np.save(tmp_path / "rows.npy", values)
+    np.save(tmp_path / "columns.npy", np.asfortranarray(values))
+    np.save(tmp_path / "scalar.npy", np.array(True))
+    (tmp_path / "raw.bin").write_bytes(b"\x93NUMP")
+    names = ("rows.npy", "raw.bin", "columns.npy", "scalar.npy")
+    request = RunnerRequest(
+        model=tmp_path / "m.pte",
+        result=tmp_path / "r.json",
+        inputs=tuple(tmp_path / name for name in names),
+    )
+    with raw_inputs(request) as given:
+        assert given.shapes == ("float16:2x3", "largest", "float16:2x3", "bool:scalar")
+        read = [path.read_bytes() for path in given.inputs]
+        assert read == [values.tobytes(), b"\x93NUMP", values.tobytes(), b"\1"]
+        assert given.inputs[1] == request.inputs[1]
+    assert not given.inputs[0].exists()
+    with raw_inputs(replace(request, inputs=request.inputs[1:2])) as given:
+        assert given.shapes == ()
+    wanted = replace(request, inputs=request.inputs[:1], shapes=("3x2",))
+    with pytest.raises(InputFileError, match="has the shape 2x3, but 3x2"), raw_inputs(wanted):
+        pass
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x93NUMPY",
+        b"\x93NUMPY\1\0v\0{'descr'",
+        b"\x93NUMPY\1\0\x46\0" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }".ljust(70),
+        b"\x93NUMPY\1\0\x46\0" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (-4,)}".ljust(70),
+        b"\x93NUMPY\1\0\x46\0" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (9**9,".ljust(70),
+        b"\x93NUMPY\1\0\x46\0" + b"{'descr': '<f4', 'fortran_order': False, 'shape': ((" .ljust(70, b"("),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_of_numpy_is_refused(tmp_path: Path, content: bytes) -> None:
+    """C8: whatever stands in its header, one line names the file and the way out."""
+    damaged = tmp_path / "i.npy"
+    damaged.write_bytes(content)
+    request = RunnerRequest(model=tmp_path / "m.pte", result=tmp_path / "r.json", inputs=(damaged,))
+    with pytest.raises(InputFileError, match=r"i\.npy.*numpy\.save"), raw_inputs(request):
+        pass
+
+
+def test_other_values_than_numbers_are_refused(tmp_path: Path) -> None:
+    request = RunnerRequest(
+        model=tmp_path / "m.pte", result=tmp_path / "r.json", inputs=(tmp_path / "i.npy",)
+    )
+    for array in (np.ones(2, ">f4"), np.array(["a"]), np.array([None]), np.ones(1, "M8[s]")):
+        np.save(tmp_path / "i.npy", array)
+        with pytest.raises(InputFileError, match=r"i\.npy.*little-endian"), raw_inputs(request):
+            pass
+    np.save(tmp_path / "i.npy", np.ones(2))
+    with (tmp_path / "i.npy").open("ab") as stream:
+        stream.write(b"x")
+    with pytest.raises(InputFileError, match="longer or shorter"), raw_inputs(request):
+        pass
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        pytest.raises(InputFileError, match="named pipe"),
+        raw_inputs(replace(request, inputs=(tmp_path / "pipe",))),
+    ):
+        pass

@@ -14,7 +14,7 @@ from etprof.measuring.plan import repetitions
 from etprof.run.directory import ExperimentFiles, experiment_files
 from etprof.run.manifest import LaunchRecord, identify
 from etprof.targets.registry import proves_times
-from etprof.targets.request import REQUESTED, RunnerRequest, runner_arguments
+from etprof.targets.request import REQUESTED, RunnerRequest, raw_inputs, runner_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -104,7 +104,8 @@ class Launcher:
         try:
             clear(request.written)
             runner = self._identify_runner(request)
-            result = self._target.run(request)
+            with raw_inputs(request) as given:
+                result = self._target.run(given)
             check_build(launch, result)
             check_mode(launch, result)
         except EtprofError as error:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+import tokenize
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from etprof.base.errors import InputFileError
+from etprof.base.files import check_regular, open_regular
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from etprof.run.generation import Generation
 
@@ -106,3 +115,50 @@ def _input_flags(request: RunnerRequest) -> list[tuple[str, object | None]]:
 def taskset_words(cpus: tuple[int, ...]) -> list[str]:
     """Returns what comes before a command to keep it on `cpus`; nothing for all CPUs."""
     return ["taskset", "-c", ",".join(map(str, cpus))] if cpus else []
+
+
+@contextmanager
+def raw_inputs(request: RunnerRequest) -> Iterator[RunnerRequest]:
+    """Gives the runner raw values, all that it takes: those of `.npy` files are unpacked meanwhile.
+
+    Type and shape of such a file go along; the runner holds them against the method's. Raises
+    InputFileError for a file that NumPy did not write, or that has other values than numbers.
+    """
+    with TemporaryDirectory(prefix="etprof-inputs-") as folder:
+        inputs, shapes = list(request.inputs), list(request.shapes)
+        for index, path in enumerate(request.inputs):
+            array = _read_npy(path)
+            if array is None:
+                continue
+            shape = "x".join(map(str, array.shape)) or "scalar"
+            shapes = shapes or ["largest"] * len(inputs)
+            if shapes[index] not in {"largest", shape}:
+                msg = f"{path} has the shape {shape}, but {shapes[index]} is asked for; reshape it"
+                raise InputFileError(msg)
+            shapes[index] = f"{array.dtype.name}:{shape}"
+            inputs[index] = Path(folder, f"input_{index}.bin")
+            array.tofile(inputs[index])
+        yield replace(request, inputs=tuple(inputs), shapes=tuple(shapes))
+
+
+def _read_npy(path: Path) -> np.ndarray[Any, Any] | None:
+    """Maps an array that NumPy saved, of numbers or booleans; None for any other file."""
+    way_out = "save little-endian numbers or booleans with numpy.save"
+    try:
+        with open_regular(path) as stream:
+            if stream.read(6) != b"\x93NUMPY":
+                return None
+        check_regular(path)
+        array = np.lib.format.open_memmap(path, mode="r")
+        whole = array.offset + array.nbytes == path.stat().st_size
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror or error}; {way_out}"
+        raise InputFileError(msg) from error
+    except (ValueError, ArithmeticError, SyntaxError, RecursionError, tokenize.TokenError) as error:
+        msg = f"{path} is no .npy file that can be read here ({error}); {way_out}"
+        raise InputFileError(msg) from error
+    if not whole or array.dtype.kind not in "biufc" or array.dtype.byteorder == ">":
+        held = f"has {array.dtype}" if whole else "is longer or shorter than its values"
+        msg = f"{path} is no .npy file that can be read here: it {held}; {way_out}"
+        raise InputFileError(msg)
+    return array

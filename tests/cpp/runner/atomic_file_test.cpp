@@ -1,5 +1,3 @@
-#include "atomic_file.h"
-
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +5,7 @@
 #include <csignal>
 
 #include "check.h"
+#include "files.h"
 #include "runner_error.h"
 #include "scratch_folder.h"
 

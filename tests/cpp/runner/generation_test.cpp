@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "check.h"
-#include "generation_plan.h"
 #include "runner_process.h"
 #include "scratch_folder.h"
 
@@ -113,14 +112,6 @@ TEST(generation_without_a_shared_cache_feeds_the_prompt_by_decode_steps) {
     CHECK_EQUAL("0", generated.field("prefilled_tokens"));
 }
 
-TEST(generation_takes_the_prompt_from_a_file) {
-    const ScratchFolder folder;
-    const std::string path = folder.write("prompt.txt", "3, 1\n4 1\n");
-    const std::vector<std::int64_t> expected{3, 1, 4, 1};
-    CHECK(read_prompt(path) == expected);
-    CHECK(read_prompt("3,1,4,1") == expected);
-}
-
 TEST(generation_times_add_up) {
     const Generated generated("lm_shared.pte", {3, 1, 4, 1});
     const std::vector<std::uint64_t> latencies = numbers(generated.field("token_latency_ns"));
@@ -180,16 +171,15 @@ TEST(generation_fails_for_an_unknown_token) {
 }
 
 TEST(generation_fails_for_what_is_no_list_of_tokens) {
-    expect_failure(4,
-                   "cannot read one,two (No such file or directory): give --prompt-tokens as a "
-                   "file that exists and can be read",
-                   "lm_shared.pte", {"--generate=2", "--prompt-tokens=one,two"});
-    expect_failure(4, "--prompt-tokens has no token: give at least one id, such as 1",
+    for (const char* word : {"one", "1.5", "99999999999999999999"}) {
+        expect_failure(2,
+                       std::string("--prompt-tokens is '") + word +
+                           "': give token ids as whole numbers, separated by commas",
+                       "lm_shared.pte", {"--generate=2", std::string("--prompt-tokens=1,") + word});
+    }
+    expect_failure(2,
+                   "--prompt-tokens is ',': give a list without empty items, separated by commas",
                    "lm_shared.pte", {"--generate=2", "--prompt-tokens=,"});
-    expect_failure(4,
-                   "--prompt-tokens has '99999999999999999999': give token ids as whole numbers, "
-                   "separated by commas",
-                   "lm_shared.pte", {"--generate=2", "--prompt-tokens=99999999999999999999"});
 }
 
 TEST(generation_fails_for_more_tokens_than_the_cache_holds) {
@@ -258,14 +248,14 @@ TEST(generation_fails_when_repetitions_differ) {
 TEST(generation_goes_with_the_flags_of_generation_only) {
     expect_failure(2, "--prompt-tokens is missing: add --prompt-tokens 1,2,3 (see --help)",
                    "lm_shared.pte", {"--generate=2"});
-    expect_failure(2,
-                   "--method and --generate are given together: name the methods with "
-                   "--prefill-method and --decode-method",
-                   "lm_shared.pte", {"--generate=2", "--prompt-tokens=1", "--method=decode"});
-    expect_failure(2,
-                   "--inputs and --generate are given together: leave it out, for the prompt and "
-                   "the new tokens are the inputs",
-                   "lm_shared.pte", {"--generate=2", "--prompt-tokens=1", "--inputs=a.bin"});
+    for (const char* flag : {"--method", "--input"}) {
+        expect_failure(2,
+                       std::string(flag) +
+                           " and --generate are given together: leave it out: the prompt and the "
+                           "new tokens are inputs and outputs, of --prefill-method and "
+                           "--decode-method",
+                       "lm_shared.pte", {"--generate=2", "--prompt-tokens=1", flag, "x"});
+    }
     expect_failure(2,
                    "--stream-tokens is given without --generate: add --generate N, the number of "
                    "new tokens",

@@ -16,7 +16,7 @@ std::string to_json(const T& value) {
 }
 
 TEST(json_escapes_what_must_be_escaped) {
-    CHECK_EQUAL("\"a\\\"b\\\\c\\nd\\te\\u0000f\\u001fg\\u007f\"\n",
+    CHECK_EQUAL("\"a\\\"b\\\\c\\u000ad\\u0009e\\u0000f\\u001fg\\u007f\"\n",
                 to_json(std::string("a\"b\\c\nd\te\0f\x1Fg\x7F", 14)));
 }
 

@@ -47,23 +47,16 @@ TEST(options_read_every_number) {
     CHECK_EQUAL(UINT64_MAX, options.seed);
 }
 
-TEST(options_split_inputs_at_commas_but_not_a_single_input) {
-    const Options options = parse({"--inputs", "a.bin,b.bin", "--input", "c,d.bin"});
-    CHECK_EQUAL(3U, options.input_paths.size());
-    CHECK_EQUAL("b.bin", options.input_paths[1]);
-    CHECK_EQUAL("c,d.bin", options.input_paths[2]);
+TEST(options_take_an_input_with_a_comma_and_more_of_them) {
+    const Options options = parse({"--input", "a.bin", "--input", "c,d.bin"});
+    CHECK_EQUAL(2U, options.input_paths.size());
+    CHECK_EQUAL("c,d.bin", options.input_paths[1]);
 }
 
-TEST(options_refuse_an_unknown_flag_and_name_the_nearest) {
-    CHECK_EQUAL("unknown flag --iteration: did you mean --iterations? See --help",
-                refusal({"--iteration", "5"}));
-    CHECK_EQUAL("unknown flag --thread: did you mean --threads? See --help",
-                refusal({"--thread=1"}));
-}
-
-TEST(options_refuse_an_argument_without_a_flag) {
-    CHECK_EQUAL("unexpected argument 'm.pte': every value follows its flag, such as --model M.pte",
-                refusal({"m.pte"}));
+TEST(options_refuse_an_unknown_flag_by_its_name) {
+    CHECK_EQUAL("unknown flag --iteration: --help lists them", refusal({"--iteration", "5"}));
+    CHECK_EQUAL("unknown flag --thread: --help lists them", refusal({"--thread=1"}));
+    CHECK_EQUAL("unknown flag m.pte: --help lists them", refusal({"m.pte"}));
 }
 
 TEST(options_refuse_numbers_that_are_none) {
@@ -97,10 +90,10 @@ TEST(options_refuse_a_flag_given_twice) {
 }
 
 TEST(options_refuse_empty_items_of_a_list) {
-    for (const char* value : {"", ",", "a.bin,", "a.bin,,b.bin"}) {
-        CHECK_EQUAL(std::string("--inputs is '") + value +
+    for (const char* value : {"", ",", "1x2,", "1x2,,3"}) {
+        CHECK_EQUAL(std::string("--shapes is '") + value +
                         "': give a list without empty items, separated by commas",
-                    refusal({std::string("--inputs=") + value}));
+                    refusal({std::string("--shapes=") + value}));
     }
 }
 
@@ -122,7 +115,7 @@ TEST(options_refuse_to_overwrite_one_file_with_another) {
     CHECK_EQUAL("--model and --etdump name the same file m.pte: give each its own",
                 refusal({"--etdump", "m.pte"}));
     CHECK_EQUAL("--input and --result name the same file r.json: give each its own",
-                refusal({"--inputs", "a.bin,r.json"}));
+                refusal({"--input", "a.bin", "--input", "r.json"}));
 }
 
 TEST(options_know_a_file_by_all_its_names) {
@@ -148,15 +141,14 @@ TEST(options_refuse_a_file_where_the_outputs_go) {
     }
     CHECK_EQUAL("--input and --outputs name the same file o/output_0.bin: give each its own",
                 refusal({"--outputs", "o", "--input", "o/output_0.bin"}));
-    for (const char* path :
-         {"o/output_.bin", "o/output_a.bin", "o/output_0.json", "output_0.bin"}) {
+    for (const char* path : {"o/outputs.bin", "o/x/output_0.bin", "output_0.bin"}) {
         CHECK_EQUAL(path, *parse({"--outputs=o", "--etdump", path}).etdump_path);
     }
 }
 
 TEST(options_refuse_an_empty_path) {
     for (const char* flag : {"--data", "--input", "--etdump", "--kernel-trace", "--outputs"}) {
-        CHECK_EQUAL(std::string(flag) + " is '': give a path", refusal({flag, ""}));
+        CHECK_EQUAL(std::string(flag) + " is '': give it a value", refusal({flag, ""}));
     }
 }
 

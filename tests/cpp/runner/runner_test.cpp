@@ -40,12 +40,12 @@ class Run {
     std::string result_;
 };
 
-std::string inputs_flag(const std::string& stem, int count) {
-    std::string flag = "--inputs=";
+std::vector<std::string> input_flags(const std::string& stem, int count,
+                                     std::vector<std::string> more = {}) {
     for (int i = 0; i < count; ++i) {
-        flag += (i == 0 ? "" : ",") + program(stem + "_" + std::to_string(i) + ".bin");
+        more.push_back("--input=" + program(stem + "_" + std::to_string(i) + ".bin"));
     }
-    return flag;
+    return more;
 }
 
 std::size_t count_numbers(const std::string& array) {
@@ -83,13 +83,13 @@ double distance(const std::string& a, const std::string& b) {
 }
 
 TEST(run_of_xnnpack_equals_pytorch) {
-    const Run run("convolutions_fp32.pte", {inputs_flag("convolutions_fp32_input", 1)});
+    const Run run("convolutions_fp32.pte", input_flags("convolutions_fp32_input", 1));
     CHECK(distance(read_file(program("convolutions_fp32_expected_0.bin")), run.output(0)) < 1e-5);
     CHECK_EQUAL("\"file\"", run.field("source"));
 }
 
 TEST(run_of_portable_kernels_equals_pytorch) {
-    const Run run("mlp.pte", {inputs_flag("mlp_input", 1)});
+    const Run run("mlp.pte", input_flags("mlp_input", 1));
     CHECK(distance(read_file(program("mlp_expected_0.bin")), run.output(0)) < 1e-5);
 }
 
@@ -101,7 +101,7 @@ TEST(run_of_float16_takes_and_gives_float16) {
 }
 
 TEST(run_of_integer_indices_equals_pytorch) {
-    const Run run("embedding.pte", {inputs_flag("embedding_input", 1)});
+    const Run run("embedding.pte", input_flags("embedding_input", 1));
     CHECK_EQUAL("\"int64\"", run.field("dtype"));
     CHECK(read_file(program("embedding_expected_0.bin")) == run.output(0));
 }
@@ -112,7 +112,7 @@ TEST(run_of_seeded_indices_stays_inside_the_table) {
 }
 
 TEST(run_takes_every_dtype_unchanged) {
-    const Run run("dtypes.pte", {inputs_flag("dtypes_input", 9)});
+    const Run run("dtypes.pte", input_flags("dtypes_input", 9));
     for (int i = 0; i < 9; ++i) {
         CHECK(read_file(program("dtypes_expected_" + std::to_string(i) + ".bin")) == run.output(i));
     }
@@ -125,7 +125,7 @@ TEST(run_takes_every_dtype_unchanged) {
 TEST(run_makes_up_values_of_every_dtype) { Run("dtypes.pte", {"--seed=1"}); }
 
 TEST(run_takes_numbers_and_flags_from_the_program) {
-    const Run run("mixed.pte", {inputs_flag("mixed_input", 2)});
+    const Run run("mixed.pte", input_flags("mixed_input", 2));
     CHECK(read_file(program("mixed_expected_0.bin")) == run.output(0));
     CHECK(run.result().find("\"source\": \"program\"") != std::string::npos);
 }
@@ -143,12 +143,12 @@ TEST(run_chooses_the_method) {
 
 TEST(run_finds_weights_in_a_data_file) {
     const std::string data = program("_default_external_constant.ptd");
-    const Run run("external.pte", {"--data", data, inputs_flag("mlp_input", 1)});
+    const Run run("external.pte", input_flags("mlp_input", 1, {"--data", data}));
     CHECK_EQUAL("\"" + data + "\"", run.field("data_path"));
 }
 
 TEST(run_gives_memory_to_unplanned_values) {
-    const Run run("unplanned.pte", {inputs_flag("mlp_input", 1)});
+    const Run run("unplanned.pte", input_flags("mlp_input", 1));
     CHECK_EQUAL(32U, run.output(0).size());
     float input = 0;
     float doubled = 0;
@@ -252,7 +252,7 @@ TEST(run_of_a_method_without_inputs) {
 }
 
 TEST(run_writes_outputs_that_are_no_tensors) {
-    const Run run("scalars.pte", {inputs_flag("scalars_input", 2), "--shapes=2x3,scalar"});
+    const Run run("scalars.pte", input_flags("scalars_input", 2, {"--shapes=2x3,scalar"}));
     const std::int64_t rows = 2;
     const double first = 0.25;
     const bool on = true;

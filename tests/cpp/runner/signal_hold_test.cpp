@@ -1,5 +1,3 @@
-#include "signal_hold.h"
-
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +7,7 @@
 #include <thread>
 
 #include "check.h"
+#include "files.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
+#include "values.h"
+
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "check.h"
-#include "inputs.h"
-#include "outputs.h"
 #include "runner_error.h"
 #include "scratch_folder.h"
 
@@ -108,8 +108,8 @@ TEST(inputs_of_the_wrong_size_are_refused) {
     options.input_paths = {folder.write("a.bin", "short")};
     CHECK_EQUAL(options.input_paths[0] +
                     " has 5 bytes, but input 0 of 'forward' takes 32 bytes for float32 4x2: write "
-                    "the tensor as .npy or raw little-endian values of that dtype and shape, or "
-                    "give its shape with --shapes",
+                    "the tensor as raw little-endian values of that dtype and shape, or give its "
+                    "shape with --shapes",
                 refusal(options));
 }
 
@@ -121,71 +121,31 @@ TEST(inputs_that_are_too_long_are_refused) {
           std::string::npos);
 }
 
-/// A .npy file of version 1 with `size` bytes of values.
-std::string npy(const std::string& dtype, const std::string& shape, std::size_t size,
-                const std::string& order = "False") {
-    std::string header =
-        "{'descr': '" + dtype + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
-    header.resize(117, ' ');
-    return "\x93NUMPY\1" + std::string(1, '\0') + "v" + std::string(1, '\0') + header + "\n" +
-           std::string(size, '\x3F');
+TEST(inputs_have_the_type_that_is_told_with_the_shape) {
+    Options options;
+    options.shapes = {"float32:3x2"};
+    CHECK_EQUAL("3x2", shape_text(prepare_inputs(one_float_row(), options)[0].value.shape));
+    options.shapes = {"largest"};
+    CHECK_EQUAL("4x2", shape_text(prepare_inputs(one_float_row(), options)[0].value.shape));
+    options.shapes = {"int32:4x2"};
+    CHECK_EQUAL(
+        "input 0 of 'forward' takes float32 4x2, not int32 4x2: convert it, for instance with "
+        "astype and reshape of NumPy",
+        refusal(options));
 }
 
-TEST(inputs_come_from_npy_files_with_their_shape) {
-    const ScratchFolder folder;
+TEST(inputs_in_another_order_than_told_are_refused) {
+    MethodDescription method = one_float_row();
+    method.inputs[0].dim_order = {1, 0};
     Options options;
-    options.input_paths = {folder.write("a.npy", npy("<f4", "(3, 2)", 24))};
-    const auto inputs = prepare_inputs(one_float_row(), options);
-    CHECK_EQUAL("3x2", shape_text(inputs[0].value.shape));
-    CHECK_EQUAL(std::string(24, '\x3F'),
-                std::string(inputs[0].bytes.data(), inputs[0].bytes.data() + 24));
-}
-
-TEST(inputs_of_another_dtype_or_shape_are_refused) {
-    const ScratchFolder folder;
-    Options options;
-    options.input_paths = {folder.write("a.npy", npy("<i4", "(4, 2)", 32))};
-    CHECK_EQUAL(options.input_paths[0] +
-                    " has int32 4x2, but input 0 of 'forward' takes float32 4x2: convert it, for "
-                    "instance with astype and reshape of NumPy",
-                refusal(options));
-    folder.write("a.npy", npy("<f4", "(2, 4)", 32));
-    CHECK_EQUAL("input 0 of 'forward' cannot take the shape 2x4: its largest shape is 4x2",
-                refusal(options));
-    options.shapes = {"3x2"};
-    folder.write("a.npy", npy("<f4", "(4, 2)", 32));
-    CHECK_EQUAL(options.input_paths[0] +
-                    " has float32 4x2, but input 0 of 'forward' takes float32 3x2: convert it, for "
-                    "instance with astype and reshape of NumPy",
-                refusal(options));
-}
-
-TEST(inputs_that_are_damaged_npy_files_are_refused) {
-    const ScratchFolder folder;
-    Options options;
-    const std::string path = folder.path("a.npy");
-    options.input_paths = {path};
-    const std::string whole = npy("<f4", "(4, 2)", 32);
-    for (const std::string& content :
-         {whole.substr(0, 6), whole.substr(0, 9), whole.substr(0, 60), npy(">f4", "(4, 2)", 32),
-          npy("<f4", "(4, -2)", 32), npy("<f4", "4, 2", 32), npy("<f4", "(4 2", 32)}) {
-        folder.write("a.npy", content);
-        CHECK_EQUAL(path +
-                        " is no .npy file that can be read here: save little-endian numbers or "
-                        "booleans with numpy.save",
-                    refusal(options));
-    }
-    folder.write("a.npy", npy("<f4", "(4, 2)", 32, "True"));
-    CHECK_EQUAL(path +
-                    " and input 0 of 'forward' order their dimensions differently: write the "
-                    "tensor as raw values in the order that --describe tells",
-                refusal(options));
-    folder.write("a.npy", whole.substr(0, whole.size() - 1));
-    CHECK_EQUAL(path +
-                    " has 31 bytes, but input 0 of 'forward' takes 32 bytes for float32 4x2: "
-                    "write the tensor as .npy or raw little-endian values of that dtype and "
-                    "shape, or give its shape with --shapes",
-                refusal(options));
+    options.shapes = {"4x2"};
+    CHECK_EQUAL(1U, prepare_inputs(method, options).size());
+    options.shapes = {"float32:4x2"};
+    const auto error = CATCH(RunnerError, prepare_inputs(method, options));
+    CHECK_EQUAL(
+        "input 0 of 'forward' does not have its dimensions in the order of NumPy: write the tensor "
+        "as raw values in the order that --describe tells",
+        std::string(error.what()));
 }
 
 TEST(inputs_of_booleans_are_zero_or_one) {
@@ -215,7 +175,7 @@ TEST(inputs_of_the_wrong_number_are_refused) {
     Options options;
     options.input_paths = {"a.bin", "b.bin"};
     CHECK_EQUAL(
-        "--inputs has 2 items, but 'forward' takes 1 tensors: give one item per tensor input, in "
+        "--input has 2 items, but 'forward' takes 1 tensors: give one item per tensor input, in "
         "order (--describe lists them)",
         refusal(options));
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <executorch/runtime/core/evalue.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -46,7 +48,8 @@ struct Input {
     AlignedBuffer bytes;
 };
 
-/// Reads the inputs from the files of `options`, or makes them up from its seed when it names none.
+/// Reads the inputs, raw little-endian values, from the files of `options`, or makes them up from
+/// its seed when it names none.
 ///
 /// Throws RunnerError (kInput) when count, shape, dtype or size do not fit the method.
 std::vector<Input> prepare_inputs(const MethodDescription& method, const Options& options);
@@ -54,5 +57,30 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
 /// Fills `bytes` with values of `dtype` that depend on `seed` alone: floats from [-1, 1), integers
 /// 0 or 1, booleans. False for a dtype without plain values, such as packed bits.
 bool fill_seeded(AlignedBuffer& bytes, ScalarType dtype, std::uint64_t seed);
+
+/// One output of the last inference, copied.
+struct Output {
+    std::string dtype;
+    std::vector<std::int32_t> shape;
+    std::vector<unsigned char> bytes;
+    /// NaN and infinite elements; 0 for integers.
+    std::uint64_t nonfinite_count = 0;
+    std::optional<std::string> path;
+};
+
+/// A finished ETDump in memory.
+struct EtdumpBytes {
+    struct Free {
+        void operator()(void* data) const { std::free(data); }
+    };
+    std::unique_ptr<void, Free> data;
+    std::size_t size_bytes = 0;
+};
+
+/// Copies an output with its bytes.
+Output copy_output(const executorch::runtime::EValue& value);
+
+/// Counts the NaN and infinite elements of `size_bytes` bytes of `dtype`.
+std::uint64_t count_nonfinite(const void* data, std::size_t size_bytes, ScalarType dtype);
 
 }  // namespace etprof

@@ -1,4 +1,4 @@
-#include "atomic_file.h"
+#include "files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 
 #include "runner_error.h"
@@ -38,6 +39,16 @@ std::string parent_folder(const std::string& path) {
     const std::string folder = std::filesystem::path(path).parent_path().string();
     return folder.empty() ? "." : folder;
 }
+
+volatile std::sig_atomic_t held_signal = 0;
+
+extern "C" void hold_signal(int signal_number) {
+    held_signal = signal_number;
+    // A signal that came just before a call that waits did not interrupt it, so it is rung again.
+    alarm(1);
+}
+
+extern "C" void ring_again(int) { alarm(1); }
 
 }  // namespace
 
@@ -130,29 +141,53 @@ void require_writable_folder(const std::string& path) {
     }
 }
 
-AtomicFolder::AtomicFolder(std::string path) {
+AtomicFolder::AtomicFolder(const std::string& path) {
     std::error_code failure;
-    std::filesystem::path missing = path;
-    std::vector<std::string> wanted;
-    while (!missing.empty() && !std::filesystem::exists(missing, failure)) {
-        wanted.push_back(missing.string());
-        missing = missing.parent_path();
-    }
-    for (auto folder = wanted.rbegin(); folder != wanted.rend(); ++folder) {
-        if (mkdir(folder->c_str(), 0777) != 0 && errno != EEXIST) {
-            const int error = errno;
-            fail_to_write(path, error);
+    // A slash at the end would make the folder its own parent.
+    for (std::filesystem::path missing = std::filesystem::absolute(path + "/.", failure);
+         !std::filesystem::exists(missing, failure) && missing.has_relative_path();
+         missing = missing.parent_path()) {
+        if (missing.filename() != ".") {
+            made_.push_back(missing);
         }
-        created_.push_back(*folder);
     }
-    if (!std::filesystem::is_directory(path, failure)) {
-        fail_to_write(path, ENOTDIR);
+    std::filesystem::create_directories(path, failure);
+    if (failure) {
+        remove_made();
+        fail_to_write(path, failure.value());
     }
 }
 
-AtomicFolder::~AtomicFolder() {
-    for (auto folder = created_.rbegin(); folder != created_.rend(); ++folder) {
-        rmdir(folder->c_str());
+void AtomicFolder::remove_made() const {
+    std::error_code ignored;
+    for (const std::filesystem::path& folder : made_) {
+        std::filesystem::remove(folder, ignored);  // only when it is empty
+    }
+}
+
+SignalHold::SignalHold() {
+    held_signal = 0;
+    struct sigaction action{};
+    action.sa_handler = ring_again;
+    sigaction(SIGALRM, &action, &previous_alarm_);
+    action.sa_handler = hold_signal;
+    for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+        sigaction(kSignals[i], &action, &previous_[i]);
+        if (previous_[i].sa_handler == SIG_IGN) {
+            // As nohup asks for.
+            sigaction(kSignals[i], &previous_[i], nullptr);
+        }
+    }
+}
+
+SignalHold::~SignalHold() {
+    for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+        sigaction(kSignals[i], &previous_[i], nullptr);
+    }
+    alarm(0);
+    sigaction(SIGALRM, &previous_alarm_, nullptr);
+    if (held_signal != 0) {
+        std::raise(held_signal);
     }
 }
 

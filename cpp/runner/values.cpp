@@ -1,4 +1,4 @@
-#include "inputs.h"
+#include "values.h"
 
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 
@@ -9,7 +9,6 @@
 #include <fstream>
 #include <new>
 
-#include "npy_header.h"
 #include "runner_error.h"
 
 namespace etprof {
@@ -55,10 +54,11 @@ std::string input_name(std::size_t index, const MethodDescription& method) {
     return "input " + std::to_string(index) + " of '" + method.name + "'";
 }
 
-std::string describe_bytes(const ValueDescription& value) {
-    return std::to_string(value.size_bytes) + " bytes for " + dtype_name(value.dtype) + " " +
-           shape_text(value.shape);
+std::string type_text(const ValueDescription& value) {
+    return dtype_name(value.dtype) + " " + shape_text(value.shape);
 }
+
+constexpr char kLargest[] = "largest";
 
 /// "1x3x96x96" or "scalar" to sizes; missing: not a shape.
 std::optional<std::vector<std::int32_t>> parse_shape(const std::string& text) {
@@ -85,60 +85,36 @@ std::optional<std::vector<std::int32_t>> parse_shape(const std::string& text) {
     }
 }
 
-bool fits_bound(const std::vector<std::int32_t>& shape, const std::vector<std::int32_t>& bound) {
-    bool fits = shape.size() == bound.size();
-    for (std::size_t i = 0; fits && i < shape.size(); ++i) {
-        fits = shape[i] <= bound[i];
-    }
-    return fits;
-}
-
-void apply_shape(ValueDescription& value, const std::vector<std::int32_t>& shape,
-                 const std::string& name) {
-    if (!fits_bound(shape, value.shape)) {
-        throw RunnerError(ExitCode::kInput, name + " cannot take the shape " + shape_text(shape),
-                          "its largest shape is " + shape_text(value.shape));
-    }
-    value.shape = shape;
-    value.size_bytes = executorch::runtime::elementSize(value.dtype);
-    for (const std::int32_t size : shape) {
-        value.size_bytes *= static_cast<std::uint64_t>(size);
-    }
-}
-
-void apply_shape_flag(ValueDescription& value, const std::string& text, const std::string& name) {
-    const auto shape = parse_shape(text);
+/// Takes an item of --shapes: SHAPE, or DTYPE:SHAPE of values in the order of their indices.
+void apply_shape(ValueDescription& value, const std::string& text, const std::string& name) {
+    const std::size_t colon = text.find(':');
+    const std::string dtype = text.substr(0, colon == std::string::npos ? 0 : colon);
+    const std::string sizes = text.substr(colon == std::string::npos ? 0 : colon + 1);
+    const auto shape = sizes == kLargest ? value.shape : parse_shape(sizes);
     if (!shape) {
         throw RunnerError(ExitCode::kUsage, "--shapes has '" + text + "'",
                           "write a shape as sizes joined by x, such as 1x3x96x96, or scalar");
     }
-    apply_shape(value, *shape, name);
-}
-
-/// Checks a .npy file against the input; its shape counts unless --shapes has one. Returns where
-/// the values begin.
-std::size_t check_npy(std::istream& file, const std::string& path, ValueDescription& value,
-                      const std::string& name, bool has_shape) {
-    const auto header = read_npy_header(file);
-    if (!header) {
-        throw RunnerError(ExitCode::kInput, path + " is no .npy file that can be read here",
-                          "save little-endian numbers or booleans with numpy.save");
-    }
-    const bool row_major = std::is_sorted(value.dim_order.begin(), value.dim_order.end());
-    if (header->is_column_major || !row_major) {
+    if (!dtype.empty() && dtype != dtype_name(value.dtype)) {
         throw RunnerError(ExitCode::kInput,
-                          path + " and " + name + " order their dimensions differently",
-                          "write the tensor as raw values in the order that --describe tells");
-    }
-    if (header->dtype != value.dtype || (has_shape && header->shape != value.shape)) {
-        throw RunnerError(ExitCode::kInput,
-                          path + " has " + dtype_name(header->dtype) + " " +
-                              shape_text(header->shape) + ", but " + name + " takes " +
-                              dtype_name(value.dtype) + " " + shape_text(value.shape),
+                          name + " takes " + type_text(value) + ", not " + dtype + " " + sizes,
                           "convert it, for instance with astype and reshape of NumPy");
     }
-    apply_shape(value, header->shape, name);
-    return header->offset_bytes;
+    if (!dtype.empty() && !std::is_sorted(value.dim_order.begin(), value.dim_order.end())) {
+        throw RunnerError(ExitCode::kInput,
+                          name + " does not have its dimensions in the order of NumPy",
+                          "write the tensor as raw values in the order that --describe tells");
+    }
+    const auto fits = [](std::int32_t size, std::int32_t bound) { return size <= bound; };
+    if (!std::equal(shape->begin(), shape->end(), value.shape.begin(), value.shape.end(), fits)) {
+        throw RunnerError(ExitCode::kInput, name + " cannot take the shape " + shape_text(*shape),
+                          "its largest shape is " + shape_text(value.shape));
+    }
+    value.shape = *shape;
+    value.size_bytes = executorch::runtime::elementSize(value.dtype);
+    for (const std::int32_t size : *shape) {
+        value.size_bytes *= static_cast<std::uint64_t>(size);
+    }
 }
 
 /// A byte that is neither would be undefined behaviour in the kernels.
@@ -152,22 +128,19 @@ void require_booleans(const AlignedBuffer& bytes, const std::string& path,
     }
 }
 
-/// Raw values, or a .npy file, which gives `value` its shape unless --shapes has.
-AlignedBuffer read_input(const std::string& path, ValueDescription& value, const std::string& name,
-                         bool has_shape) {
-    const std::uint64_t file_bytes = require_file(path, "the input", ExitCode::kInput);
-    std::ifstream file(path, std::ios::binary);
-    const std::size_t offset = is_npy(file) ? check_npy(file, path, value, name, has_shape) : 0;
-    const std::uint64_t size_bytes = file_bytes - std::min<std::uint64_t>(offset, file_bytes);
+AlignedBuffer read_input(const std::string& path, const ValueDescription& value,
+                         const std::string& name) {
+    const std::uint64_t size_bytes = require_file(path, "the input", ExitCode::kInput);
     if (size_bytes != value.size_bytes) {
         throw RunnerError(ExitCode::kInput,
                           path + " has " + std::to_string(size_bytes) + " bytes, but " + name +
-                              " takes " + describe_bytes(value),
-                          "write the tensor as .npy or raw little-endian values of that dtype and "
-                          "shape, or give its shape with --shapes");
+                              " takes " + std::to_string(value.size_bytes) + " bytes for " +
+                              type_text(value),
+                          "write the tensor as raw little-endian values of that dtype and shape, "
+                          "or give its shape with --shapes");
     }
     AlignedBuffer bytes(size_bytes);
-    file.seekg(static_cast<std::streamoff>(offset));
+    std::ifstream file(path, std::ios::binary);
     file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size_bytes));
     if (!file) {
         throw RunnerError(ExitCode::kInput, "cannot read " + path,
@@ -186,7 +159,7 @@ AlignedBuffer make_input(const ValueDescription& value, std::uint64_t seed,
         throw RunnerError(ExitCode::kInput,
                           name + " has the dtype " + dtype_name(value.dtype) +
                               ", for which no values can be made up",
-                          "give it as a file with --inputs");
+                          "give it as a file with --input");
     }
     return bytes;
 }
@@ -201,10 +174,16 @@ void require_count(const std::string& flag, std::size_t given, std::size_t wante
     }
 }
 
-std::size_t count_tensors(const std::vector<ValueDescription>& values) {
-    std::size_t count = 0;
-    for (const ValueDescription& value : values) {
-        count += value.is_tensor() ? 1 : 0;
+/// An IEEE number is NaN or infinite when its exponent bits are all ones.
+template <typename Bits>
+std::uint64_t count_full_exponents(const void* data, std::size_t size_bytes, Bits exponent) {
+    std::uint64_t count = 0;
+    const auto* next = static_cast<const unsigned char*>(data);
+    for (std::size_t left = size_bytes; left >= sizeof(Bits); left -= sizeof(Bits)) {
+        Bits bits;
+        std::memcpy(&bits, next, sizeof bits);
+        count += (bits & exponent) == exponent ? 1 : 0;
+        next += sizeof bits;
     }
     return count;
 }
@@ -223,8 +202,10 @@ AlignedBuffer::AlignedBuffer(std::size_t size_bytes) : size_bytes_(size_bytes) {
 }
 
 std::vector<Input> prepare_inputs(const MethodDescription& method, const Options& options) {
-    const std::size_t tensors = count_tensors(method.inputs);
-    require_count("--inputs", options.input_paths.size(), tensors, method);
+    const auto tensors = static_cast<std::size_t>(
+        std::count_if(method.inputs.begin(), method.inputs.end(),
+                      [](const ValueDescription& value) { return value.is_tensor(); }));
+    require_count("--input", options.input_paths.size(), tensors, method);
     require_count("--shapes", options.shapes.size(), tensors, method);
     std::vector<Input> inputs;
     std::size_t tensor = 0;
@@ -234,7 +215,7 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
         if (value.is_tensor()) {
             const std::string name = input_name(inputs.size(), method);
             if (!options.shapes.empty()) {
-                apply_shape_flag(input.value, options.shapes[tensor], name);
+                apply_shape(input.value, options.shapes[tensor], name);
             }
             if (options.input_paths.empty()) {
                 input.source = InputSource::kSeeded;
@@ -242,7 +223,7 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
             } else {
                 input.source = InputSource::kFile;
                 input.path = options.input_paths[tensor];
-                input.bytes = read_input(*input.path, input.value, name, !options.shapes.empty());
+                input.bytes = read_input(*input.path, input.value, name);
             }
             ++tensor;
         }
@@ -282,6 +263,53 @@ bool fill_seeded(AlignedBuffer& bytes, ScalarType dtype, std::uint64_t seed) {
             return fill<std::uint64_t>(bytes, next_bit);
         default:
             return false;
+    }
+}
+
+Output copy_output(const executorch::runtime::EValue& value) {
+    Output output;
+    const void* data = &value.payload;
+    std::size_t size_bytes = 0;
+    if (value.isTensor()) {
+        const auto& tensor = value.toTensor();
+        output.dtype = dtype_name(tensor.scalar_type());
+        output.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
+        data = tensor.const_data_ptr();
+        size_bytes = tensor.nbytes();
+        output.nonfinite_count = count_nonfinite(data, size_bytes, tensor.scalar_type());
+    } else if (value.isDouble()) {
+        output.dtype = "float64";
+        size_bytes = sizeof(double);
+        output.nonfinite_count = count_nonfinite(data, size_bytes, ScalarType::Double);
+    } else if (value.isInt()) {
+        output.dtype = "int64";
+        size_bytes = sizeof(std::int64_t);
+    } else if (value.isBool()) {
+        output.dtype = "bool";
+        size_bytes = sizeof(bool);
+    } else {
+        output.dtype = "none";
+    }
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    output.bytes.assign(bytes, bytes + size_bytes);
+    return output;
+}
+
+std::uint64_t count_nonfinite(const void* data, std::size_t size_bytes, ScalarType dtype) {
+    switch (dtype) {
+        case ScalarType::Half:
+        case ScalarType::ComplexHalf:
+            return count_full_exponents<std::uint16_t>(data, size_bytes, 0x7C00);
+        case ScalarType::BFloat16:
+            return count_full_exponents<std::uint16_t>(data, size_bytes, 0x7F80);
+        case ScalarType::Float:
+        case ScalarType::ComplexFloat:
+            return count_full_exponents<std::uint32_t>(data, size_bytes, 0x7F800000);
+        case ScalarType::Double:
+        case ScalarType::ComplexDouble:
+            return count_full_exponents<std::uint64_t>(data, size_bytes, 0x7FF0000000000000);
+        default:
+            return 0;
     }
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <csignal>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,17 +45,35 @@ void require_writable_folder(const std::string& path);
 /// A folder that is made if it is missing, and goes away again unless commit() is called.
 class AtomicFolder {
  public:
-    explicit AtomicFolder(std::string path);
-    ~AtomicFolder();
+    explicit AtomicFolder(const std::string& path);
+    ~AtomicFolder() { remove_made(); }
 
     AtomicFolder(const AtomicFolder&) = delete;
     AtomicFolder& operator=(const AtomicFolder&) = delete;
 
-    void commit() { created_.clear(); }
+    void commit() { made_.clear(); }
 
  private:
-    /// The folders that this object made, outermost first.
-    std::vector<std::string> created_;
+    void remove_made() const;
+
+    /// The folders that this object makes, innermost first.
+    std::vector<std::filesystem::path> made_;
+};
+
+/// While it lives, SIGHUP, SIGINT and SIGTERM interrupt system calls that wait, and nothing else.
+/// One that came ends the process when the hold does: what was half written is gone by then.
+class SignalHold {
+ public:
+    SignalHold();
+    ~SignalHold();
+
+    SignalHold(const SignalHold&) = delete;
+    SignalHold& operator=(const SignalHold&) = delete;
+
+ private:
+    static constexpr int kSignals[] = {SIGHUP, SIGINT, SIGTERM};
+    struct sigaction previous_[3]{};
+    struct sigaction previous_alarm_{};
 };
 
 }  // namespace etprof

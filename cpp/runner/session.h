@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,18 +8,21 @@
 #include <string>
 #include <vector>
 
-#include "conditions.h"
-#include "inputs.h"
+#include "generation.h"
 #include "kernel_trace/kernel_trace.h"
+#include "loaded_method.h"
 #include "options.h"
-#include "outputs.h"
+#include "process.h"
 #include "program_description.h"
+#include "values.h"
 
 namespace etprof {
 
 /// Everything a run measured; latencies and times in ns of the steady clock.
 struct Measurements {
     std::size_t threads_in_force = 0;
+    std::chrono::system_clock::time_point load_started_at;
+    std::chrono::system_clock::time_point load_ended_at;
     /// As applications load: describe_program has verified the file before, which is not counted
     /// but leaves the file in the page cache.
     std::uint64_t program_load_ns = 0;
@@ -45,41 +49,43 @@ struct Measurements {
     std::optional<std::uint64_t> pss_bytes;
 };
 
-class LoadedModule;
-
-/// One method of one program, loaded and executed.
+/// Loads one program and executes one method of it again and again, or generates tokens with it.
 ///
-/// Use: load(), bind_inputs(), run(), then outputs() and take_etdump(). Every failure is a
-/// RunnerError. Without --etdump or --kernel-trace nothing observes the executions.
-class ModelSession {
+/// Use: load(), run(), then outputs() and take_etdump(). Every failure is a RunnerError. Without
+/// --etdump or --kernel-trace nothing observes the executions.
+class Session {
  public:
-    /// `method` must outlive the session, and so must `trace`, which is null when there is none.
-    /// Sets the size of the process's thread pool.
-    ModelSession(const Options& options, const MethodDescription& method, KernelTrace* trace);
-    ~ModelSession();
+    /// All arguments must outlive the session; `trace` is null when there is none. Prepares the
+    /// inputs or plans the generation. Sets the size of the process's thread pool.
+    Session(const Options& options, const ProgramDescription& program, KernelTrace* trace);
 
     void load();
-    /// Keeps a view of `inputs`, which must outlive run(). Takes what the program fixes from it.
-    void bind_inputs(const std::vector<Input>& inputs);
     void run();
 
     const Measurements& measurements() const { return measurements_; }
+    /// The method that is timed; in a generation, the one that adds a token.
+    const MethodDescription& method() const { return *method_; }
+    const std::vector<Input>& inputs() const { return inputs_; }
+    /// Null when no tokens are generated.
+    const Generation* generation() const { return generation_.get(); }
     std::vector<Output> outputs();
-    /// Only with --etdump, once, after run().
-    EtdumpBytes take_etdump();
+    /// Only with --etdump, once, after run(). The prefills of a generation are in blocks called
+    /// "Prefill".
+    EtdumpBytes take_etdump() { return module_->take_etdump(); }
 
  private:
-    void load_program_and_method();
-    void set_phase(const char* name);
-    /// Sets the inputs, executes, takes the outputs.
+    /// One inference: sets the inputs, executes, takes the outputs. Or a whole generation.
     struct Sample {
         std::uint64_t input_ns;
         std::uint64_t latency_ns;
         std::uint64_t output_ns;
     };
-    Sample execute();
+    void make_module();
+    void bind_inputs();
+    Sample iterate(const char* phase);
     std::uint64_t execute_batch(std::uint64_t count);
     void warm_up();
+    void time_iterations();
     bool is_steady() const;
     void choose_batch();
     void evict_inputs();
@@ -87,10 +93,12 @@ class ModelSession {
     std::uint64_t fastest_so_far() const;
 
     const Options& options_;
-    const MethodDescription& method_;
     KernelTrace* trace_;
-    const char* phase_ = "First";
+    std::unique_ptr<Generation> generation_;
+    const MethodDescription* method_;
+    std::vector<Input> inputs_;
     std::unique_ptr<LoadedModule> module_;
+    std::unique_ptr<LoadedMethod> inference_;
     Measurements measurements_;
 };
 

@@ -1,0 +1,156 @@
+#include "messages.h"
+
+#include <executorch/runtime/platform/platform.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <mutex>
+#include <new>
+
+#if defined(__APPLE__)
+#include <dlfcn.h>
+#else
+extern "C" __attribute__((weak)) void __sanitizer_print_stack_trace();
+#endif
+
+namespace etprof {
+namespace {
+
+constexpr std::size_t kMostErrors = 16;
+constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
+std::atomic_flag has_spoken = ATOMIC_FLAG_INIT;
+struct sigaction previous_actions[std::size(kCrashes)];
+
+/// Kernels log from the threads of the pool.
+std::mutex log_mutex;
+std::vector<std::string> logged_errors;
+char fatal_message[1024] = "no reason given";
+
+extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
+    constexpr char kMessage[] =
+        "etprof-runner: ExecuTorch crashed: the program may be damaged; export it again\n";
+    if (!has_spoken.test_and_set()) {
+        [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+    }
+    const int* const crash = std::find(std::begin(kCrashes), std::end(kCrashes), signal_number);
+    sigaction(signal_number, &previous_actions[crash - kCrashes], nullptr);
+    // What the CPU complained of, it does again on return; a signal that was sent is sent again.
+    if (signal_number == SIGABRT || info->si_code <= 0) {
+        raise(signal_number);
+    }
+}
+
+/// ExecuTorch calls this, which has no way to take an exception: a message that finds no memory is
+/// lost.
+void keep_message(et_timestamp_t, et_pal_log_level_t level, const char*, const char*, std::size_t,
+                  const char* message, std::size_t length) {
+    const std::lock_guard<std::mutex> lock(log_mutex);
+    length -= length > 0 && message[length - 1] == '.' ? 1 : 0;
+    if (level == kFatal) {
+        std::snprintf(fatal_message, sizeof fatal_message, "%.*s", static_cast<int>(length),
+                      message);
+    } else if (level == kError && logged_errors.size() < kMostErrors) {
+        try {
+            logged_errors.emplace_back(message, length);
+        } catch (const std::bad_alloc&) {
+            return;
+        }
+    }
+}
+
+void stop_process() {
+    char message[sizeof fatal_message + 128];
+    {
+        const std::lock_guard<std::mutex> lock(log_mutex);
+        std::snprintf(message, sizeof message,
+                      "ExecuTorch stopped itself (%s): the program may be damaged; export it again",
+                      fatal_message);
+    }
+    std::_Exit(report_failure(ExitCode::kInternal, message));
+}
+
+}  // namespace
+
+int report_failure(ExitCode code, const char* message) noexcept {
+    char line[8192];
+    std::snprintf(line, sizeof line - 1, "etprof-runner: %s", message);
+    const std::size_t length = std::strlen(line);
+    std::replace_if(
+        line, line + length, [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }, '?');
+    line[length] = '\n';
+    while (has_spoken.test_and_set()) {
+        pause();
+    }
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length + 1);
+    return static_cast<int>(code);
+}
+
+bool has_sanitizer() {
+#if defined(__APPLE__)
+    return dlsym(RTLD_DEFAULT, "__sanitizer_print_stack_trace") != nullptr;
+#else
+    return __sanitizer_print_stack_trace != nullptr;
+#endif
+}
+
+void install_crash_report() {
+    if (has_sanitizer()) {
+        return;
+    }
+    // Of its own, for a stack that is used up; as large as the registers of SME need.
+    alignas(64) static char stack_memory[256 << 10];
+    stack_t stack{};
+    stack.ss_sp = stack_memory;
+    stack.ss_size = sizeof stack_memory;
+    sigaltstack(&stack, nullptr);
+    struct sigaction action{};
+    action.sa_sigaction = report_crash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (std::size_t i = 0; i < std::size(kCrashes); ++i) {
+        sigaction(kCrashes[i], &action, &previous_actions[i]);
+    }
+}
+
+void print(const std::string& text) {
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if (!written || std::fflush(stdout) != 0) {
+        throw RunnerError(ExitCode::kOutput,
+                          std::string("cannot write to stdout (") + std::strerror(errno) + ")",
+                          "send it to a file on a disk with space, or a program that reads it");
+    }
+}
+
+void capture_runtime_log() {
+    executorch::runtime::register_pal(executorch::runtime::PalImpl::create(
+        nullptr, stop_process, nullptr, nullptr, keep_message, nullptr, nullptr, __FILE__));
+}
+
+void clear_runtime_errors() {
+    const std::lock_guard<std::mutex> lock(log_mutex);
+    logged_errors.clear();
+}
+
+std::vector<std::string> runtime_errors() {
+    const std::lock_guard<std::mutex> lock(log_mutex);
+    return logged_errors;
+}
+
+std::string find_runtime_error(const std::string& part) {
+    for (const std::string& error : runtime_errors()) {
+        const std::size_t position = error.find(part);
+        if (position != std::string::npos) {
+            return error.substr(position);
+        }
+    }
+    return "";
+}
+
+}  // namespace etprof

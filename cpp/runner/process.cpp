@@ -1,0 +1,218 @@
+#include "process.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "runner_error.h"
+
+#if defined(__APPLE__)
+#include <libkern/OSCacheControl.h>
+#include <mach/mach.h>
+#else
+#include <sched.h>
+#endif
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+// ExecuTorch exports these from its thread pool library, but the SDK does not ship their header.
+namespace executorch::extension::threadpool {
+
+class ThreadPool {
+ public:
+    std::size_t get_thread_count() const;
+    bool _unsafe_reset_threadpool(std::uint32_t num_threads);
+};
+
+ThreadPool* get_threadpool();
+
+}  // namespace executorch::extension::threadpool
+
+namespace etprof {
+namespace {
+
+std::optional<std::uint32_t> current_core() {
+#if defined(__APPLE__)
+    return std::nullopt;
+#else
+    const int core = sched_getcpu();
+    return core < 0 ? std::nullopt : std::make_optional(static_cast<std::uint32_t>(core));
+#endif
+}
+
+rusage read_usage() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage;
+}
+
+#if !defined(__APPLE__)
+/// The number of KiB after `label` in one of the process's files, in bytes.
+std::optional<std::uint64_t> find_kib(const char* path, const std::string& label) {
+    std::ifstream file(path);
+    std::string word;
+    while (file >> word) {
+        std::uint64_t kib = 0;
+        if (word == label && file >> kib) {
+            return kib * 1024;
+        }
+    }
+    return std::nullopt;
+}
+#endif
+
+/// The pool's library does not survive a thread that cannot be started, so they are tried before.
+bool can_start(std::size_t count) {
+    std::mutex gate;
+    std::vector<std::thread> trial;
+    bool started = true;
+    {
+        const std::lock_guard<std::mutex> closed(gate);
+        try {
+            while (trial.size() < count) {
+                trial.emplace_back([&gate] { const std::lock_guard<std::mutex> passed(gate); });
+            }
+        } catch (const std::system_error&) {
+            started = false;
+        }
+    }
+    for (std::thread& thread : trial) {
+        thread.join();
+    }
+    return started;
+}
+
+}  // namespace
+
+ClockQuality measure_clock() {
+    constexpr int kReadings = 1000;
+    std::uint64_t tick_ns = 0;
+    const auto begin = Clock::now();
+    auto last = begin;
+    for (int i = 0; i < kReadings; ++i) {
+        const auto now = Clock::now();
+        const std::uint64_t step_ns = elapsed_ns(last, now);
+        if (step_ns > 0 && (tick_ns == 0 || step_ns < tick_ns)) {
+            tick_ns = step_ns;
+        }
+        last = now;
+    }
+    // A clock that stood still for all readings has a tick of at least as long.
+    return {std::max<std::uint64_t>(1, tick_ns),
+            static_cast<double>(elapsed_ns(begin, last)) / kReadings};
+}
+
+Conditions read_conditions() {
+    const rusage usage = read_usage();
+    return {static_cast<std::uint64_t>(usage.ru_minflt),
+            static_cast<std::uint64_t>(usage.ru_majflt),
+            static_cast<std::uint64_t>(usage.ru_nvcsw),
+            static_cast<std::uint64_t>(usage.ru_nivcsw),
+            std::nullopt,
+            current_core()};
+}
+
+Conditions conditions_since(const Conditions& begin) {
+    const Conditions now = read_conditions();
+    return {now.minor_faults - begin.minor_faults,
+            now.major_faults - begin.major_faults,
+            now.voluntary_switches - begin.voluntary_switches,
+            now.involuntary_switches - begin.involuntary_switches,
+            begin.last_core,
+            now.last_core};
+}
+
+void evict_from_caches(const void* data, std::size_t size_bytes) {
+#if defined(__APPLE__)
+    sys_dcache_flush(const_cast<void*>(data), size_bytes);
+#else
+    // Lines are 64 bytes on every core in question, or longer; a shorter step does no harm.
+    constexpr std::size_t kLine = 64;
+    for (std::size_t offset = 0; offset < size_bytes; offset += kLine) {
+        [[maybe_unused]] const char* const line = static_cast<const char*>(data) + offset;
+#if defined(__x86_64__)
+        _mm_clflush(line);
+#elif defined(__aarch64__)
+        __asm__ volatile("dc civac, %0" : : "r"(line) : "memory");
+#endif
+    }
+#if defined(__x86_64__)
+    _mm_mfence();
+#elif defined(__aarch64__)
+    __asm__ volatile("dsb ish" : : : "memory");
+#endif
+#endif
+}
+
+#if defined(__APPLE__)
+
+std::optional<std::uint64_t> resident_bytes() {
+    mach_task_basic_info info{};
+    mach_msg_type_number_t count = MACH_TASK_BASIC_INFO_COUNT;
+    const auto status = task_info(mach_task_self(), MACH_TASK_BASIC_INFO,
+                                  reinterpret_cast<task_info_t>(&info), &count);
+    return status == KERN_SUCCESS ? std::optional<std::uint64_t>(info.resident_size) : std::nullopt;
+}
+
+std::uint64_t peak_resident_bytes() {
+    return static_cast<std::uint64_t>(read_usage().ru_maxrss);  // bytes
+}
+
+std::optional<std::uint64_t> proportional_bytes() { return std::nullopt; }
+
+#else
+
+std::optional<std::uint64_t> resident_bytes() {
+    std::ifstream statm("/proc/self/statm");
+    std::uint64_t total_pages = 0;
+    std::uint64_t resident_pages = 0;
+    if (!(statm >> total_pages >> resident_pages)) {
+        return std::nullopt;
+    }
+    return resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// The kernel's high-water mark of this program alone: ru_maxrss would begin with the peak of the
+/// process that started it, which survives exec.
+std::uint64_t peak_resident_bytes() {
+    const auto peak_bytes = find_kib("/proc/self/status", "VmHWM:");
+    return peak_bytes ? *peak_bytes : static_cast<std::uint64_t>(read_usage().ru_maxrss) * 1024;
+}
+
+std::optional<std::uint64_t> proportional_bytes() {
+    return find_kib("/proc/self/smaps_rollup", "Pss:");
+}
+
+#endif
+
+std::size_t configure_thread_pool(std::optional<std::uint64_t> threads) {
+    // ExecuTorch makes a pool for all cores first, whatever is asked for then.
+    const std::uint64_t most =
+        std::max<std::uint64_t>(threads.value_or(1), std::thread::hardware_concurrency());
+    if (!can_start(most - 1)) {
+        throw RunnerError(ExitCode::kUsage,
+                          std::to_string(most) + " threads cannot be started here",
+                          "ask for fewer with --threads, or raise the limit of processes");
+    }
+    auto* pool = executorch::extension::threadpool::get_threadpool();
+    if (pool == nullptr) {
+        throw RunnerError(ExitCode::kInternal, "ExecuTorch has no thread pool here",
+                          "check that this process may start threads");
+    }
+    if (threads && !pool->_unsafe_reset_threadpool(static_cast<std::uint32_t>(*threads))) {
+        throw RunnerError(ExitCode::kUsage,
+                          "--threads " + std::to_string(*threads) + " cannot be given here",
+                          "ask for fewer threads");
+    }
+    return pool->get_thread_count();
+}
+
+}  // namespace etprof

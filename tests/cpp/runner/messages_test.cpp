@@ -1,0 +1,151 @@
+// What is said when something inside ExecuTorch goes wrong, and what is left to others (C7).
+
+#include "messages.h"
+
+#include <executorch/runtime/platform/log.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "scratch_folder.h"
+
+namespace {
+
+bool is_memory_gone = false;
+
+}  // namespace
+
+void* operator new(std::size_t size_bytes) {
+    void* data = is_memory_gone ? nullptr : std::malloc(size_bytes == 0 ? 1 : size_bytes);
+    if (data == nullptr) {
+        throw std::bad_alloc();
+    }
+    return data;
+}
+
+void operator delete(void* data) noexcept { std::free(data); }
+void operator delete(void* data, std::size_t) noexcept { std::free(data); }
+
+namespace {
+
+using namespace etprof;
+using etprof::testing::ScratchFolder;
+
+constexpr char kCrashed[] =
+    "etprof-runner: ExecuTorch crashed: the program may be damaged; export it again\n";
+
+struct End {
+    int status;
+    std::string standard_error;
+};
+
+/// How a child that does this ends.
+End end_of(const std::function<void()>& action) {
+    const ScratchFolder folder;
+    const std::string path = folder.write("err", "");
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(open(path.c_str(), O_WRONLY), STDERR_FILENO);
+        action();
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {status, etprof::testing::read_file(path)};
+}
+
+/// Uses up the stack.
+std::uint64_t descend(volatile std::uint64_t* above) {
+    volatile std::uint64_t here[1024];
+    here[0] = above == nullptr ? 0 : above[0] + 1;
+    return here[0] == UINT64_MAX ? 0 : descend(here) + here[0];
+}
+
+TEST(crash_is_told_and_ends_by_its_signal) {
+    for (const int signal_number : {SIGSEGV, SIGABRT, SIGFPE}) {
+        const End end = end_of([signal_number] {
+            install_crash_report();
+            std::raise(signal_number);
+        });
+        CHECK(has_sanitizer() ||
+              (WIFSIGNALED(end.status) && WTERMSIG(end.status) == signal_number));
+        CHECK(has_sanitizer() || end.standard_error == kCrashed);
+    }
+}
+
+TEST(crash_of_a_stack_that_is_used_up_is_told) {
+    if (has_sanitizer()) {
+        return;
+    }
+    const End end = end_of([] {
+        install_crash_report();
+        descend(nullptr);
+    });
+    CHECK(WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGSEGV);
+    CHECK_EQUAL(kCrashed, end.standard_error);
+}
+
+TEST(crash_goes_on_to_whoever_handled_it_before) {
+    for (const bool is_fault : {true, false}) {
+        const End end = end_of([is_fault] {
+            // As Android's linker does for its tombstones, before any program begins.
+            std::signal(SIGSEGV, [](int) { _exit(42); });
+            install_crash_report();
+            if (is_fault) {
+                volatile int* nowhere = nullptr;
+                *nowhere = 1;
+            }
+            std::raise(SIGSEGV);
+        });
+        CHECK(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 42);
+        CHECK_EQUAL(has_sanitizer() ? "" : kCrashed, end.standard_error);
+    }
+}
+
+TEST(failures_of_several_threads_leave_one_line) {
+    const End end = end_of([] {
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 8; ++i) {
+            threads.emplace_back(
+                [] { std::_Exit(report_failure(ExitCode::kInternal, "one\nof eight")); });
+        }
+        for (std::thread& thread : threads) {
+            thread.join();
+        }
+    });
+    CHECK(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 70);
+    CHECK_EQUAL("etprof-runner: one?of eight\n", end.standard_error);
+}
+
+TEST(failure_of_any_length_is_one_line) {
+    const End end = end_of([] {
+        const std::string message(1 << 20, 'x');
+        _exit(report_failure(ExitCode::kInput, message.c_str()));
+    });
+    CHECK_EQUAL(4, WEXITSTATUS(end.status));
+    CHECK_EQUAL(1, std::count(end.standard_error.begin(), end.standard_error.end(), '\n'));
+    CHECK_EQUAL('\n', end.standard_error.back());
+}
+
+TEST(log_without_memory_throws_nothing_at_executorch) {
+    capture_runtime_log();
+    clear_runtime_errors();
+    is_memory_gone = true;
+    ET_LOG(Error, "a message of more characters than a string holds without memory of its own");
+    is_memory_gone = false;
+    CHECK(runtime_errors().empty());
+    ET_LOG(Error, "a message that is kept, of more characters than fit into a string itself");
+    CHECK_EQUAL(1U, runtime_errors().size());
+}
+
+}  // namespace
