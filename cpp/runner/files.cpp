@@ -35,8 +35,10 @@ std::string resolve_links(const std::string& path) {
     return failure ? path : real.string();
 }
 
-std::string parent_folder(const std::string& path) {
-    const std::string folder = std::filesystem::path(path).parent_path().string();
+std::string parent_folder(const std::filesystem::path& path) {
+    // With a slash at its end, a path is its own folder.
+    const bool has_slash = !path.has_filename();
+    const auto folder = (has_slash ? path.parent_path() : path).parent_path().string();
     return folder.empty() ? "." : folder;
 }
 
@@ -116,52 +118,30 @@ void AtomicFile::write_all(int descriptor, const char* data, std::size_t size_by
     }
 }
 
-void require_writable(const std::string& path) {
+void require_writable(const std::string& path, bool is_folder) {
     struct stat status{};
-    if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-        fail_to_write(path, EISDIR);
+    const bool exists = stat(path.c_str(), &status) == 0;
+    if (exists && S_ISDIR(status.st_mode) != is_folder) {
+        fail_to_write(path, is_folder ? ENOTDIR : EISDIR);
     }
-    const std::string place = is_special(path) ? path : parent_folder(path);
+    const bool is_place = exists && (is_folder || !S_ISREG(status.st_mode));
+    const std::string place = is_place ? path : parent_folder(path) + "/.";
     if (access(place.c_str(), W_OK) != 0) {
         fail_to_write(path, errno);
     }
 }
 
-void require_writable_folder(const std::string& path) {
+AtomicFolder::AtomicFolder(std::string path) : path_(std::move(path)) {
+    is_new_ = mkdir(path_.c_str(), 0777) == 0;
     std::error_code failure;
-    std::filesystem::path place = std::filesystem::absolute(path, failure);
-    while (!std::filesystem::exists(place, failure) && place.has_relative_path()) {
-        place = place.parent_path();
-    }
-    if (!std::filesystem::is_directory(place, failure)) {
-        fail_to_write(path, ENOTDIR);
-    }
-    if (access(place.c_str(), W_OK | X_OK) != 0) {
-        fail_to_write(path, errno);
+    if (!is_new_ && !std::filesystem::is_directory(path_, failure)) {
+        fail_to_write(path_, errno == EEXIST ? ENOTDIR : errno);
     }
 }
 
-AtomicFolder::AtomicFolder(const std::string& path) {
-    std::error_code failure;
-    // A slash at the end would make the folder its own parent.
-    for (std::filesystem::path missing = std::filesystem::absolute(path + "/.", failure);
-         !std::filesystem::exists(missing, failure) && missing.has_relative_path();
-         missing = missing.parent_path()) {
-        if (missing.filename() != ".") {
-            made_.push_back(missing);
-        }
-    }
-    std::filesystem::create_directories(path, failure);
-    if (failure) {
-        remove_made();
-        fail_to_write(path, failure.value());
-    }
-}
-
-void AtomicFolder::remove_made() const {
-    std::error_code ignored;
-    for (const std::filesystem::path& folder : made_) {
-        std::filesystem::remove(folder, ignored);  // only when it is empty
+AtomicFolder::~AtomicFolder() {
+    if (is_new_) {
+        rmdir(path_.c_str());
     }
 }
 

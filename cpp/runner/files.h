@@ -2,10 +2,8 @@
 
 #include <csignal>
 #include <cstddef>
-#include <filesystem>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace etprof {
 
@@ -36,28 +34,23 @@ class AtomicFile {
     std::string temporary_path_;
 };
 
-/// Refuses, before anything is measured, a path that cannot become a file.
-void require_writable(const std::string& path);
-
-/// The same for a folder, which may be missing, as may those around it.
-void require_writable_folder(const std::string& path);
+/// Refuses, before anything is measured, a path that cannot become a file, or a folder.
+void require_writable(const std::string& path, bool is_folder = false);
 
 /// A folder that is made if it is missing, and goes away again unless commit() is called.
 class AtomicFolder {
  public:
-    explicit AtomicFolder(const std::string& path);
-    ~AtomicFolder() { remove_made(); }
+    explicit AtomicFolder(std::string path);
+    ~AtomicFolder();
 
     AtomicFolder(const AtomicFolder&) = delete;
     AtomicFolder& operator=(const AtomicFolder&) = delete;
 
-    void commit() { made_.clear(); }
+    void commit() { is_new_ = false; }
 
  private:
-    void remove_made() const;
-
-    /// The folders that this object makes, innermost first.
-    std::vector<std::filesystem::path> made_;
+    std::string path_;
+    bool is_new_ = false;
 };
 
 /// While it lives, SIGHUP, SIGINT and SIGTERM interrupt system calls that wait, and nothing else.

@@ -44,13 +44,9 @@ std::string escape_ascii(char character) {
 }  // namespace
 
 void JsonWriter::key(std::string_view name) {
-    Level& level = levels_.back();
-    text_ += level.is_empty ? "" : ",";
-    level.is_empty = false;
-    start_line();
+    text_ += (text_.back() == '{' ? "\n" : ",\n") + indent_;
     append_quoted(name);
     text_ += ": ";
-    after_key_ = true;
 }
 
 void JsonWriter::value(double number) {
@@ -62,48 +58,16 @@ void JsonWriter::value(double number) {
     write_token(digits);
 }
 
-void JsonWriter::value(std::string_view text) {
-    start_value();
-    append_quoted(text);
-}
-
 std::string JsonWriter::take_text() {
     text_ += "\n";
     return std::exchange(text_, {});
 }
 
-void JsonWriter::open(char bracket) {
-    start_value();
-    text_ += bracket;
-    levels_.push_back({bracket == '{'});
-}
-
-void JsonWriter::close(char bracket) {
-    const Level level = levels_.back();
-    levels_.pop_back();
-    if (level.is_object && !level.is_empty) {
-        start_line();
-    }
-    text_ += bracket;
-}
-
+/// Nothing stands between values but in an array: a member's name ends with a space.
 void JsonWriter::write_token(std::string_view token) {
-    start_value();
+    const char last = text_.empty() ? ' ' : text_.back();
+    text_ += last == ' ' || last == '[' ? "" : ", ";
     text_ += token;
-}
-
-void JsonWriter::start_value() {
-    if (std::exchange(after_key_, false) || levels_.empty()) {
-        return;
-    }
-    text_ += std::exchange(levels_.back().is_empty, false) ? "" : ", ";
-}
-
-void JsonWriter::start_line() {
-    text_ += '\n';
-    for (const Level& level : levels_) {
-        text_ += level.is_object ? "  " : "";
-    }
 }
 
 void JsonWriter::append_quoted(std::string_view text) {

@@ -10,16 +10,22 @@
 
 namespace etprof {
 
-/// Writes one JSON document: objects over several lines, arrays on one.
+/// Writes one JSON document: each member of an object on a line of its own.
 ///
 /// Strings may hold any bytes: what is not UTF-8 becomes U+FFFD. Numbers that JSON cannot express
 /// become null.
 class JsonWriter {
  public:
-    void begin_object() { open('{'); }
-    void end_object() { close('}'); }
-    void begin_array() { open('['); }
-    void end_array() { close(']'); }
+    void begin_object() {
+        write_token("{");
+        indent_ += "  ";
+    }
+    void end_object() {
+        indent_.resize(indent_.size() - 2);
+        text_ += text_.back() == '{' ? "}" : "\n" + indent_ + "}";
+    }
+    void begin_array() { write_token("["); }
+    void end_array() { text_ += ']'; }
 
     /// Starts a member of the current object; a value has to follow.
     void key(std::string_view name);
@@ -27,7 +33,10 @@ class JsonWriter {
     void value(std::nullptr_t) { write_token("null"); }
     void value(bool flag) { write_token(flag ? "true" : "false"); }
     void value(double number);
-    void value(std::string_view text);
+    void value(std::string_view text) {
+        write_token("");
+        append_quoted(text);
+    }
     void value(const std::string& text) { value(std::string_view(text)); }
     void value(const char* text) { value(std::string_view(text)); }
 
@@ -92,21 +101,11 @@ class JsonWriter {
     std::string take_text();
 
  private:
-    struct Level {
-        bool is_object;
-        bool is_empty = true;
-    };
-
-    void open(char bracket);
-    void close(char bracket);
     void write_token(std::string_view token);
-    void start_value();
-    void start_line();
     void append_quoted(std::string_view text);
 
     std::string text_;
-    std::vector<Level> levels_;
-    bool after_key_ = false;
+    std::string indent_;
 };
 
 }  // namespace etprof

@@ -36,15 +36,14 @@ void refuse_without_event_tracer([[maybe_unused]] const Options& options) {
 }
 
 void refuse_unwritable(const Options& options) {
-    require_writable(options.result_path);
-    if (options.etdump_path) {
-        require_writable(*options.etdump_path);
-    }
-    if (options.kernel_trace_path) {
-        require_writable(*options.kernel_trace_path);
+    for (const auto& path :
+         {std::optional(options.result_path), options.etdump_path, options.kernel_trace_path}) {
+        if (path) {
+            require_writable(*path);
+        }
     }
     if (options.outputs_dir) {
-        require_writable_folder(*options.outputs_dir);
+        require_writable(*options.outputs_dir, true);
     }
 }
 

@@ -15,7 +15,6 @@
 namespace etprof {
 namespace {
 
-using std::filesystem::path;
 using Text = const std::string&;
 
 [[noreturn]] void refuse(const std::string& what_happened, const std::string& way_out) {
@@ -270,50 +269,46 @@ void require_whole_generation(const Seen& seen, const Options& options) {
     }
 }
 
-/// Where the file is or would be, without links and relative parts.
-path find_place(const path& given) {
+/// Whether these are one file, or would be, by whatever names and links.
+bool is_same(const std::string& a, const std::string& b) {
     std::error_code failure;
-    path absolute = std::filesystem::absolute(given, failure).lexically_normal();
-    if (!absolute.has_filename()) {
-        absolute = absolute.parent_path();
-    }
-    const path place = std::filesystem::weakly_canonical(absolute, failure);
-    return failure ? absolute : place;
+    const auto place = [&failure](const std::string& given) {
+        // With a name at its end, for a slash there would count.
+        return std::filesystem::weakly_canonical(std::filesystem::absolute(given, failure) / ".",
+                                                 failure);
+    };
+    return place(a) == place(b);
 }
 
 void require_distinct_files(const Options& options) {
-    std::vector<std::pair<std::string, path>> files{{"--model", options.model_path}};
-    const auto add = [&files](Text flag, const std::optional<std::string>& given) {
+    std::vector<std::pair<std::string, std::string>> files{{"--model", options.model_path}};
+    for (const std::string& input : options.input_paths) {
+        files.emplace_back("--input", input);
+    }
+    const std::size_t first_written = files.size() + (options.data_path ? 1 : 0);
+    for (const auto& [flag, given] :
+         {std::pair("--data", options.data_path), std::pair("--etdump", options.etdump_path),
+          std::pair("--kernel-trace", options.kernel_trace_path),
+          std::pair("--result", std::optional(options.result_path))}) {
         if (given) {
             files.emplace_back(flag, *given);
         }
-    };
-    add("--data", options.data_path);
-    for (const std::string& input : options.input_paths) {
-        add("--input", input);
     }
-    const std::size_t first_written = files.size();
-    add("--etdump", options.etdump_path);
-    add("--kernel-trace", options.kernel_trace_path);
-    add("--result", options.result_path);
-    const path outputs = options.outputs_dir ? find_place(*options.outputs_dir) : path();
+    const auto refuse_both = [](const auto& file, Text other) {
+        refuse(file.first + " and " + other + " name the same file " +
+                   std::filesystem::path(file.second).lexically_normal().string(),
+               "give each its own");
+    };
     for (std::size_t i = 0; i < files.size(); ++i) {
-        const auto& [flag, given] = files[i];
-        const path place = find_place(given);
-        const auto refuse_both = [&, &flag = flag, &given = given](Text other) {
-            refuse(
-                flag + " and " + other + " name the same file " + given.lexically_normal().string(),
-                "give each its own");
-        };
         for (std::size_t j = std::max(i + 1, first_written); j < files.size(); ++j) {
-            if (find_place(files[j].second) == place) {
-                refuse_both(files[j].first);
+            if (is_same(files[i].second, files[j].second)) {
+                refuse_both(files[i], files[j].first);
             }
         }
-        const bool is_output =
-            place.parent_path() == outputs && place.filename().string().rfind("output_", 0) == 0;
-        if (options.outputs_dir && (place == outputs || is_output)) {
-            refuse_both("--outputs");
+        const std::filesystem::path file(files[i].second);
+        if (options.outputs_dir && file.filename().string().rfind("output_", 0) == 0 &&
+            is_same(file.parent_path().string(), *options.outputs_dir)) {
+            refuse_both(files[i], "--outputs");
         }
     }
 }

@@ -170,15 +170,7 @@ std::optional<std::uint64_t> proportional_bytes() { return std::nullopt; }
 
 #else
 
-std::optional<std::uint64_t> resident_bytes() {
-    std::ifstream statm("/proc/self/statm");
-    std::uint64_t total_pages = 0;
-    std::uint64_t resident_pages = 0;
-    if (!(statm >> total_pages >> resident_pages)) {
-        return std::nullopt;
-    }
-    return resident_pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
+std::optional<std::uint64_t> resident_bytes() { return find_kib("/proc/self/status", "VmRSS:"); }
 
 /// The kernel's high-water mark of this program alone: ru_maxrss would begin with the peak of the
 /// process that started it, which survives exec.

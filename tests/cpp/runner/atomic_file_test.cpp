@@ -99,25 +99,32 @@ TEST(atomic_file_refuses_a_folder_as_file) {
 
 TEST(atomic_folder_is_refused_before_it_is_needed) {
     const ScratchFolder folder;
-    const std::string path = folder.write("file", "content") + "/a/b";
-    const auto error = CATCH(RunnerError, require_writable_folder(path));
+    const std::string path = folder.write("file", "content");
+    const auto error = CATCH(RunnerError, require_writable(path, true));
     CHECK_EQUAL("cannot write " + path +
                     " (Not a directory): choose a path in a folder that exists and can be written "
                     "to",
                 std::string(error.what()));
-    require_writable_folder(folder.path("a/b/"));
-    require_writable_folder("not_there");
+    CATCH(RunnerError, require_writable(path + "/a", true));
+    CATCH(RunnerError, require_writable(folder.path("missing/a"), true));
+    for (const char* name : {"a", "a/", ""}) {
+        require_writable(folder.path(name), true);
+    }
+    require_writable("not_there", true);
     CHECK_EQUAL(1U, folder.count());
 }
 
 TEST(atomic_folder_goes_away_without_commit) {
     const ScratchFolder folder;
     {
-        const AtomicFolder made(folder.path("a/b/c"));
+        const AtomicFolder made(folder.path("a/"));
     }
     CHECK_EQUAL(0U, folder.count());
-    AtomicFolder(folder.path("a/b/c")).commit();
-    CHECK(std::filesystem::is_directory(folder.path("a/b/c")));
+    AtomicFolder(folder.path("a")).commit();
+    {
+        const AtomicFolder found(folder.path("a"));
+    }
+    CHECK(std::filesystem::is_directory(folder.path("a")));
 }
 
 TEST(atomic_folder_refuses_a_file_in_its_place) {

@@ -4,6 +4,7 @@
 
 #include <executorch/runtime/platform/log.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,19 +50,22 @@ struct End {
     std::string standard_error;
 };
 
-/// How a child that does this ends.
+/// How a child that does this ends; of an emulator's words, none.
 End end_of(const std::function<void()>& action) {
     const ScratchFolder folder;
     const std::string path = folder.write("err", "");
     const pid_t child = fork();
     if (child == 0) {
+        const rlimit no_core{0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
         dup2(open(path.c_str(), O_WRONLY), STDERR_FILENO);
         action();
         _exit(0);
     }
     int status = 0;
     waitpid(child, &status, 0);
-    return {status, etprof::testing::read_file(path)};
+    const std::string text = etprof::testing::read_file(path);
+    return {status, text.substr(0, text.find("qemu: "))};
 }
 
 /// Uses up the stack.

@@ -133,7 +133,7 @@ TEST(options_know_a_file_by_all_its_names) {
 }
 
 TEST(options_refuse_a_file_where_the_outputs_go) {
-    for (const char* path : {"o/output_0.bin", "o/x/../output_12.bin", "o"}) {
+    for (const char* path : {"o/output_0.bin", "o/x/../output_12.bin"}) {
         CHECK_EQUAL("--etdump and --outputs name the same file " +
                         std::filesystem::path(path).lexically_normal().string() +
                         ": give each its own",

@@ -26,7 +26,7 @@ constexpr int kInternal = 70;
 void expect_failure(int exit_code, const std::string& line, std::vector<std::string> more) {
     const ScratchFolder folder;
     std::vector<std::string> arguments{"--result", folder.path("r.json"), "--outputs",
-                                       folder.path("o/p")};
+                                       folder.path("o")};
     arguments.insert(arguments.end(), more.begin(), more.end());
     if (ETPROF_HAS_EVENT_TRACER) {
         arguments.insert(arguments.begin(), {"--etdump", folder.path("x.etdump")});
