@@ -17,7 +17,7 @@
 #if defined(__APPLE__)
 #include <dlfcn.h>
 #else
-extern "C" __attribute__((weak)) void __sanitizer_print_stack_trace();
+extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*)());
 #endif
 
 namespace etprof {
@@ -95,9 +95,9 @@ int report_failure(ExitCode code, const char* message) noexcept {
 
 bool has_sanitizer() {
 #if defined(__APPLE__)
-    return dlsym(RTLD_DEFAULT, "__sanitizer_print_stack_trace") != nullptr;
+    return dlsym(RTLD_DEFAULT, "__sanitizer_set_death_callback") != nullptr;
 #else
-    return __sanitizer_print_stack_trace != nullptr;
+    return __sanitizer_set_death_callback != nullptr;
 #endif
 }
 

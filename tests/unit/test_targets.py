@@ -189,12 +189,12 @@ def test_other_values_than_numbers_are_refused(tmp_path: Path) -> None:
     )
     for array in (np.ones(2, ">f4"), np.array(["a"]), np.array([None]), np.ones(1, "M8[s]")):
         np.save(tmp_path / "i.npy", array)
-        with pytest.raises(InputFileError, match=r"i\.npy.*little-endian"), raw_inputs(request):
+        with pytest.raises(InputFileError, match=r"i\.npy.*numpy\.save"), raw_inputs(request):
             pass
     np.save(tmp_path / "i.npy", np.ones(2))
     with (tmp_path / "i.npy").open("ab") as stream:
         stream.write(b"x")
-    with pytest.raises(InputFileError, match="longer or shorter"), raw_inputs(request):
+    with pytest.raises(InputFileError, match="too many"), raw_inputs(request):
         pass
     os.mkfifo(tmp_path / "pipe")
     with (

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import tokenize
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from etprof.base.errors import InputFileError
-from etprof.base.files import check_regular, open_regular
+from etprof.base.files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +127,7 @@ def raw_inputs(request: RunnerRequest) -> Iterator[RunnerRequest]:
     with TemporaryDirectory(prefix="etprof-inputs-") as folder:
         inputs, shapes = list(request.inputs), list(request.shapes)
         for index, path in enumerate(request.inputs):
-            array = _read_npy(path)
-            if array is None:
+            if (array := _read_npy(path)) is None:
                 continue
             shape = "x".join(map(str, array.shape)) or "scalar"
             shapes = shapes or ["largest"] * len(inputs)
@@ -143,22 +142,15 @@ def raw_inputs(request: RunnerRequest) -> Iterator[RunnerRequest]:
 
 def _read_npy(path: Path) -> np.ndarray[Any, Any] | None:
     """Maps an array that NumPy saved, of numbers or booleans; None for any other file."""
-    way_out = "save little-endian numbers or booleans with numpy.save"
+    problem: object = "its values are too few, too many or no little-endian numbers"
     try:
         with open_regular(path) as stream:
             if stream.read(6) != b"\x93NUMPY":
                 return None
-        check_regular(path)
         array = np.lib.format.open_memmap(path, mode="r")
-        whole = array.offset + array.nbytes == path.stat().st_size
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}; {way_out}"
-        raise InputFileError(msg) from error
-    except (ValueError, ArithmeticError, SyntaxError, RecursionError, tokenize.TokenError) as error:
-        msg = f"{path} is no .npy file that can be read here ({error}); {way_out}"
-        raise InputFileError(msg) from error
-    if not whole or array.dtype.kind not in "biufc" or array.dtype.byteorder == ">":
-        held = f"has {array.dtype}" if whole else "is longer or shorter than its values"
-        msg = f"{path} is no .npy file that can be read here: it {held}; {way_out}"
-        raise InputFileError(msg)
-    return array
+        is_whole = array.offset + array.nbytes == path.stat().st_size
+        if is_whole and array.dtype.kind in "biufc" and array.dtype.byteorder != ">":
+            return array
+    except (OSError, ValueError, ArithmeticError, SyntaxError, RecursionError, TokenError) as error:
+        problem = getattr(error, "strerror", None) or error
+    raise InputFileError(f"cannot read {path}: {problem}; save numbers or booleans with numpy.save")
