@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from etprof.api import ComparisonResult, Run, compare, load_run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["ComparisonResult", "Run", "__version__", "compare", "load_run"]
 
 
