@@ -66,11 +66,29 @@ def check_split(experiment: ExperimentAnalysis) -> None:
     assert split.unknown_names == ()
 
 
+def check_untimed_split(experiment: ExperimentAnalysis) -> None:
+    """Every operator of the raw file is there, and no time of any of them."""
+    split, executions = experiment.split, raw_executions(experiment.etdump)
+    assert split.times is None
+    assert [row.times for row in split.rows] == [None] * len(split.rows)
+    assert split.left_out.impossible == 0
+    assert split.left_out.recorded == split.executions == len(executions)
+    assert {row.label for row in split.rows} == {
+        name for _, inside in executions for name in inside
+    }
+    assert split.unknown_names == ()
+
+
 def check_comparison(comparison: Comparison) -> None:
     """The waterfall closes, and each side's operators are aligned exactly once."""
     waterfall = timed(comparison).waterfall
     assert abs(waterfall.residual_ns) < 1e-3
     assert abs(waterfall.steps[-1].delta_ns) < 1e-3
+    check_alignment(comparison)
+
+
+def check_alignment(comparison: Comparison) -> None:
+    """Each side's operators are aligned exactly once."""
     pairs = [entry.aligned for entry in comparison.operators]
     before, after = comparison.baseline.experiment.split, comparison.candidate.experiment.split
     assert sorted(id(p.baseline) for p in pairs if p.baseline) == sorted(map(id, before.rows))

@@ -1,4 +1,4 @@
-"""Real programs with SME off and SME2 under emulation: splits close, operators align."""
+"""Real programs with SME off and SME2 under emulation: splits are whole, operators align."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from etprof.run.program import describe_program
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.target import EmulatorTarget
 from etprof.views.formats.html import render_html
-from tests.integration.report_truth import check_comparison, check_split
+from tests.integration.report_truth import check_alignment, check_untimed_split
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
@@ -50,13 +50,14 @@ def assessment(
     return assess_run(analyze_run(Run.load(run)))
 
 
-def test_splits_and_comparison_close(assessment: Assessment) -> None:
+def test_splits_are_whole_and_the_comparison_is_aligned(assessment: Assessment) -> None:
     for experiment in assessment.run.experiments:
-        check_split(experiment)
+        check_untimed_split(experiment)
     comparison = assessment.primary_comparison
     assert comparison is not None
     assert comparison.name == "off → sme2"
-    check_comparison(comparison)
+    assert comparison.times is None
+    check_alignment(comparison)
 
 
 def test_only_packing_stands_alone(assessment: Assessment) -> None:
