@@ -14,7 +14,7 @@ function(etprof_check_symbols RUNNER)
     list(APPEND _archives "$<TARGET_FILE:${_target}>")
   endforeach()
   set(_script "${PROJECT_SOURCE_DIR}/cmake/checks/symbols.cmake")
-  set(_check "${CMAKE_CURRENT_BINARY_DIR}/symbol_check.cpp")
+  set(_check "${CMAKE_CURRENT_BINARY_DIR}/${RUNNER}_symbols.cpp")
   set(_look "${CMAKE_COMMAND}" "-DNM=${CMAKE_NM}" "-DSME=${XNNPACK_ENABLE_ARM_SME2}")
   add_custom_command(
     OUTPUT "${_check}"

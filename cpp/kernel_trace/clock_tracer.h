@@ -18,8 +18,8 @@ class ClockTracer final : public executorch::runtime::EventTracer {
     using Entry = executorch::runtime::EventTracerEntry;
     using Tensor = executorch::aten::Tensor;
 
-    /// The text behind a mark's label.
-    const std::string& label_text(std::uint32_t label) const { return labels_[label]; }
+    /// The texts behind the labels of marks.
+    const std::vector<std::string>& labels() const { return labels_; }
 
     void create_event_block(const char*) override {}
     Entry start_profiling(const char* name, executorch::runtime::ChainID,

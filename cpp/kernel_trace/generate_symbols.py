@@ -18,9 +18,11 @@ from pathlib import Path
 PACKAGE_SOURCES = Path(__file__).resolve().parents[2] / "python"
 sys.path.insert(0, str(PACKAGE_SOURCES))
 
-from etprof.backends.kernel_names import PREFIX, parse_kernel_name
+from etprof.backends.kernel_names import PREFIX, size_arguments
 
 PARALLEL_PREFIX = "pthreadpool_parallelize_"
+_WORD = re.compile(r"\b(?:kai_run|xnn)_\w+")
+_NO_API = {"bench", "benchmark", "examples", "test"}
 _VERSION = re.compile(r"^(__version__|git_version)\b.*= ['\"](.*)['\"]$", re.MULTILINE)
 _SYMBOL = re.compile(r"^\s*\d+:\s+[0-9a-f]+\s+\S+\s+FUNC\s+\S+\s+\S+\s+(\S+)\s+([^\s@]+)")
 _RELOCATION = re.compile(r"^[0-9a-f]+\s+[0-9a-f]+\s+R_\S+\s+[0-9a-f]+\s+([^\s@]+)")
@@ -74,8 +76,32 @@ def find_parallel_functions(libraries: list[Library]) -> list[str]:
 
 def kernel_line(index: int, name: str) -> str:
     """Returns the macro call that describes one microkernel."""
-    level = parse_kernel_name(name).level or ""
-    return f'ETPROF_KERNEL({index}, {name}, "{name}", "{level}")'
+    return f"ETPROF_KERNEL({index}, {name}, {len(size_arguments(name))})"
+
+
+def write_symbols(arguments: argparse.Namespace, kernels: list[str], parallel: list[str]) -> None:
+    """Writes the include file, and what holds the stand-ins against the headers that there are."""
+    lines = [kernel_line(i, name) for i, name in enumerate(kernels)]
+    lines += [f"ETPROF_PARALLEL({i}, {name})" for i, name in enumerate(parallel)]
+    arguments.output.write_text("\n".join(lines) + "\n")
+    headers = dict[Path, set[str]]()
+    for folder in filter(None, arguments.headers.split(";")):
+        for header in sorted(Path(folder).rglob("*.h")):
+            if _NO_API & set(header.relative_to(folder).parts):
+                continue
+            words = set(_WORD.findall(header.read_text(errors="replace")))
+            # The thread pool's own header overloads its functions for C++, so none has one type.
+            if found := words & {*kernels}:
+                headers[header] = found
+    declared = sorted(set().union(*headers.values()))
+    lines = [
+        "// What no header declares, nobody checks.",
+        '#include "kernel_trace/stand_in_check.h"',
+    ]
+    lines += [f'#include "{header}"' for header in headers]
+    lines += [f"ETPROF_CHECK({name}, {len(size_arguments(name))})" for name in declared]
+    arguments.check.write_text("\n".join(lines) + "\n")
+    print(f"{len(declared)} of {len(kernels)} microkernels have a header here, which is checked")
 
 
 def describe_library(library: Path, architecture: str, kernels: list[str]) -> str:
@@ -93,14 +119,22 @@ def describe_library(library: Path, architecture: str, kernels: list[str]) -> st
     return json.dumps(table, indent=1) + "\n"
 
 
+def make_parser(description: str | None) -> argparse.ArgumentParser:
+    """Returns what both ways of listing functions are told."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--check", type=Path, required=True, help="where the check goes")
+    parser.add_argument("--headers", default="", help="folders with headers, between semicolons")
+    parser.add_argument("libraries", type=Path, nargs="+")
+    return parser
+
+
 def main() -> None:
     """Writes the include file."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--readelf", required=True)
-    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--table", type=Path, help="where the table of microkernels goes")
     parser.add_argument("--architecture", default="", help="of the libraries")
-    parser.add_argument("libraries", type=Path, nargs="+")
     arguments = parser.parse_args()
     libraries = [read_library(arguments.readelf, path) for path in arguments.libraries]
     parallel = find_parallel_functions(libraries)
@@ -110,9 +144,7 @@ def main() -> None:
             "table; build with ETPROF_KERNEL_TRACE=OFF"
         )
     kernels = find_kernels(libraries)
-    lines = [kernel_line(i, name) for i, name in enumerate(kernels)]
-    lines += [f"ETPROF_PARALLEL({i}, {name})" for i, name in enumerate(parallel)]
-    arguments.output.write_text("\n".join(lines) + "\n")
+    write_symbols(arguments, kernels, parallel)
     if arguments.table:
         table = describe_library(arguments.libraries[0], arguments.architecture, kernels)
         arguments.table.write_text(table)

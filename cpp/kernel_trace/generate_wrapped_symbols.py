@@ -6,13 +6,12 @@ NEON ones included: no list is kept by hand, so another version's microkernels a
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-from generate_symbols import PARALLEL_PREFIX, kernel_line
+from generate_symbols import PARALLEL_PREFIX, make_parser, write_symbols
 
 KERNEL = re.compile(r"kai_run_\w+|xnn_\w+_ukernel_\w+")
 # These return a size of a microkernel of the same name, and compute nothing.
@@ -40,20 +39,16 @@ def is_kernel(name: str) -> bool:
 
 def main() -> None:
     """Writes the include file, and the linker's options for one symbol each."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("--nm", required=True)
-    parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--options", type=Path, required=True)
-    parser.add_argument("archives", type=Path, nargs="+")
     arguments = parser.parse_args()
-    defined, needed = read_symbols(arguments.nm, arguments.archives)
+    defined, needed = read_symbols(arguments.nm, arguments.libraries)
     kernels = sorted(name for name in defined & needed if is_kernel(name))
     parallel = sorted(name for name in defined & needed if name.startswith(PARALLEL_PREFIX))
     if not kernels or not parallel:
         sys.exit("ExecuTorch's libraries have no microkernels to wrap; use ETPROF_KERNEL_TRACE=OFF")
-    lines = [kernel_line(i, name) for i, name in enumerate(kernels)]
-    lines += [f"ETPROF_PARALLEL({i}, {name})" for i, name in enumerate(parallel)]
-    arguments.output.write_text("\n".join(lines) + "\n")
+    write_symbols(arguments, kernels, parallel)
     wrapped = [*kernels, *parallel, *ALWAYS_WRAPPED]
     arguments.options.write_text("".join(f"-Wl,--wrap={name}\n" for name in wrapped))
 

@@ -28,7 +28,8 @@ class KernelTrace {
     /// `phase` is First, Warmup or Execute.
     virtual void begin_execution(const char* phase) = 0;
     virtual void end_execution() = 0;
-    /// Writes members of the current JSON object: clock, kernels, executions, operators.
+    /// Writes members of the current JSON object: kernels, labels, load, executions. Nothing is
+    /// counted together or aligned: etprof's kernel_trace.py does that.
     virtual void write(JsonWriter& json) = 0;
 };
 

@@ -1,11 +1,11 @@
 #include "kernel_trace/operator_clock.h"
 
-#include <utility>
-
 namespace etprof {
 namespace {
 
 constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
+/// In one inference: three an operator and one a name, so enough for sixty thousand operators.
+constexpr std::size_t kMostMarks = 1 << 18;
 
 // Only the thread that called start_clock has them; the pool's workers see false and zero.
 thread_local bool is_measured = false;
@@ -14,14 +14,16 @@ thread_local int delegate_depth = 0;
 /// While we read the clock ourselves, the reading is not XNNPACK's.
 thread_local bool reading_clock = false;
 
-ClockRecord current;
+/// Never grows beyond what start_clock reserves: a mark may be made below frames of C.
+std::vector<Mark> current;
+bool is_full = false;
 
 std::uint64_t to_ns(const struct timespec& time) {
     return static_cast<std::uint64_t>(time.tv_sec) * kNsPerSecond +
            static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-std::uint64_t read_clock_ns() {
+std::uint64_t read_clock_ns() noexcept {
     struct timespec time;
     reading_clock = true;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -29,59 +31,51 @@ std::uint64_t read_clock_ns() {
     return to_ns(time);
 }
 
-void append(std::uint64_t time_ns, MarkKind kind, std::uint32_t label) {
-    for (const KernelCalls& calls : take_kernel_calls()) {
-        current.calls.push_back({current.marks.size(), calls});
+void append(std::uint64_t time_ns, MarkKind kind, std::uint32_t label) noexcept {
+    if (current.size() == kMostMarks) {
+        is_full = true;
+        return;
     }
-    current.marks.push_back({time_ns, kind, label});
+    current.push_back({time_ns, label, kind});
+    set_mark_count(current.size());
 }
 
 }  // namespace
 
 void start_clock() {
-    take_kernel_calls();
+    std::vector<KernelCalls> of_nobody;
+    take_kernel_calls(of_nobody);
+    current.reserve(kMostMarks);
+    current.clear();
+    is_full = false;
     is_measured = true;
 }
 
-void stop_clock(ClockRecord& record) {
+bool stop_clock(std::vector<Mark>& marks, std::vector<KernelCalls>& calls) {
     is_measured = false;
-    std::swap(current, record);
-    current.marks.clear();
-    current.calls.clear();
+    marks = current;
+    return take_kernel_calls(calls) && !is_full;
 }
 
-void note(MarkKind kind, std::uint32_t label) {
+void note(MarkKind kind, std::uint32_t label) noexcept {
     if (is_measured) {
         append(read_clock_ns(), kind, label);
     }
 }
 
-void note_operator_name(std::uint32_t label, std::uint64_t reported_ns) {
+void note_operator_name(std::uint32_t label, std::uint64_t reported_ns) noexcept {
     if (is_measured) {
-        current.marks.push_back({reported_ns, MarkKind::kOperatorName, label});
+        append(reported_ns, MarkKind::kOperatorName, label);
     }
 }
 
-void note_clock_reading(const struct timespec& time) {
+void note_clock_reading(const struct timespec& time) noexcept {
     if (is_measured && delegate_depth == 1 && parallel_depth == 0 && !reading_clock) {
         append(to_ns(time), MarkKind::kBorder, 0);
     }
 }
 
-double measure_mark_cost_ns() {
-    constexpr int kMarks = 10'000;
-    ClockRecord kept;
-    start_clock();
-    const std::uint64_t begin_ns = read_clock_ns();
-    for (int i = 0; i < kMarks; ++i) {
-        note(MarkKind::kParallelBegin);
-    }
-    const std::uint64_t end_ns = read_clock_ns();
-    stop_clock(kept);
-    return static_cast<double>(end_ns - begin_ns) / kMarks;
-}
-
-ParallelSection::ParallelSection() {
+ParallelSection::ParallelSection() noexcept {
     if (parallel_depth++ == 0) {
         note(MarkKind::kParallelBegin);
     }
@@ -93,7 +87,7 @@ ParallelSection::~ParallelSection() {
     }
 }
 
-DelegateSection::DelegateSection() {
+DelegateSection::DelegateSection() noexcept {
     if (delegate_depth++ == 0) {
         note(MarkKind::kDelegateBegin);
     }

@@ -24,9 +24,9 @@ void write_runner(JsonWriter& json) {
 }
 
 /// How every document of a program begins.
-void begin(JsonWriter& json, const ProgramDescription& program) {
+void begin(JsonWriter& json, const ProgramDescription& program, int version = kSchemaVersion) {
     json.begin_object();
-    json.field("schema_version", kSchemaVersion);
+    json.field("schema_version", version);
     json.key("runner");
     write_runner(json);
     json.object("model", "path", program.path, "size_bytes", program.size_bytes);
@@ -172,7 +172,7 @@ std::string result_document(const Options& options, const ProgramDescription& pr
 std::string trace_document(const Options& options, const ProgramDescription& program,
                            const Session& session, const SmeReport& sme, KernelTrace& trace) {
     JsonWriter json;
-    begin(json, program);
+    begin(json, program, kTraceSchemaVersion);
     json.field("method", options.method);
     write_threads(json, options, session.measurements());
     write_sme(json, sme);

@@ -14,6 +14,8 @@ namespace etprof {
 
 /// Version of the documents below; a reader refuses the ones it does not know.
 constexpr int kSchemaVersion = 1;
+/// Version 1 had operators, version 2 has the marks that Python makes them of.
+constexpr int kTraceSchemaVersion = 2;
 
 /// The result of a run as JSON.
 std::string result_document(const Options& options, const ProgramDescription& program,

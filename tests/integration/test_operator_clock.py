@@ -93,7 +93,6 @@ def test_the_clock_agrees_with_the_etdump_of_the_same_inferences(
         assert clock_ns > 0, row.label
         allowed_ns = TOLERANCE_NS + TOLERANCE_SHARE * timed(row).median_ns
         assert abs(clock_ns - timed(row).median_ns) <= allowed_ns, row.label
-    assert 0 < found.clock_share < 0.03
 
 
 def test_short_operators_no_longer_read_zero(

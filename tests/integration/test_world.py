@@ -11,6 +11,7 @@ import pytest
 from etprof.base.errors import EtprofError
 from etprof.etdump.reader import load_etdump
 from etprof.export.request import ExportRequest
+from etprof.run.kernel_trace import read_kernel_trace
 from etprof.targets.local import LocalTarget
 from etprof.targets.request import RunnerRequest
 from tests.world.sim_target import SimTarget
@@ -94,7 +95,8 @@ def answer(target: Target, request: RunnerRequest) -> dict[str, Any]:
     if request.kernel_trace is not None:
         trace = json.loads(request.kernel_trace.read_text())
         found["trace"] = shape(trace)
-        found["operator"] = shape(trace["operators"][0])
+        operators = read_kernel_trace(request.kernel_trace).operators
+        found["operator"] = shape(operators[0].model_dump(mode="json"))
         found["execution"] = shape(trace["executions"][0])
         found["phases"] = [each["phase"] for each in trace["executions"]]
     return found

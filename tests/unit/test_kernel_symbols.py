@@ -57,6 +57,7 @@ def generate(folder: Path, *libraries: Path) -> tuple[Completed, list[str]]:
     output = folder / "symbols.inc"
     words: list[str | Path] = [sys.executable, GENERATOR, "--readelf", READELF or "readelf"]
     words += ["--output", output, "--table", folder / "table.json", "--architecture", "aarch64"]
+    words += ["--check", folder / "check.cpp", "--headers", f"{folder / 'include'};"]
     done = run_command([*words, *libraries])
     return done, output.read_text().splitlines() if output.exists() else []
 
@@ -73,8 +74,8 @@ def test_kernels_and_thread_pool_functions_are_listed(tmp_path: Path) -> None:
         "kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x16vl_sme2_mla",
     )
     assert lines == [
-        f'ETPROF_KERNEL(0, {pack}, "{pack}", "sme")',
-        f'ETPROF_KERNEL(1, {product}, "{product}", "sme2")',
+        f"ETPROF_KERNEL(0, {pack}, 3)",
+        f"ETPROF_KERNEL(1, {product}, 3)",
         "ETPROF_PARALLEL(0, pthreadpool_parallelize_1d)",
     ]
 
@@ -115,3 +116,41 @@ def test_an_sdk_without_a_thread_pool_is_refused(tmp_path: Path) -> None:
     done, _ = generate(tmp_path, make_library(tmp_path, "pool", POOL))
     assert done.exit_code == 1
     assert "no pthreadpool_parallelize_* function is called" in done.stderr
+
+
+SIZES = "size_t m, size_t n, size_t k"
+LOOK = "const void* a, float b, double c"
+
+
+@pytest.mark.parametrize(
+    ("declared", "complaint"),
+    [
+        (f"void {{name}}({SIZES}, {LOOK});", None),
+        (f"size_t {{name}}({SIZES}, enum kind d, {', '.join(['long'] * 14)});", None),
+        ("void {name}(const void* m, size_t n, size_t k);", "does not begin with the sizes"),
+        ("void {name}(size_t m, size_t n);", "does not begin with the sizes"),
+        (f"void {{name}}({SIZES}, {', '.join(['long'] * 20)});", "does not pass on"),
+        (f"void {{name}}({SIZES}, struct three s);", "does not pass on"),
+        (f"double {{name}}({SIZES});", "does not pass on"),
+    ],
+)
+@pytest.mark.slow
+def test_stand_ins_are_held_against_the_headers(
+    tmp_path: Path, declared: str, complaint: str | None
+) -> None:
+    """C3: a function whose arguments a stand-in would lose, or count by, is told by its name."""
+    kernels = make_library(tmp_path, "kernels", KERNELS, CALLER)
+    product = re.findall(r"kai_run_matmul\w+", KERNELS)[0]
+    (tmp_path / "include" / "test").mkdir(parents=True)
+    begin = "#include <cstddef>\nusing std::size_t; enum kind {A}; struct three {long a, b, c;};\n"
+    text = begin + declared.format(name=product)
+    (tmp_path / "include" / "product.h").write_text(text)
+    # A library's own tests and benchmarks include what is not there.
+    (tmp_path / "include" / "test" / "a.h").write_text(f"#include <none.h>\n// {product}")
+    done, _ = generate(tmp_path, kernels, make_library(tmp_path, "pool", POOL))
+    assert done.stdout == "1 of 2 microkernels have a header here, which is checked\n"
+    flags = ["-std=c++17", "-fsyntax-only", f"-I{ROOT / 'cpp'}"]
+    checked = run_command(["c++", *flags, tmp_path / "check.cpp"])
+    assert (checked.exit_code == 0) == (complaint is None), checked.stderr
+    assert complaint is None or f"{product} " in checked.stderr
+    assert complaint is None or complaint in checked.stderr

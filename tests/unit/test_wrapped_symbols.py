@@ -63,12 +63,16 @@ int xnn_invoke_runtime(void*) {{
 POOL = 'extern "C" void pthreadpool_parallelize_1d() {}'
 MAIN = """
 #include <cstdio>
-#include "kernel_trace/kernel_counters.h"
+#include "kernel_trace/kernel_calls.h"
 extern "C" int xnn_invoke_runtime(void*);
 int main() {
     const int failed = xnn_invoke_runtime(nullptr);
-    for (const etprof::KernelCalls& calls : etprof::take_kernel_calls()) {
-        std::printf("%s %d\\n", etprof::known_kernels()[calls.kernel].name, (int)calls.calls);
+    std::vector<etprof::KernelCalls> taken;
+    etprof::take_kernel_calls(taken);
+    for (const etprof::KernelCalls& calls : taken) {
+        std::printf("%s %d", etprof::known_kernels()[calls.kernel].name, (int)calls.calls);
+        for (const auto size : calls.sizes) std::printf(" %d", (int)size);
+        std::printf("\\n");
     }
     return failed;
 }
@@ -93,6 +97,7 @@ def compile_archive(folder: Path, name: str, source: str) -> Path:
 def generate(folder: Path, archives: list[Path]) -> tuple[str, str]:
     symbols, options = folder / "wrapped_symbols.inc", folder / "wrap_options.txt"
     names: list[str | Path] = ["--nm", str(NM), "--output", symbols, "--options", options]
+    names += ["--check", folder / "check.cpp", "--headers", folder / "include"]
     run(sys.executable, GENERATOR, *names, *archives)
     return symbols.read_text(), options.read_text()
 
@@ -105,9 +110,10 @@ def test_references_between_objects_are_wrapped_and_counted(tmp_path: Path) -> N
     # WHEN the stand-ins are generated and linked in
     symbols, options = generate(tmp_path, archives)
     (tmp_path / "main.cpp").write_text(MAIN)
-    parts = [TRACE / name for name in ("kernel_counters.cpp", "operator_clock.cpp")]
+    parts = [TRACE / name for name in ("kernel_calls.cpp", "operator_clock.cpp")]
     flags = ["-std=c++17", f"-I{ROOT / 'cpp'}", f"-I{tmp_path}", f"@{tmp_path}/wrap_options.txt"]
-    stand_ins = TRACE / "wrapped_calls.cpp"
+    flags.append("-DETPROF_WRAPPED_AT_LINK")
+    stand_ins = TRACE / "stand_ins.cpp"
     program = tmp_path / "program"
     run(COMPILER, *flags, "-o", program, tmp_path / "main.cpp", stand_ins, *parts, *archives)
     shown = run(program).splitlines()
@@ -119,15 +125,20 @@ def test_references_between_objects_are_wrapped_and_counted(tmp_path: Path) -> N
         "-Wl,--wrap=clock_gettime",
         "-Wl,--wrap=xnn_invoke_runtime",
     ]
-    # AND every call arrives with its 15 integers and 2 floating-point numbers, and is counted
+    # AND every call arrives with its 15 integers and 2 floating-point numbers
     total = sum((i + 1) ** 2 for i in range(15)) + 0.75
-    assert shown == [f"{total:.2f}"] * 3 + [f"{KLEIDIAI} 1", f"{GEMM} 3", f"{SHIM} 1"]
+    assert shown[:3] == [f"{total:.2f}"] * 3
+    # AND is counted, with the sizes that it begins with
+    words = [line.split() for line in shown[3:]]
+    assert [found[:2] for found in words] == [[SHIM, "1"], [KLEIDIAI, "1"], [GEMM, "3"]]
+    assert words[2][2:] == ["1", "2", "3", "0"]
 
 
 @pytest.mark.slow
 def test_libraries_without_microkernels_are_refused(tmp_path: Path) -> None:
     archive = compile_archive(tmp_path, "pool", POOL)
     outputs: list[str | Path] = ["--output", tmp_path / "a", "--options", tmp_path / "b"]
+    outputs += ["--check", tmp_path / "c"]
     done = run_command([sys.executable, GENERATOR, "--nm", str(NM), *outputs, archive])
     assert done.stderr == (
         "ExecuTorch's libraries have no microkernels to wrap; use ETPROF_KERNEL_TRACE=OFF\n"

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import random
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from etprof.backends.kernel_names import size_arguments
 from etprof.base.atomic import write_bytes, write_json
 from etprof.base.errors import TargetError
 from etprof.run.runner_result import read_result
@@ -232,48 +234,44 @@ class SimTarget:
     def _kernel_trace(
         self, request: RunnerRequest, mode: str, iterations: int
     ) -> dict[str, object]:
-        phases = ["First", *["Warmup"] * request.warmup, *["Execute"] * iterations]
-        count, operators, now = len(phases), self.spec.operators[mode], 0
-        traced, totals = [], dict[str, int]()
-        for each in operators:
-            traced.append(
-                {
-                    "name": each.label,
-                    "delegate": each.instruction if each.is_delegated else None,
-                    "start_ns": [now] * count,
-                    "duration_ns": [each.us * 1000] * count,
-                    "kernels": [
-                        {"name": name, "execution_calls": [calls] * count}
-                        for name, calls in each.kernels.items()
-                    ],
-                }
-            )
-            now += each.us * 1000
-            for name, calls in each.kernels.items():
-                totals[name] = totals.get(name, 0) + calls
+        """The marks of every inference, and the calls before them."""
+        operators = self.spec.operators[mode]
+        kernels = sorted({name for each in operators for name in each.kernels})
+        marks, times_ns, now_ns = "E", [0], 0
+        labels, calls = ["Method::execute"], list[list[int]]()
+        groups = groupby(operators, key=lambda each: (each.instruction, each.is_delegated))
+        for (_, is_delegated), group in groups:
+            names = list(group)
+            marks += "DB" if is_delegated else ""
+            times_ns += [now_ns, now_ns] if is_delegated else []
+            for each in names:
+                begin_ns, now_ns = now_ns, now_ns + each.us * 1000
+                marks += "PpB" if is_delegated else "Ee"
+                times_ns += [begin_ns, now_ns, now_ns][: 3 if is_delegated else 2]
+                calls += [
+                    [len(marks) - 1, kernels.index(name), count, *[16] * len(size_arguments(name))]
+                    for name, count in each.kernels.items()
+                ]
+            marks += "d" + "N" * len(names) if is_delegated else ""
+            times_ns += [now_ns, *(each.us * 1000 for each in names)] if is_delegated else []
+            labels += [each.label for each in names]
         length = self.spec.execute_ns(mode)
+        phases = ["First", *["Warmup"] * request.warmup, *["Execute"] * iterations]
         return {
             **self._head(request, mode, traced=True),
+            "schema_version": 2,
             "model": {"path": str(request.model), "size_bytes": request.model.stat().st_size},
-            "clock": {
-                "mark_cost_ns": 50.0, "marks": count * len(operators),
-            },
-            "kernels": [
-                {
-                    "name": name, "level": mode.replace("sme1", "sme"), "load_calls": 0,
-                    "execution_calls": [calls] * count,
-                }
-                for name, calls in totals.items()
-            ],
+            "kernels": kernels,
+            "labels": labels,
+            "load": {"calls": []},
             "executions": [
                 {
-                    "phase": phase, "start_ns": i * length, "duration_ns": length,
-                    "aligned": True, "kernels_outside_operators": [],
+                    "phase": phase, "start_ns": i * length, "marks": marks + "e",
+                    "times_ns": [*times_ns, length], "labels": [*range(len(labels))],
+                    "calls": calls,
                 }
                 for i, phase in enumerate(phases)
             ],
-            "all_operators_named": True,
-            "operators": traced,
         }  # fmt: skip
 
 

@@ -28,6 +28,18 @@ _BUFFER: Final = re.compile(
 _XNNPACK_TYPE: Final = re.compile(r"(?:b?f|[sux]|p[a-z]*|q[a-z]*)\d+w?")
 # Data that KleidiAI has packed, or packs: these only call a microkernel of KleidiAI's.
 _XNNPACK_CALLS_KLEIDIAI: Final = re.compile(r"xnn_(?:p\w*?\d|qp8_|x\d+_pack_lh_).*")
+# What a microkernel's first arguments are, where they are sizes; by pattern, the first that fits.
+_SIZES: Final = (
+    (r"kai_run_\w*dwconv\w*", ()),
+    (r"kai_run_lhs_imatmul_pack_\w+", ("m", "k_chunk_count", "k_chunk_length")),
+    (r"kai_run_rhs_imatmul_pack_\w+", ("n", "k_chunk_count", "k_chunk_length")),
+    (r"kai_run_imatmul_\w+", ("m", "n", "k_chunk_count", "k_chunk_length")),
+    (r"kai_run_matmul_\w+", ("m", "n", "k")),
+    (r"kai_run_lhs_\w*pack_\w+", ("m", "k", "mr")),
+    (r"kai_run_rhs_\w*pack_\w+", ("groups", "n", "k")),
+    (r"xnn_\w+_gemm_\w*ukernel_\w+", ("m", "n", "k_bytes")),
+    (r"xnn_\w+_igemm_\w*ukernel_\w+", ("m", "n", "k_bytes", "pointer_bytes")),
+)
 _XNNPACK_FEATURES: Final = {"dot": "dotprod", "i8mm": "i8mm", "fp16arith": "fp16", "fma": "fma"}
 
 
@@ -81,6 +93,16 @@ def parse_kernel_name(name: str) -> KernelName:
         engine=engine,
         instruction="_".join(tail) or None,
     )
+
+
+def size_arguments(name: str) -> tuple[str, ...]:
+    """Names the sizes with which a microkernel's arguments begin; none where it has none."""
+    return next((names for pattern, names in _SIZES if re.fullmatch(pattern, name)), ())
+
+
+def is_product(name: str) -> bool:
+    """Whether the product of its sizes is the number of multiply-adds of a call."""
+    return size_arguments(name) in {("m", "n", "k"), ("m", "n", "k_chunk_count", "k_chunk_length")}
 
 
 def _parse_xnnpack_name(name: str) -> KernelName:

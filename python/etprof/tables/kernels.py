@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.split.evidence import GRADES, align_modes
-from etprof.backends.kernel_names import LEVELS
+from etprof.backends.kernel_names import LEVELS, size_arguments
 from etprof.base.units import count_of, format_count
 from etprof.tables.table import Column, Section, Table
 
@@ -84,6 +84,19 @@ def _uses(counted: Mapping[str, ModeEvidence]) -> Iterator[_Use]:
             yield _Use(mode, None, None, None, name, calls)
 
 
+def _sizes(use: _Use) -> str | None:
+    """Such as `16 × m 8, n 32, k 36`."""
+    names = size_arguments(use.name)
+    found = use.kernel.by_sizes if use.kernel else ()
+    return (
+        "\n".join(
+            f"{format_count(calls)} × " + ", ".join(map("{} {}".format, names, sizes))
+            for sizes, calls in found
+        )
+        or None
+    )
+
+
 KERNELS: Final = Table(
     "kernels",
     (
@@ -144,6 +157,10 @@ USES: Final = Table(
                says="whether it only rearranges data for others"),
         Column("calls", "Int64", "count", of=lambda u: u.kernel.calls if u.kernel else None,
                says="per inference"),
+        Column("sizes", "string", of=_sizes, says="what the calls were given, such as m, n and k "
+               "(padded), by line; missing in traces of older runners"),
+        Column("macs", "Int64", "count", of=lambda u: u.kernel.macs if u.kernel else None,
+               says="multiply-adds of these sizes, per inference"),
         Column("load_calls", "Int64", "count", of=lambda u: u.load_calls,
                says="while the program is loaded"),
     ),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from math import prod
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.backends.backend import OperatorFacts
-from etprof.backends.kernel_names import LEVELS, parse_kernel_name
+from etprof.backends.kernel_names import LEVELS, is_product, parse_kernel_name
 from etprof.backends.registry import PORTABLE, backend_of_labels
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ class KernelUse:
     level: str | None
     is_packing: bool
     calls: int
+    by_sizes: tuple[tuple[tuple[int, ...], int], ...] = ()
+    """The sizes that it was given, and in how many of the calls."""
+
+    @property
+    def macs(self) -> int | None:
+        """Multiply-adds that its calls were given, padding included; None where not known."""
+        if not self.by_sizes or not is_product(self.name):
+            return None
+        return sum(calls * prod(sizes) for sizes, calls in self.by_sizes)
 
 
 @dataclass(frozen=True)
@@ -137,7 +147,7 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
                 operator.name,
                 PORTABLE if operator.delegate is None else delegate,
                 trace.sme.in_force,
-                _kernel_uses(trace, operator, last),
+                _kernel_uses(operator, last),
             )
             for operator in trace.operators
         ),
@@ -150,15 +160,18 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
     )
 
 
-def _kernel_uses(
-    trace: KernelTrace, operator: TracedOperator, execution: int
-) -> tuple[KernelUse, ...]:
+def _kernel_uses(operator: TracedOperator, execution: int) -> tuple[KernelUse, ...]:
     return tuple(
         KernelUse(
             name=kernel.name,
-            level=trace.kernel_level(kernel.name),
+            level=parse_kernel_name(kernel.name).level,
             is_packing=parse_kernel_name(kernel.name).is_packing,
             calls=kernel.execution_calls[execution],
+            by_sizes=tuple(
+                (each.sizes, each.execution_calls[execution])
+                for each in kernel.by_sizes
+                if each.execution_calls[execution]
+            ),
         )
         for kernel in operator.kernels
         if kernel.execution_calls[execution]

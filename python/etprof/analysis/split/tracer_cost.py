@@ -59,14 +59,15 @@ def _recording_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
 
 
 def _clock_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
-    """The operator clock's own account: how often it was read, times what a reading costs."""
+    """Launches with counters and clock against timing launches."""
     trace = experiment.loaded.kernels if experiment.split.times else None
-    if trace is None or trace.clock_share >= 1:
+    if trace is None or experiment.latency is None:
         return None
-    with_ns = statistics.median(each.duration_ns for each in trace.executions)
-    without_ns = with_ns * (1 - trace.clock_share)
-    if without_ns <= 0:
+    traced_ns = [each.duration_ns for each in trace.executions if each.phase == "Execute"]
+    without_ns = experiment.latency.steady.median
+    if without_ns <= 0 or not any(traced_ns):
         return None
+    with_ns = statistics.median(traced_ns)
     return TracerCost(experiment.name, "operator clock", without_ns, with_ns, None)
 
 
