@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -253,6 +254,42 @@ def test_a_damaged_trace_result_or_output_is_told_and_the_rest_reported(tmp_path
     assert not off.problems
     notes = analyze_run(loaded).notes
     assert all(any(problem in note for note in notes) for problem in on.problems)
+
+
+def test_a_damaged_etdump_costs_its_own_experiment_alone(tmp_path: Path) -> None:
+    """I3, A-D16: one damaged ETDump ended the whole report, and failed all rows of a history."""
+    run = measured(tmp_path, ON, ON.model_copy(update={"name": "off", "sme": "off"}))
+    etdump = run / "off" / "m_off_t1.etdump"
+    etdump.write_bytes(etdump.read_bytes()[:100])
+    assert main(["report", str(run)]) == 0
+    loaded = Run.load(run)
+    assert [each.name for each in loaded.experiments] == ["on"]
+    (off,) = loaded.others
+    assert str(off.damage) in off.problems
+    assert any(str(off.damage) in note for note in analyze_run(loaded).notes)
+    rows = {row.experiment: row for row in read_run_directory(run)}
+    assert rows["on"].failure is None
+    assert rows["on"].categories
+    assert str(etdump) in (rows["off"].failure or "")
+    assert {row.status for row in rows.values()} == {"ok"}
+    for name in ("on", "off"):
+        (run / name / f"m_{name}_t1.etdump").write_bytes(b"none")
+        shutil.rmtree(run / name / f"m_{name}_t1_outputs")
+    assert main(["report", str(run)]) == 4, "nothing is left to report"
+
+
+@pytest.mark.parametrize("name", ["export.json", "delegation.json"])
+def test_a_damaged_export_is_told_and_the_rest_reported(name: str, tmp_path: Path) -> None:
+    """I3, A-D16: what the export said decided whether there was a report at all."""
+    run = write_run(tmp_path / "r", on_off_run())
+    (run / name).write_bytes(b"{")
+    assert main(["report", str(run)]) == 0
+    loaded = Run.load(run)
+    assert len(loaded.experiments) == 2
+    (problem,) = loaded.problems
+    assert str(run / name) in problem
+    assert problem in analyze_run(loaded).notes
+    assert all(problem in (row.failure or "") for row in read_run_directory(run))
 
 
 @pytest.mark.parametrize("keep", [0, 39])

@@ -202,7 +202,7 @@ def analyze_run(run: Run) -> RunAnalysis:
         notes.append("no metrics.json: latency without tracer, load and memory are not known")
     if manifest is not None and manifest.cpu is not None and not manifest.cpu.has_sme2:
         notes.append(_NO_SME2)
-    notes += split
+    notes += (*run.problems, *split)
     notes += [f"{each.name}: {problem}" for each in run.others for problem in each.problems]
     notes += _unsplit_notes(run.timed, {each.name for each in experiments})
     notes += _failure_notes(manifest.launches if manifest else ())

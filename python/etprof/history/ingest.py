@@ -55,6 +55,8 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
         raise InputFileError(msg)
     facts = _facts(loaded, manifest, device)
     categories, problem = _categories(loaded)
+    damaged = {each.name: f"operator split: {each.damage}" for each in loaded.others if each.damage}
+    told = "; ".join(loaded.problems) or None
     raw = _raw(loaded)
     found = []
     try:
@@ -69,7 +71,8 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
                     "key": _key(loaded, manifest, experiment, own),
                     "experiment": experiment.name,
                     "status": OK if measured else FAILED,
-                    "failure": _failure(manifest, experiment, measured) or problem,
+                    "failure": _failure(manifest, experiment, measured)
+                    or damaged.get(experiment.name, problem or told),
                     "sme_mode": (measured and measured.sme) or _sme_of_failed(manifest, experiment),
                     "threads": measured.threads if measured else experiment.threads,
                     "variant": _variant(manifest, experiment),

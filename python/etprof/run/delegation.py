@@ -205,6 +205,8 @@ def find_method_report(run: Path, provenance: Manifest | None) -> MethodReport |
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         return None
-    report_document = read_record(DelegationReport, found, way_out="export the model again")
+    report_document = read_record(
+        DelegationReport, found, way_out="export the model again and measure it"
+    )
     method = model.method if model and model.method else "forward"
     return report_document.methods.get(method)

@@ -66,6 +66,8 @@ class LoadedLaunches:
     """Of any launch of the same program, method, SME mode, threads and build of the runner."""
     problems: tuple[str, ...] = ()
     """What was there and could not be read, or is not the experiment's own."""
+    damage: InputFileError | None = None
+    """Why its ETDump could not be read; one of the problems."""
 
     @property
     def sme(self) -> str | None:
@@ -120,6 +122,8 @@ class Run:
     """Whether its times are performance; an emulator's are not, and nothing of them is in here."""
     contents: Mapping[str, bytes] = field(default_factory=dict)
     """manifest.json and metrics.json to the byte: what tells this run from any other."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with what was exported, of which all experiments know nothing then."""
     problem: str | None = None
     """Why nothing is known but the manifest and the metrics."""
 
@@ -144,10 +148,10 @@ class Run:
     def load(cls, source: Path, *, whole: bool = True, with_reference: bool = False) -> Run:
         """Reads a run directory or a single ETDump; raises InputFileError for damaged ones.
 
-        A kernel trace, result or output that is damaged is a problem of its experiment, no more. A
-        run that need not be `whole` has at least its manifest and metrics, where its ETDumps, or
-        what was exported, are missing or damaged. `with_reference` looks for a run of a reference
-        model beside it.
+        An ETDump, kernel trace, result or output that is damaged is a problem of its experiment,
+        no more, and what was exported is one of the run; nothing to report beside a damaged ETDump
+        is damage of the run. One that need not be `whole` has at least its manifest and metrics.
+        `with_reference` looks for a run of a reference model beside it.
         """
         if not source.exists():
             raise InputFileError(
@@ -162,6 +166,9 @@ class Run:
         run = _load_measured(source)
         try:
             run = _load_launches(run)
+            damage = next((each.damage for each in run.others if each.damage), None)
+            if damage is not None and not run.is_reportable:
+                raise damage
         except EtprofError as error:
             if whole:
                 raise
@@ -215,14 +222,23 @@ def _load_launches(run: Run) -> Run:
     """Adds what the launches left, and what was exported beside them."""
     reader = _Reader(run)
     split = {path: reader.name_of(path) for path in reader.etdumps}
+    found = [reader.read_experiment(path, name) for path, name in split.items()]
+    damaged = [each for each in found if not isinstance(each, LoadedExperiment)]
     run = replace(
         run,
-        experiments=tuple(reader.read_experiment(path, name) for path, name in split.items()),
-        others=tuple(reader.read_others(set(split.values()))),
-        report=find_method_report(run.source, run.manifest),
-        exported=_load_export(run.source),
+        experiments=tuple(each for each in found if isinstance(each, LoadedExperiment)),
+        others=(*damaged, *reader.read_others(set(split.values()))),
     )
-    return replace(run, references=_load_references(run))
+    problems: list[str] = []
+    try:
+        run = replace(run, report=find_method_report(run.source, run.manifest))
+    except InputFileError as error:
+        problems.append(str(error))
+    try:
+        run = replace(run, exported=_load_export(run.source))
+    except InputFileError as error:
+        problems.append(str(error))
+    return replace(run, references=_load_references(run), problems=tuple(problems))
 
 
 def _is_in_untimed_run(etdump: Path) -> bool:
@@ -303,12 +319,16 @@ class _Reader:
         is_one_of_several = etdump.parent == self._run or folders.count(etdump.parent) > 1
         return clean(etdump.stem if is_one_of_several else etdump.parent.name)
 
-    def read_experiment(self, etdump: Path, name: str) -> LoadedExperiment:
-        """Reads an experiment that has an ETDump."""
+    def read_experiment(self, etdump: Path, name: str) -> LoadedLaunches:
+        """Reads an experiment that has an ETDump; a LoadedExperiment, where that can be read."""
         files = ExperimentFiles(name, etdump.parent, etdump.stem)
         found = self._read_launches(name, files)
+        try:
+            dump = load_etdump(etdump)
+        except InputFileError as error:
+            return replace(found, problems=(str(error), *found.problems), damage=error)
         fields = {each: getattr(found, each) for each in LoadedLaunches.__dataclass_fields__}
-        return LoadedExperiment(**fields, etdump=etdump, dump=load_etdump(etdump))
+        return LoadedExperiment(**fields, etdump=etdump, dump=dump)
 
     def read_others(self, split: set[str]) -> Iterator[LoadedLaunches]:
         """Reads the experiments that have no ETDump, as far as they left anything."""
@@ -430,7 +450,7 @@ def _load_export(run: Path) -> ExportManifest | None:
     path = run / EXPORT_MANIFEST
     if not path.is_file():
         return None
-    return read_record(ExportManifest, path, way_out="delete it to do without what it says")
+    return read_record(ExportManifest, path, way_out="export the model again and measure it")
 
 
 def _load_references(run: Run) -> dict[int, StoredTensor]:
