@@ -56,7 +56,6 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
     facts = _facts(loaded, manifest, device)
     categories, problem = _categories(loaded)
     damaged = {each.name: f"operator split: {each.damage}" for each in loaded.others if each.damage}
-    told = "; ".join(loaded.problems) or None
     raw = _raw(loaded)
     found = []
     try:
@@ -72,7 +71,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
                     "experiment": experiment.name,
                     "status": OK if measured else FAILED,
                     "failure": _failure(manifest, experiment, measured)
-                    or damaged.get(experiment.name, problem or told),
+                    or damaged.get(experiment.name, problem),
                     "sme_mode": (measured and measured.sme) or _sme_of_failed(manifest, experiment),
                     "threads": measured.threads if measured else experiment.threads,
                     "variant": _variant(manifest, experiment),
@@ -338,4 +337,4 @@ def _categories(loaded: LoadedRun) -> tuple[dict[str, dict[str, float]], str | N
         for name, times in category_times(experiment.split).items():
             if times.total_ns:
                 totals[name] = times.mean_ns
-    return found, None
+    return found, "; ".join(loaded.problems) or None

@@ -8,31 +8,41 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import TargetError
 from etprof.measuring.journal import Earlier, Journal
 from etprof.measuring.launching import Launcher
-from etprof.measuring.metrics import gather_metrics
 from etprof.measuring.plan import Launch, plan
 from etprof.measuring.resume import tidy
-from etprof.run.directory import remove_empty_folders, reserved
+from etprof.run.directory import (
+    BlockMetrics,
+    ExperimentMetrics,
+    GeneratedTokens,
+    GenerationMetrics,
+    Metrics,
+    remove_empty_folders,
+    reserved,
+)
 from etprof.run.manifest import MANIFEST
+from etprof.run.tokenizer import decode_tokens
 from etprof.statistics.order_statistics import median_interval
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from etprof.base.errors import EtprofError
     from etprof.measuring.plan import Experiment, Identity, Plan, Settings
     from etprof.run.delegation import DelegationReport
+    from etprof.run.generation import Generation
     from etprof.run.manifest import LaunchRecord, Purpose
     from etprof.run.program import Program
-    from etprof.run.runner_result import RunnerResult
+    from etprof.run.runner_result import GenerationResult, RunnerResult
     from etprof.targets import Target
 
+_NS_PER_S: Final = 1e9
 _FAILURES_IN_A_ROW: Final = 2
 """An experiment whose launches fail this often in a row is given up; the others go on."""
 
@@ -230,7 +240,7 @@ class _Progress:
             (run / MANIFEST).unlink(missing_ok=True)
             remove_empty_folders(run)
             raise self._first_failure or TargetError("nothing was planned: no experiment is timed")
-        metrics = gather_metrics(
+        metrics = _gather_metrics(
             self._measured.results,
             self._journal.experiments,
             self._launcher,
@@ -239,3 +249,93 @@ class _Progress:
         status = "finished with failures" if self._measured.errors else "finished"
         self._journal.finish(status, metrics, self._measured.notes)
         return self._measured
+
+
+def _gather_metrics(
+    results: Mapping[Identity, RunnerResult],
+    experiments: Sequence[Experiment],
+    launcher: Launcher,
+    times_are_meaningful: bool,
+) -> Metrics:
+    """Returns raw latencies, load times and memory of every finished timing block."""
+    found: dict[str, ExperimentMetrics] = {}
+    for experiment in experiments:
+        own = {
+            (purpose, block): result
+            for (name, purpose, block), result in results.items()
+            if name == experiment.name
+        }
+        if own:
+            files = launcher.files(experiment)
+            etdump = f"{files.folder.name}/{files.etdump.name}"
+            found[experiment.name] = _experiment_metrics(own, etdump, launcher.generation)
+    return Metrics(times_are_meaningful=times_are_meaningful, experiments=found)
+
+
+def _experiment_metrics(
+    results: Mapping[tuple[Purpose, int | None], RunnerResult],
+    etdump: str,
+    generation: Generation | None,
+) -> ExperimentMetrics:
+    """Timing blocks of one experiment; mode and threads are the same in all its launches."""
+    first = next(iter(results.values()))
+    timing = {block: result for (purpose, block), result in results.items() if purpose == "timing"}
+    return ExperimentMetrics(
+        sme=first.sme.in_force if first.sme else None,
+        threads=first.threads.in_force,
+        etdump=etdump,
+        generated=_generated_tokens(results, generation),
+        blocks=[
+            _block_metrics(block, result)
+            for block, result in sorted(timing.items(), key=lambda item: item[0] or 0)
+            if block is not None
+        ],
+    )
+
+
+def _block_metrics(block: int, result: RunnerResult) -> BlockMetrics:
+    """Keeps what a block is compared by."""
+    fields = set(BlockMetrics.model_fields) - {"generation"}
+    return BlockMetrics(
+        block=block,
+        given_ns=round(statistics.median(result.input_ns)) if result.input_ns else None,
+        taken_ns=round(statistics.median(result.output_ns)) if result.output_ns else None,
+        generation=_generation_metrics(result.generation) if result.generation else None,
+        **result.model_dump(include=fields),
+    )
+
+
+def _generation_metrics(result: GenerationResult) -> GenerationMetrics:
+    """Turns each repetition's times into rates."""
+    repetitions = result.repetitions
+    decoding = [sum(repetition.token_latency_ns) for repetition in repetitions]
+    return GenerationMetrics(
+        time_to_first_token_ns=[each.time_to_first_token_ns for each in repetitions],
+        prefill_tokens_per_second=[
+            len(result.prompt_tokens) * _NS_PER_S / each.prefill_ns for each in repetitions
+        ],
+        decode_tokens_per_second=[
+            (len(result.tokens) - 1) * _NS_PER_S / total for total in decoding if total
+        ],
+        token_latency_ns=[latency for each in repetitions for latency in each.token_latency_ns],
+    )
+
+
+def _generated_tokens(
+    results: Mapping[tuple[Purpose, int | None], RunnerResult], generation: Generation | None
+) -> GeneratedTokens | None:
+    """Returns what all launches of an experiment generated, by the first of them."""
+    found = {key: each.generation for key, each in results.items() if each.generation}
+    if not found or generation is None:
+        return None
+    first = next(iter(found.values()))
+    tokenizer = generation.tokenizer
+    text = None if tokenizer is None else decode_tokens(Path(tokenizer), first.tokens)
+    return GeneratedTokens(
+        **first.model_dump(exclude={"cache_tokens", "repetitions"}),
+        prompt=generation.prompt,
+        text=text,
+        differing_blocks=sorted(
+            block or 0 for (_, block), each in found.items() if each.tokens != first.tokens
+        ),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES, read_json
-from etprof.base.records import read_record
+from etprof.base.records import Document, read_record
 from etprof.base.text import clean
 from etprof.base.units import count_of
 from etprof.etdump.reader import load_etdump
@@ -230,15 +230,18 @@ def _load_launches(run: Run) -> Run:
         others=(*damaged, *reader.read_others(set(split.values()))),
     )
     problems: list[str] = []
+    report = _read_or_tell(lambda: find_method_report(run.source, run.manifest), problems)
+    exported = _read_or_tell(lambda: _load_export(run.source), problems)
+    run = replace(run, report=report, exported=exported, problems=tuple(problems))
+    return replace(run, references=_load_references(run))
+
+
+def _read_or_tell(read: Callable[[], Document | None], problems: list[str]) -> Document | None:
     try:
-        run = replace(run, report=find_method_report(run.source, run.manifest))
+        return read()
     except InputFileError as error:
         problems.append(str(error))
-    try:
-        run = replace(run, exported=_load_export(run.source))
-    except InputFileError as error:
-        problems.append(str(error))
-    return replace(run, references=_load_references(run), problems=tuple(problems))
+        return None
 
 
 def _is_in_untimed_run(etdump: Path) -> bool:
@@ -357,12 +360,7 @@ class _Reader:
         return replace(known, kernels=kernels, problems=tuple(problems))
 
     def _read_result(self, path: Path, problems: list[str]) -> RunnerResult | None:
-        try:
-            return read_result(path) if path.is_file() else None
-        except InputFileError as error:
-            # The times stand in metrics.json.
-            problems.append(str(error))
-            return None
+        return _read_or_tell(lambda: read_result(path), problems) if path.is_file() else None
 
     def _read_traces(self) -> Iterator[tuple[Path, _Counted]]:
         """Reads the kernel traces of launches that succeeded; others are nobody's evidence."""
