@@ -253,7 +253,7 @@ def test_a_disk_that_fills_up_is_left_as_it_was(programs: Path, tmp_path: Path) 
     if run("--version", before=in_disk).exit_code == 99:
         pytest.skip("may not mount a file system")
     # WHEN
-    flags = ("--model", programs / "mlp.pte", "--iterations=500", "--outputs", "o/p")
+    flags = ("--model", programs / "mlp.pte", "--iterations=500", "--outputs", "o")
     done = run(*flags, "--etdump", "x.etdump", "--result", "r.json", before=in_disk)
     # THEN
     assert done.exit_code == 7
