@@ -6,9 +6,9 @@ the entry; whoever adds one, says here why it has to be.
 
 from __future__ import annotations
 
-PACKAGE_LINES = 36_270
-"""Lines of Python in the package, at most. Three hundred came from the runner, which was 450 longer
-with them: marks become operators in run/kernel_trace.py."""
+PACKAGE_LINES = 40_500
+"""Lines of Python in the package, at most; only a feature may raise it. Room for intervals of
+operators, programs in turns, numeric gaps and models by name."""
 
 WIDE_FOLDERS: dict[str, int] = {}
 """Modules in a folder, where more than 15."""

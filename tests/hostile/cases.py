@@ -66,6 +66,7 @@ class Workshop:
         secret_file.write_text("{}")
         install()
         _keep_within(self.folder)
+        (self.folder / "tmp").mkdir()
         make_seeds(self._seeds, with_torch=with_torch)
         # Python asks `uname` for it once, whenever it is first wanted.
         platform.processor()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import json
 import os
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from etprof import cli
 from etprof.base.process import Completed, run_command
 from etprof.cli import COMMANDS, build_parser, main
 from etprof.run.directory import reserved, set_aside
@@ -111,6 +116,17 @@ def test_a_full_disk_behind_standard_output() -> None:
     full = in_shell(f"{ETPROF} config schema > /dev/full")
     assert full.exit_code == 7
     assert full.stderr == "etprof: cannot use standard output: No space left on device\n"
+
+
+def test_a_caller_of_main_may_collect_what_it_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream without a descriptor turned a refusal of the system into a traceback."""
+    refuse = OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), "x")
+    monkeypatch.setattr(cli, "run_command_line", Mock(side_effect=refuse))
+    with redirect_stdout(io.StringIO()):
+        assert cli.main(["doctor"]) == 4
+    assert capsys.readouterr().err.startswith("etprof: x: File name too long")
 
 
 def test_a_terminal_that_knows_ascii_only() -> None:

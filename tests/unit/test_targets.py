@@ -21,6 +21,7 @@ from etprof.targets.emulator.target import EmulatorTarget
 from etprof.targets.local import LocalTarget
 from etprof.targets.registry import KINDS, TARGETS, find_kind, load, make_target, proves_times
 from etprof.targets.request import RunnerRequest, raw_inputs
+from tests.hostile.damage import file_sizes
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "etprof"
@@ -180,6 +181,20 @@ def test_a_damaged_file_of_numpy_is_refused(tmp_path: Path, content: bytes) -> N
     damaged.write_bytes(content)
     request = RunnerRequest(model=tmp_path / "m.pte", result=tmp_path / "r.json", inputs=(damaged,))
     with pytest.raises(InputFileError, match=r"i\.npy.*numpy\.save"), raw_inputs(request):
+        pass
+
+
+def test_a_full_disk_is_told_with_the_file_and_the_way_out(tmp_path: Path) -> None:
+    """C8: unpacked inputs need space of their own; NumPy's own error names no file."""
+    np.save(tmp_path / "i.npy", np.ones(4096))
+    request = RunnerRequest(
+        model=tmp_path / "m.pte", result=tmp_path / "r.json", inputs=(tmp_path / "i.npy",)
+    )
+    with (
+        file_sizes(1024),
+        pytest.raises(OutputError, match=r"cannot write .*input_0\.bin.*TMPDIR"),
+        raw_inputs(request),
+    ):
         pass
 
 

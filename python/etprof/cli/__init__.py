@@ -206,4 +206,6 @@ def _prepare_streams() -> None:
 
 def _give_up_output() -> None:
     """Sends what is still to be written nowhere: its reader or its disk will not take it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    # A caller of `main` may collect what it prints: no descriptor, and nothing left to write.
+    with suppress(io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

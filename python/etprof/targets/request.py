@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from etprof.base.errors import InputFileError
+from etprof.base.errors import InputFileError, OutputError
 from etprof.base.files import open_regular
 
 if TYPE_CHECKING:
@@ -136,7 +136,11 @@ def raw_inputs(request: RunnerRequest) -> Iterator[RunnerRequest]:
                 raise InputFileError(msg)
             shapes[index] = f"{array.dtype.name}:{shape}"
             inputs[index] = Path(folder, f"input_{index}.bin")
-            array.tofile(inputs[index])
+            try:
+                array.tofile(inputs[index])
+            except OSError as error:
+                msg = f"cannot write {inputs[index]}: {error}; free some space, or set TMPDIR"
+                raise OutputError(msg) from error
         yield replace(request, inputs=tuple(inputs), shapes=tuple(shapes))
 
 
