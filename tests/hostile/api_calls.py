@@ -84,14 +84,14 @@ def read_an_etrecord(folder: Path) -> None:
     read_etrecord(folder / "x.etrecord")
 
 
-def _call(function: object) -> Command:
+def _call(function: object, *, writes_pages: bool = True) -> Command:
     name = f"API {function.__name__}"  # type: ignore[attr-defined]
-    return Command(name, lambda _: [], READ | {2}, function)  # type: ignore[arg-type]
+    return Command(name, lambda _: [], READ | {2}, function, writes_pages)  # type: ignore[arg-type]
 
 
 RUN: Final = tuple(map(_call, (read_everything, save_page, compare_runs)))
 ETDUMP: Final = (_call(read_one_etdump),)
-ARCHIVE: Final = tuple(map(_call, (unpack_a_run, unpack_a_program)))
+ARCHIVE: Final = tuple(_call(call, writes_pages=False) for call in (unpack_a_run, unpack_a_program))
 PROGRAM: Final = (_call(read_export_manifest),)
 ETRECORD: Final = (_call(read_an_etrecord),)
 REPORT_PAGE: Final = (_call(read_stored_report),)

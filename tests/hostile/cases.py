@@ -95,7 +95,8 @@ class Workshop:
                 self._guard.watch(None)
         seconds = time.monotonic() - started
         words = " && ".join(" ".join(("etprof", *(w[:200] for w in line))) for line in lines)
-        breaches += [(f"{command.name}: {text}", text) for text in check_files(self.folder, before)]
+        pages = check_files(self.folder, before) if command.writes_pages else ()
+        breaches += [(f"{command.name}: {text}", text) for text in pages]
         shown = words or command.name
         keyed = tuple((key, text) for key, text in breaches)
         return Result(kind_name, number, command.name, what, shown, codes, seconds, keyed)

@@ -29,6 +29,8 @@ class Command:
     lines: Callable[[Random], Sequence[Sequence[str]]]
     codes: frozenset[int]
     call: Callable[[Path], None] | None = None
+    writes_pages: bool = True
+    """False for what copies the files of others as they are."""
 
 
 def _fixed(name: str, *lines: str, codes: frozenset[int] = READ) -> Command:

@@ -112,3 +112,18 @@ def test_a_split_that_failed_leaves_its_evidence_and_the_targets_exit_code(tmp_p
     assert "Microkernels by operator" in done.stdout
     assert len(tables_of(tmp_path)["kernel_calls"]) == 3
     assert "emulator_sme2, operators: launch 0 failed" in done.stderr
+
+
+def test_a_run_of_which_nothing_is_left_says_so_in_one_line(tmp_path: Path) -> None:
+    """I3: the reasons stood alone; with --json nothing said that it was etprof which had failed."""
+    done = do(
+        tmp_path,
+        spec_of("linux", failure=Failure(launches=frozenset(range(99)))),
+        "profile",
+        "m.pte",
+        "--out",
+        RUN,
+        "--json",
+    )
+    assert (done.exit_code, done.stdout) == (5, ""), done.stderr
+    assert done.stderr.splitlines()[-1].startswith("etprof: ")

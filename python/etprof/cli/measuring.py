@@ -58,6 +58,10 @@ def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None 
     problems = measured.errors if measured else []
     for line in (*problems, *(measured.notes if measured else ())):
         say(line)
+    if problems and not run.is_reportable:
+        told = f"{len(problems)} launches failed" if len(problems) > 1 else "a launch failed"
+        msg = f"{told}, as told above, and nothing is left to report; see {run_directory}"
+        raise TargetError(msg)
     page = run_directory / "report.html"
     report = f"The report is {page}; everything" if page.is_file() else "Everything"
     say(f"{report} is in {run_directory}")
