@@ -1,6 +1,7 @@
 """Run directories as etprof 0.1 wrote them: schema 1, no seal, kernel traces after the manifest.
 
-Made of the runner's own files, which are the same today, and of JSON in the shape of its journal.
+Made of the runner's own files, but for what they say today only, and of JSON in the shape of its
+journal.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from etprof.base.files import hash_file
+from etprof.run.kernel_trace import read_kernel_trace
 from etprof.targets.request import RunnerRequest
 from tests.world.sim_target import SimTarget
 from tests.world.spec import Capabilities, RunSpec
@@ -89,6 +91,7 @@ def _write_run(
             "sme": mode, "threads": 1, "etdump": etdump, "generated": None, "blocks": own,
         }  # fmt: skip
     is_timed = platform != "emulator"
+    _make_old(folder)
     _write(
         folder / "metrics.json",
         {"schema_version": 1, "times_are_meaningful": is_timed, "experiments": metrics},
@@ -124,8 +127,21 @@ def _trace(folder: Path, platform: str, target: SimTarget, model: Path) -> None:
                 outputs=Path(f"{stem}_trace_outputs"),
             )
         )
+    _make_old(folder)
     _write(folder / "kernel_evidence.json", {"schema_version": 1, "modes": {}})
     _write(folder / "delegation.json", {"schema_version": 1, "model": "m", "methods": {}})
+
+
+def _make_old(folder: Path) -> None:
+    for path in folder.glob("*/*.json"):
+        document = json.loads(path.read_text())
+        if path.name.endswith("_kernels.json"):
+            document = read_kernel_trace(path).model_dump(mode="json")
+        for name in ("clock", "conditions", "input_ns", "output_ns", "inferences_per_sample"):
+            document.pop(name, None)
+        document["schema_version"] = 1
+        document["sme"].pop("svl_bits", None)
+        _write(path, document)
 
 
 def _head(platform: str, folder: Path) -> dict[str, Any]:

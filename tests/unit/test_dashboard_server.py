@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import os
+import re
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -55,6 +57,12 @@ def store(tmp_path_factory: pytest.TempPathFactory, run_directory: Path) -> Iter
 def served(store: Store) -> Iterator[Served]:
     with serving(store) as running:
         yield running
+
+
+def as_of(run_directory: Path, report: str) -> str:
+    """The report, as if it were of the run in this directory."""
+    own = hashlib.sha256((run_directory / "manifest.json").read_bytes()).hexdigest()
+    return re.sub(r'(?<=<meta name="etprof-runs" content=")[0-9a-f]{64}(?=">)', own, report)
 
 
 def etprof_says(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -214,12 +222,12 @@ def test_no_other_file_is_given_out_as_a_report(
 def measured_twice(tmp_path: Path, report: str) -> Iterator[tuple[Path, Store]]:
     """A history with a run at a path, where another one was measured afterwards."""
     place = write_measured(tmp_path / "out_m/runs/linux", MeasuredRun(program="a" * 64))
-    (place / "report.html").write_text(report + "<!-- of A -->")
+    (place / "report.html").write_text(as_of(place, report) + "<!-- of A -->")
     with open_store(tmp_path / "history.sqlite") as store:
         store.add_run_directory(place)
         place.rename(tmp_path / "out_m/runs/elsewhere")
         write_measured(place, MeasuredRun(program="b" * 64, minute=10))
-        (place / "report.html").write_text(report + "<!-- of B -->")
+        (place / "report.html").write_text(as_of(place, report) + "<!-- of B -->")
         yield place, store
 
 
@@ -241,6 +249,29 @@ def test_a_report_of_another_run_is_never_shown(
     assert "<!-- of" not in served + exported
     assert "another run stands in its place" in page
     assert 'href="report' not in page
+
+
+@pytest.mark.parametrize("whose", ["own", "another's", "both", "nobody's"])
+def test_a_report_of_another_run_in_the_directory_is_told(
+    whose: str, report: str, tmp_path: Path
+) -> None:
+    """T14: `etprof report OTHER --out RUN_DIR`: the file was shown, whichever run it was of."""
+    place = write_measured(tmp_path / "linux", MeasuredRun())
+    runs = [LoadedRun.load(write_run(tmp_path / "other", on_off_run()))]
+    page = {
+        "own": as_of(place, report),
+        "another's": render_html(assess_runs(runs)),
+        "both": as_of(place, report).replace('-runs" content="', f'-runs" content="{"0" * 64} '),
+        "nobody's": re.sub(r'<meta name="etprof-runs".*\n', "", report),
+    }[whose]
+    (place / "report.html").write_text(page)
+    with open_store(tmp_path / "history.sqlite") as store:
+        store.add_run_directory(place)
+        of_run, served, exported = pages_of_run(store, tmp_path)
+    is_shown = whose in {"own", "both"}
+    assert ("is of another run" not in of_run) == is_shown
+    assert ('href="report' in of_run) == is_shown
+    assert [each == page for each in (served, exported)] == [is_shown] * 2
 
 
 def test_a_run_that_was_set_aside_is_found(
@@ -282,7 +313,7 @@ def test_a_run_that_was_resumed_since_is_told(tmp_path: Path, report: str) -> No
         store.add_run_directory(place)
         manifest = place / "manifest.json"
         manifest.write_text(manifest.read_text().replace("finished", "running"))
-        (place / "report.html").write_text(report)
+        (place / "report.html").write_text(as_of(place, report))
         page, served, _ = pages_of_run(store, tmp_path)
     assert "changed since" in page
     assert served != report

@@ -18,6 +18,7 @@ from etprof.run.directory import find_measured_files
 from etprof.run.load import Run
 from etprof.run.manifest import MANIFEST, Manifest, MeasuredModel
 from etprof.run.validation import validate_run, worst_level
+from tests.first_edition import host_run
 from tests.manifests import edit_manifest
 from tests.unit.test_load import watched
 from tests.unit.test_pipeline import run
@@ -184,15 +185,14 @@ def test_a_truncated_file_that_nobody_hashed_is_named(
     sound: Path, tmp_path: Path, first_edition: bool
 ) -> None:
     """D15: validate parsed no kernel trace, result, delegation, export: "incomplete" or "ok"."""
-    folder = shutil.copytree(sound, tmp_path / "run")
-    document = json.loads((folder / MANIFEST).read_text())
-    document |= {"status": "running", "files": {}}
+    folder = tmp_path / "run"
     if first_edition:
-        document |= {"schema_version": 1, "status": "finished"}
-        del document["run_id"], document["checksum"]
-        (folder / MANIFEST).write_text(json.dumps(document))
+        host_run(folder)
+        document = json.loads((folder / MANIFEST).read_text())
+        (folder / MANIFEST).write_text(json.dumps(document | {"files": {}}))
     else:
-        edit_manifest(folder, lambda whole: whole.update(document))
+        shutil.copytree(sound, folder)
+        edit_manifest(folder, lambda whole: whole.update(status="running", files={}))
     assert damaged(folder) == []
     for name, kind in find_measured_files(folder).items():
         content = (folder / name).read_bytes()
@@ -256,6 +256,75 @@ def test_metrics_of_another_run_are_refused(sound: Path, tmp_path: Path) -> None
     (folder / "metrics.json").write_text(json.dumps(metrics | {"run_id": "0" * 32}))
     with pytest.raises(InputFileError, match="run_id"):
         Run.load(folder)
+
+
+def downgrade(folder: Path, but: set[str]) -> None:
+    """Takes the seal off and all that schema 1 does not know, `but` some of it."""
+    document = json.loads((folder / MANIFEST).read_text()) | {"schema_version": 1}
+    document["platform"] = "android"
+    if "kind" not in but:
+        document["files"] = {name: entry["sha256"] for name, entry in document["files"].items()}
+    for name in {"run_id", "checksum", "runners", "resumptions"} - but:
+        del document[name]
+    for launch in document["launches"]:
+        for name in {"asked", "runner_sha256"} - but:
+            del launch[name]
+    (folder / MANIFEST).write_text(json.dumps(document))
+
+
+def later_files(folder: Path) -> list[Path]:
+    """Files that tell that a manifest of schema 1 is not theirs."""
+    return [
+        path
+        for path in folder.rglob("*.json")
+        if path.name.endswith(("_kernels.json", "_result.json"))
+    ]
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(InputFileError) as refused:
+        Run.load(folder)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "left", ["run_id", "checksum", "kind", "runners", "resumptions", "asked", "runner_sha256", ""]
+)
+def test_who_takes_the_seal_off_is_told_by_what_is_left(
+    sound: Path, tmp_path: Path, left: str
+) -> None:
+    """A-D2: schema 1 was taken at its word, whatever else the manifest said."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    (folder / "metrics.json").unlink()
+    downgrade(folder, but={left})
+    for path in later_files(folder) if left else ():
+        path.unlink()
+    assert f"{folder / MANIFEST} is damaged" in refusal(folder)
+    assert refusal(folder) in damaged(folder)
+
+
+@pytest.mark.parametrize("left", ["metrics.json", "*/*_result.json", "*/*_kernels.json"])
+def test_who_takes_the_seal_off_is_told_by_any_other_file(
+    sound: Path, tmp_path: Path, left: str
+) -> None:
+    """A-D2, A-D15: `validate` said "hashes of the manifest" where `analyze` refused the run."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    downgrade(folder, but=set())
+    kept = set(folder.glob(left))
+    for path in {*later_files(folder), folder / "metrics.json"} - kept:
+        path.unlink()
+    assert kept
+    assert MANIFEST in refusal(folder)
+    assert refusal(folder) in damaged(folder)
+
+
+def test_what_reports_refuse_validate_names(sound: Path, tmp_path: Path) -> None:
+    """A-D15: it read each file by itself; of a run cut off it named none."""
+    folder = shutil.copytree(sound, tmp_path / "run")
+    edit_manifest(folder, lambda whole: whole.update(status="running", files={}))
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"run_id": "0" * 32}))
+    assert damaged(folder) == [refusal(folder)]
 
 
 def test_an_edit_while_others_are_measured_is_told(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ class Whereabouts:
 
     folder: Path | None
     reason: str = ""
+    manifest_sha256: str | None = None
+    """Of the manifest that is in the folder."""
 
 
 def find_run_directory(run: Run) -> Whereabouts:
@@ -34,8 +36,9 @@ def find_run_directory(run: Run) -> Whereabouts:
         return Whereabouts(None, "the run left no run directory")
     stored = Path(run.run_path)
     for folder in (stored, *find_set_aside(stored, run.measured_at)):
-        if _is_of(folder, run):
-            return Whereabouts(folder)
+        found = _read_manifest(folder)
+        if found is not None and _is_of(found, run):
+            return Whereabouts(folder, manifest_sha256=hashlib.sha256(found).hexdigest())
     content = _read_manifest(stored)
     if content is None:
         return Whereabouts(None, "its run directory is gone, or on another machine")
@@ -46,10 +49,7 @@ def find_run_directory(run: Run) -> Whereabouts:
     return Whereabouts(None, "its run directory is gone; another run stands in its place")
 
 
-def _is_of(folder: Path, run: Run) -> bool:
-    content = _read_manifest(folder)
-    if content is None:
-        return False
+def _is_of(content: bytes, run: Run) -> bool:
     if run.manifest_sha256 is not None:
         return hashlib.sha256(content).hexdigest() == run.manifest_sha256
     return _says_the_same(_facts(content), run)

@@ -205,8 +205,10 @@ def find_method_report(run: Path, provenance: Manifest | None) -> MethodReport |
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         return None
-    report_document = read_record(
-        DelegationReport, found, way_out="export the model again and measure it"
-    )
     method = model.method if model and model.method else "forward"
-    return report_document.methods.get(method)
+    return read_delegation(found).methods.get(method)
+
+
+def read_delegation(path: Path) -> DelegationReport:
+    """Reads the report of all methods; raises InputFileError for a damaged one."""
+    return read_record(DelegationReport, path, way_out="export the model again and measure it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -26,7 +26,7 @@ from etprof.run.directory import (
     runs_folder,
 )
 from etprof.run.kernel_trace import read_kernel_trace
-from etprof.run.manifest import MANIFEST, WAY_OUT, parse_manifest, way_on
+from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest, way_on
 from etprof.run.program import ExportManifest
 from etprof.run.runner_result import read_result
 from etprof.run.tensors import load_tensor
@@ -45,7 +45,6 @@ Place: TypeAlias = Path
 """Where something was read from: to be shown, and to write beside; nothing more is read there."""
 REFERENCE_MODELS: Final = ("mobilenet_v2", "mobilenet_v3_small")
 """Models of known shape, nearly all convolution and matrix product; the first that is there counts."""
-_IS_TIMED: Final = "times_are_meaningful"
 _SAYS_TIMED: Final = (
     "it says whether the ETDump's times are performance: restore it, or measure again"
 )
@@ -189,12 +188,11 @@ def _load_measured(source: Path) -> Run:
     manifest = parse_manifest(contents[MANIFEST], source / MANIFEST)
     metrics = parse_metrics(contents[METRICS], source / METRICS)
     if manifest and metrics and metrics.run_id not in {None, manifest.run_id}:
-        msg = f"{source / METRICS} is of another run than {MANIFEST}: run_id; measure again"
+        msg = (
+            f"{source / METRICS} is of another run than {source / MANIFEST}: run_id; measure again"
+        )
         raise InputFileError(msg)
-    flags = [each.times_are_meaningful for each in (manifest, metrics) if each]
-    # Manifests of the first schema may have no flag; of its targets only the emulator proved none.
-    is_emulated = manifest is not None and manifest.platform == "emulator"
-    is_timed = False not in flags and not is_emulated
+    is_timed = False not in [each.times_are_meaningful for each in (manifest, metrics) if each]
     if metrics is not None and not is_timed:
         known = {
             name: each.model_copy(update={"blocks": []})
@@ -220,7 +218,7 @@ def _read(path: Path) -> bytes | None:
 
 def _load_launches(run: Run) -> Run:
     """Adds what the launches left, and what was exported beside them."""
-    reader = _Reader(run)
+    reader, export = _Reader(run), run.source / EXPORT_MANIFEST
     split = {path: reader.name_of(path) for path in reader.etdumps}
     found = [reader.read_experiment(path, name) for path, name in split.items()]
     damaged = [each for each in found if not isinstance(each, LoadedExperiment)]
@@ -229,11 +227,26 @@ def _load_launches(run: Run) -> Run:
         experiments=tuple(each for each in found if isinstance(each, LoadedExperiment)),
         others=(*damaged, *reader.read_others(set(split.values()))),
     )
+    _check_schema(run, reader.traces.values())
     problems: list[str] = []
     report = _read_or_tell(lambda: find_method_report(run.source, run.manifest), problems)
-    exported = _read_or_tell(lambda: _load_export(run.source), problems)
+    exported = _read_or_tell(lambda: read_export(export), problems) if export.is_file() else None
     run = replace(run, report=report, exported=exported, problems=tuple(problems))
     return replace(run, references=_load_references(run))
+
+
+def _check_schema(run: Run, traces: Iterable[_Counted]) -> None:
+    """Raises InputFileError for a manifest of schema 1 where launches left files of a later one."""
+    if run.manifest is None or run.manifest.schema_version != 1:
+        return
+    results = [each.result for each in (*run.experiments, *run.others) if each.result]
+    are_later = [each.clock is not None or each.conditions is not None for each in results]
+    if any(are_later) or any(each.trace.schema_version != 1 for each in traces):
+        msg = (
+            f"{run.source / MANIFEST} is damaged: schema_version: 1 is older than what its launches "
+            f"left: it was changed after it had been written; {WAY_OUT}"
+        )
+        raise InputFileError(msg)
 
 
 def _read_or_tell(read: Callable[[], Document | None], problems: list[str]) -> Document | None:
@@ -249,7 +262,7 @@ def _is_in_untimed_run(etdump: Path) -> bool:
     folders = etdump.absolute().parents[:2]  # the run's own, or an experiment's in it
     files = (folder / name for folder in folders for name in (MANIFEST, METRICS))
     told = [read_json(path, way_out=_SAYS_TIMED) for path in files if path.is_file()]
-    return any(isinstance(each, dict) and each.get(_IS_TIMED) is False for each in told)
+    return any(isinstance(each, dict) and is_untimed(each) for each in told)
 
 
 @dataclass(frozen=True)
@@ -299,7 +312,7 @@ class _Reader:
         self._files = dict(self._find_files())
         self.etdumps = find_etdumps(run.source)
         self._problems: dict[Path, str] = {}
-        self._traces: dict[Path, _Counted] = dict(self._read_traces())
+        self.traces: dict[Path, _Counted] = dict(self._read_traces())
 
     def _find_files(self) -> Iterator[tuple[str, ExperimentFiles]]:
         """Yields where each experiment's files are, by the manifest or else by metrics.json."""
@@ -397,7 +410,7 @@ class _Reader:
             problems.append(self._problems[own])
         setup = self._planned.get(wanted.name)
         refused = ""
-        for path, counted in sorted(self._traces.items(), key=lambda entry: entry[0] != own):
+        for path, counted in sorted(self.traces.items(), key=lambda entry: entry[0] != own):
             why = counted.why_not_of(wanted, setup)
             if why is not None and path != own:
                 continue
@@ -444,10 +457,8 @@ def _way_to_one(folder: Path, manifest: Manifest | None) -> str:
     return f"give a run directory: {runs}" if runs else "measure with `etprof profile MODEL` first"
 
 
-def _load_export(run: Path) -> ExportManifest | None:
-    path = run / EXPORT_MANIFEST
-    if not path.is_file():
-        return None
+def read_export(path: Path) -> ExportManifest:
+    """Reads what the export says of its program; raises InputFileError for a damaged file."""
     return read_record(ExportManifest, path, way_out="export the model again and measure it")
 
 

@@ -46,6 +46,7 @@ from etprof.run.runner_result import Cpu, RunnerBuild
 
 MANIFEST: Final = "manifest.json"
 _SCHEMA_VERSION: Final = 2
+TIMED: Final = "times_are_meaningful"
 WAY_OUT: Final = "bring it back from a copy of the run, or measure again"
 _OLD_PURPOSES: Final = {
     "etdump": "operators",
@@ -316,6 +317,11 @@ class Manifest(Session):
     checksum: Name | None = None
     """Of all that stands before it."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _know_emulated_times(cls, value: object) -> object:
+        return {**value, TIMED: False} if isinstance(value, dict) and is_untimed(value) else value
+
     @field_validator("files", mode="before")
     @classmethod
     def _take_bare_hashes(cls, value: object) -> object:
@@ -326,6 +332,16 @@ class Manifest(Session):
             name: {"sha256": entry} if isinstance(entry, str) else entry
             for name, entry in value.items()
         }
+
+    @property
+    def has_lost_its_seal(self) -> bool:
+        """Whether it says that it is of schema 1, and what only a later one says."""
+        if self.schema_version != 1:
+            return False
+        later = {"run_id", "checksum", "runners", "resumptions"} & self.model_fields_set
+        has_kinds = any(entry.kind is not None for entry in self.files.values())
+        of_launches = [{"asked", "runner_sha256"} & each.model_fields_set for each in self.launches]
+        return bool(later) or has_kinds or any(of_launches)
 
     @property
     def build_type(self) -> str | None:
@@ -381,11 +397,18 @@ def parse_manifest(data: bytes | None, path: Path) -> Manifest | None:
         return None
     document = decode_json(data, path, way_out=WAY_OUT)
     manifest = check_record(Manifest, document, path, way_out=WAY_OUT)
-    # Nothing of schema 1 has a run_id: who only changes the number does not get rid of the seal.
-    has_kinds = any(entry.kind is not None for entry in manifest.files.values())
-    if manifest.schema_version != 1 or manifest.run_id or manifest.checksum or has_kinds:
+    if manifest.schema_version != 1 or manifest.has_lost_its_seal:
         _check_seal(data, path)
     return manifest
+
+
+def is_untimed(document: Mapping[str, object]) -> bool:
+    """Whether a manifest.json or metrics.json, not checked yet, says that no time counts.
+
+    Manifests of schema 1 may have no flag; of the targets it knew, the emulator alone proved none.
+    """
+    is_emulated = document.get("schema_version") == 1 and document.get("platform") == "emulator"
+    return is_emulated or document.get(TIMED) is False
 
 
 def _check_seal(data: bytes, path: Path) -> None:

@@ -12,12 +12,11 @@ import numpy as np
 
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
-from etprof.base.records import read_record
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_share
 from etprof.etdump.plausibility import describe_position, examine_events
 from etprof.etdump.reader import ETDump, load_etdump
-from etprof.run.delegation import DelegationReport
+from etprof.run.delegation import read_delegation
 from etprof.run.directory import (
     ANALYSIS_SUMMARY,
     METRICS,
@@ -30,8 +29,8 @@ from etprof.run.directory import (
     load_metrics,
 )
 from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.load import Run, read_export
 from etprof.run.manifest import MANIFEST, Manifest, MeasuredFile, load_manifest, way_on
-from etprof.run.program import ExportManifest
 from etprof.run.runner_result import RunnerResult, read_result
 from etprof.run.tensors import load_tensor
 from etprof.statistics.noise import launch_noise
@@ -39,16 +38,15 @@ from etprof.statistics.warmup import is_settled
 
 Level = Literal["ok", "note", "incomplete", "damaged"]
 _LEVELS: tuple[Level, ...] = ("ok", "note", "incomplete", "damaged")
-_EXPORT_AGAIN: Final = "export the model again and measure it"
 _PARSERS: Final[Mapping[str, Callable[[Path], object]]] = {
     "metrics": lambda path: load_metrics(path.parent),
-    "delegation": lambda path: read_record(DelegationReport, path, way_out=_EXPORT_AGAIN),
-    "export": lambda path: read_record(ExportManifest, path, way_out=_EXPORT_AGAIN),
+    "delegation": read_delegation,
+    "export": read_export,
     "etdump": load_etdump,
     "result": read_result,
     "kernels": read_kernel_trace,
 }
-"""What reads a file, by its kind; the manifest is read first, outputs beside their result."""
+"""What reads a file, by its kind, as the run's reader does; outputs beside their result."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,8 @@ class Finding:
 def validate_run(run: Path) -> list[Finding]:
     """Checks everything that can be checked; raises InputFileError when `run` is no folder.
 
-    Every file is read by the parser that reports read it with: what is damaged here is refused, or
-    told, by all others.
+    The run is read as reports read it, so that what they refuse is named; and every file by itself,
+    so that one that is damaged hides no other.
     """
     if not run.is_dir():
         msg = f"{run} is not a run directory; `etprof profile MODEL` makes one"
@@ -77,9 +75,14 @@ def validate_run(run: Path) -> list[Finding]:
     except InputFileError as error:
         findings.append(Finding("damaged", str(error)))
     findings += [Finding("damaged", text) for text in changed.values()]
+    loaded, refusal = _read_as_reports_do(run)
+    dumps = {each.etdump: each.dump for each in loaded.experiments} if loaded else {}
     for name, kind in files.items():
         if name not in changed and kind.name in _PARSERS:
-            findings += _check_file(run, name, _PARSERS[kind.name])
+            parse = dumps.__getitem__ if run / name in dumps else _PARSERS[kind.name]
+            findings += _check_file(run, name, parse)
+    if refusal is not None and refusal not in [found.text for found in findings]:
+        findings.append(Finding("damaged", refusal))
     findings += _check_what_is_missing(run, files, manifest)
     findings += _check_leftovers(files)
     return [Finding(finding.level, clean(finding.text)) for finding in findings]
@@ -88,6 +91,15 @@ def validate_run(run: Path) -> list[Finding]:
 def worst_level(findings: list[Finding]) -> Level:
     """Returns the gravest level found."""
     return max((finding.level for finding in findings), key=_LEVELS.index, default="ok")
+
+
+def _read_as_reports_do(run: Path) -> tuple[Run | None, str | None]:
+    """Returns the run as everyone reads it, and why they refuse it, where they do."""
+    try:
+        loaded = Run.load(run, whole=False)
+    except InputFileError as error:
+        return None, str(error)
+    return loaded, loaded.problem
 
 
 def _check_manifest(run: Path, manifest: Manifest | None, *, is_whole: bool) -> Iterator[Finding]:

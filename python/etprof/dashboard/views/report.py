@@ -19,15 +19,22 @@ if TYPE_CHECKING:
 
 NAME: Final = "report.html"
 _LARGEST_BYTES: Final = 64 * 2**20
-_HEAD_BYTES: Final = 2_000
+_HEAD_BYTES: Final = 16_000
 _HEAD: Final = re.compile(
     rb'<!doctype html>\s*<html lang="en">\s*<head>\s*<meta charset="utf-8">\s*'
     rb'(<meta name="viewport"[^>]*>\s*)?'
     rb'<meta http-equiv="Content-Security-Policy" '
     rb"content=\"default-src 'none'; style-src 'unsafe-inline'; "
     rb"script-src 'sha256-[A-Za-z0-9+/=]+'; img-src data:; base-uri 'none'; form-action 'none'\">"
+    rb'(?:\s*<meta name="etprof-runs" content="(?P<runs>[0-9a-f ]*)">)?'
 )
-"""How a report by etprof begins: before anything else it forbids itself to load or send."""
+"""How a report by etprof begins: before anything else it forbids itself to load or send; then it
+says by their manifests which runs it is of."""
+
+_OF_ANOTHER: Final = (
+    "the report in its run directory is of another run, or does not say of which; "
+    "`etprof report RUN_DIR --format html` writes its own"
+)
 
 
 def show(visit: Visit) -> bytes:
@@ -40,17 +47,22 @@ def show(visit: Visit) -> bytes:
 
 
 def read_report(run: Run) -> tuple[bytes | None, str]:
-    """Returns the report's content, or None and why: gone, or not a report that etprof wrote.
+    """Returns the report's content, or None and why: gone, another run's, or none that etprof wrote.
 
     The store says where the run's directory was, and what its manifest was. In whatever directory
     has that manifest, only a regular file called report.html is opened, no symbolic link, and given
-    out only if it begins as etprof's do.
+    out only if it begins as etprof's do and names that manifest.
     """
     place = find_run_directory(run)
     if place.folder is None:
         return None, place.reason
     content = _read(place.folder / NAME)
-    return content, "" if content else "there is no report of etprof's in its run directory"
+    head = _HEAD.match(content[:_HEAD_BYTES]) if content else None
+    if head is None:
+        return None, "there is no report of etprof's in its run directory"
+    if place.manifest_sha256 not in (head["runs"] or b"").decode().split():
+        return None, _OF_ANOTHER
+    return content, ""
 
 
 def _read(path: Path) -> bytes | None:
@@ -63,8 +75,7 @@ def _read(path: Path) -> bytes | None:
         os.close(descriptor)
         return None
     with os.fdopen(descriptor, "rb") as stream:
-        head = stream.read(_HEAD_BYTES)
-        return head + stream.read() if _HEAD.match(head) else None
+        return stream.read()
 
 
 PAGE = Page(show=show, subject=("id",))

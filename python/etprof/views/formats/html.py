@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import etprof
 from etprof.base.html_template import hash_script, read_package_file, template_environment
+from etprof.run.manifest import MANIFEST
 from etprof.tables.findings import gain_text
 from etprof.tables.report import report_of
 from etprof.views.cells import shown_columns, shown_rows
@@ -42,6 +44,7 @@ def render_html(assessments: Sequence[Assessment]) -> str:
     names = dict.fromkeys(run["title"] for run in runs)
     return _template().render(
         title=", ".join(names),
+        identities=_identities(assessments),
         runs=runs,
         gain_text=gain_text,
         style=style,
@@ -50,6 +53,12 @@ def render_html(assessments: Sequence[Assessment]) -> str:
         script_hash=hash_script(script),
         version=etprof.__version__,
     )
+
+
+def _identities(assessments: Sequence[Assessment]) -> list[str]:
+    """Returns the hashes of the manifests: a report that is put elsewhere says whose it is."""
+    manifests = [entry.run.loaded.contents.get(MANIFEST) for entry in assessments]
+    return [hashlib.sha256(content).hexdigest() for content in manifests if content is not None]
 
 
 @cache
