@@ -1,8 +1,15 @@
-"""How far apart are two independent samples? Rank-based, for block values of two runs."""
+"""How far apart are two independent groups: by ranks for many launches, by Student's t for few runs.
+
+Few runs or few operator launches have no rank interval of 95 %, so those are compared by the means
+of their logs and Student's t, whose degrees of freedom are the groups' own. What is known of the
+spread beforehand, as from the device's history, counts as degrees of freedom more.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +20,8 @@ from etprof.statistics.order_statistics import CONFIDENCE, Interval
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+POWER: Final = 0.8
+"""With which the smallest difference is found that a comparison "can see"."""
 _EXACT_SIZE: Final = 20
 """Up to this many values on each side the rank-sum distribution is counted out."""
 _NORMAL_QUANTILE: Final = 1.959963984540054
@@ -63,9 +72,143 @@ def _rank_sum_masses(first: int, second: int) -> tuple[float, ...]:
     return tuple(masses.tolist())
 
 
-def t_quantile(degrees_of_freedom: float) -> float:
-    """97.5 % quantile of Student's t."""
-    # SciPy takes a fifth of a second to import, and only the history's gate asks.
+@dataclass(frozen=True)
+class Spread:
+    """How much values of one group differ, and how well that is known."""
+
+    deviation: float
+    """Standard deviation, in the values' own unit; of log values: about the relative spread."""
+    freedom: float
+    """Degrees of freedom that it rests on; K values around their own mean give K - 1."""
+
+
+@dataclass(frozen=True)
+class GroupDifference:
+    """The candidate's mean minus the baseline's; of log values: the log of the ratio."""
+
+    change: float
+    interval: Interval
+    p_value: float
+    """Two-sided, of no difference; below 1 - confidence exactly when the interval is beside zero."""
+    spread: Spread
+    """Of one value, pooled over both groups and what was known before."""
+
+    @property
+    def smallest(self) -> float:
+        """Least true difference that 80 % of such comparisons find."""
+        freedom, reach = self.spread.freedom, (self.interval.high - self.interval.low) / 2
+        power = t_quantile(freedom, 2 * POWER - 1) / t_quantile(freedom, self.interval.confidence)
+        return reach * (1 + power)
+
+
+def pooled_spread(groups: Sequence[Sequence[float]], known: Spread | None = None) -> Spread:
+    """Pools the spread of values around their own group's mean with what was `known` before.
+
+    Variances count by their degrees of freedom, so `known` is a prior: a series of few runs keeps
+    near the device's usual spread (Smyth 2004, "Linear models and empirical Bayes methods", 3).
+    """
+    before = known or Spread(0.0, 0.0)
+    squares = before.freedom * before.deviation**2
+    freedom = before.freedom
+    for group in groups:
+        values = np.asarray(group, float)
+        if values.size > 1:
+            squares += float(((values - values.mean()) ** 2).sum())
+            freedom += values.size - 1
+    return Spread(math.sqrt(squares / freedom), freedom) if freedom else Spread(0.0, 0.0)
+
+
+def difference_of_groups(
+    baseline: Sequence[float],
+    candidate: Sequence[float],
+    *,
+    known: Spread | None = None,
+    confidence: float = CONFIDENCE,
+) -> GroupDifference | None:
+    """Compares the means of two groups of independent values, such as log latencies of runs.
+
+    Student's t with the pooled spread and its degrees of freedom. None when nothing tells the
+    spread: one value a side and nothing `known`. Raises ValueError for an empty group.
+    """
+    if not baseline or not candidate:
+        msg = f"need values on both sides, got {len(baseline)} and {len(candidate)}"
+        raise ValueError(msg)
+    spread = pooled_spread((baseline, candidate), known)
+    if spread.freedom < 1:
+        return None
+    change = float(np.mean(candidate) - np.mean(baseline))
+    error = spread.deviation * math.sqrt(1 / len(baseline) + 1 / len(candidate))
+    quantile = t_quantile(spread.freedom, confidence)
+    return GroupDifference(
+        change=change,
+        interval=Interval(change - quantile * error, change + quantile * error, confidence),
+        p_value=_p_of_t(change, error, spread.freedom),
+        spread=spread,
+    )
+
+
+def mean_interval(
+    values: Sequence[float], *, known: Spread | None = None, confidence: float = CONFIDENCE
+) -> Interval | None:
+    """Interval of the mean of a few independent values, such as operator launches; by Student's t.
+
+    Of log ratios of pairs it is the interval of the speed-up's log. None when nothing tells the
+    spread.
+    """
+    spread = pooled_spread((values,), known)
+    if not values or spread.freedom < 1:
+        return None
+    middle = float(np.mean(values))
+    reach = t_quantile(spread.freedom, confidence) * spread.deviation / math.sqrt(len(values))
+    return Interval(middle - reach, middle + reach, confidence)
+
+
+def mean_p_value(values: Sequence[float], *, known: Spread | None = None) -> float | None:
+    """Two-sided p of a mean of zero, which agrees with `mean_interval`; None without spread."""
+    spread = pooled_spread((values,), known)
+    if not values or spread.freedom < 1:
+        return None
+    error = spread.deviation / math.sqrt(len(values))
+    return _p_of_t(float(np.mean(values)), error, spread.freedom)
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Adjusts the p of a whole table: those below .05 hold at most 5 % of false discoveries.
+
+    Benjamini and Hochberg 1995, "Controlling the false discovery rate"; in the order given.
+    """
+    values = np.asarray(p_values, float)
+    order = np.argsort(values)[::-1]
+    scaled = values[order] * values.size / np.arange(values.size, 0, -1)
+    adjusted = np.empty(values.size)
+    adjusted[order] = np.minimum(1.0, np.minimum.accumulate(scaled))
+    return tuple(adjusted.tolist())
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Adjusts the p of a family: below .05, the chance of any false one of all is 5 % at most.
+
+    Holm 1979, "A simple sequentially rejective multiple test procedure"; in the order given.
+    """
+    values = np.asarray(p_values, float)
+    order = np.argsort(values)
+    scaled = values[order] * np.arange(values.size, 0, -1)
+    adjusted = np.empty(values.size)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(scaled))
+    return tuple(adjusted.tolist())
+
+
+def t_quantile(degrees_of_freedom: float, confidence: float = CONFIDENCE) -> float:
+    """Quantile of Student's t that bounds a two-sided interval of `confidence`."""
+    # SciPy takes a fifth of a second to import, and few commands ask.
     from scipy.special import stdtrit
 
-    return float(stdtrit(degrees_of_freedom, 0.975))
+    return float(stdtrit(degrees_of_freedom, (1 + confidence) / 2))
+
+
+def _p_of_t(shift: float, error: float, freedom: float) -> float:
+    from scipy.special import stdtr
+
+    if error == 0:
+        return float(shift == 0)
+    return float(2 * stdtr(freedom, -abs(shift) / error))
