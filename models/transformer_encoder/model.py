@@ -8,8 +8,6 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from etprof.export.eager_model import EagerModelBase
 
-from ..layer_norm import LayerNorm
-
 _VOCABULARY, _WIDTH, _DEPTH, _HEADS, _TOKENS = 30522, 256, 4, 4, 128
 
 
@@ -23,10 +21,10 @@ class EncoderLayer(nn.Module):
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
-        self.attention_norm = LayerNorm(width)
+        self.attention_norm = nn.LayerNorm(width)
         self.up = nn.Linear(width, 4 * width)
         self.down = nn.Linear(4 * width, width)
-        self.output_norm = LayerNorm(width)
+        self.output_norm = nn.LayerNorm(width)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Maps [N, tokens, width] to the same shape; `mask` is added to the attention's scores."""
@@ -50,7 +48,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(_VOCABULARY, _WIDTH)
         self.positions = nn.Embedding(_TOKENS, _WIDTH)
-        self.norm = LayerNorm(_WIDTH)
+        self.norm = nn.LayerNorm(_WIDTH)
         self.layers = nn.ModuleList(EncoderLayer(_WIDTH, _HEADS) for _ in range(_DEPTH))
 
     def forward(self, token_ids: torch.Tensor, is_token: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from etprof.export.eager_model import EagerModelBase
 
 from ..images import make_image, make_images
-from ..layer_norm import LayerNorm
 
 
 class PatchEmbed(nn.Module):
@@ -68,9 +67,9 @@ class Block(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.norm1 = LayerNorm(width, eps=1e-6)
+        self.norm1 = nn.LayerNorm(width, eps=1e-6)
         self.attn = Attention(width, heads)
-        self.norm2 = LayerNorm(width, eps=1e-6)
+        self.norm2 = nn.LayerNorm(width, eps=1e-6)
         self.mlp = Mlp(width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -91,7 +90,7 @@ class ViTTiny(nn.Module):
         self.pos_embed = nn.Parameter(0.5 * torch.randn(1, 14 * 14 + 1, width))
         self.patch_embed = PatchEmbed(width, 16)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
-        self.norm = LayerNorm(width, eps=1e-6)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
         self.head = nn.Linear(width, 1000)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:

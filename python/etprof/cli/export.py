@@ -64,6 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_flags(
         parser.add_argument_group("lowering"),
+        ("--keep-fp16-sums", bool, "",
+         "leave norms and sums outside the delegate in fp16, as ExecuTorch computes them"),
         ("--channels-last", bool, "", "store image inputs as NHWC, as the delegate does"),
         ("--external-constants", bool, "", "weights into a .ptd beside the program"),
         ("--bundle", bool, "", "also write a .bpte with inputs and outputs inside"),
@@ -114,14 +116,13 @@ def _show(files: ExportedFiles, *, explain: bool) -> None:
     from etprof.base.records import read_record
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest
-    from etprof.tables.export import hints, summary_table, undelegated_tables
+    from etprof.tables.export import summary_table, undelegated_tables
 
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")
     report = read_record(DelegationReport, files.report, way_out="export again")
     show(
         summary_table(manifest, report),
         *undelegated_tables(report, explain=explain),
-        *hints(manifest, report),
         *(f"library says: {each}" for each in manifest.log),
         *map(str, files.written()),
     )

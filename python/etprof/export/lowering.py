@@ -17,7 +17,7 @@ from torch import nn
 import etprof
 from etprof.backends.registry import BY_NAME
 from etprof.base.errors import EtprofError, ExportError
-from etprof.export import operators, tensors, upstream
+from etprof.export import half_sums, operators, tensors, upstream
 from etprof.export.eager_model import checked_inputs
 from etprof.export.request import BLOCK_MULTIPLE
 
@@ -134,6 +134,8 @@ class Lowered:
 
     edge: upstream.EdgeProgramManager
     methods: dict[str, LoweredMethod]
+    widened: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many operators of each method compute in float32 instead of float16, by kind."""
     graphs: dict[str, str] = field(default_factory=dict)
     """Each method's graph as text, with those inside its delegates; when it is asked for."""
 
@@ -155,12 +157,17 @@ def lower(
     with exporter.collected_reasons() as reasons:
         edge = _lower(programs, partitioners, backend, constants or {})
     known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
-    rules = operators.PartitionRules(reasons, known)
+    widened, told = {}, dict(reasons)
+    for name in () if options.keep_fp16_sums else programs:
+        widened[name], casts = half_sums.widen(edge.exported_program(name))
+        told |= casts
+    rules = operators.PartitionRules(told, known)
     methods = {
         name: operators.list_operators(edge.exported_program(name).graph_module, rules)
         for name in programs
     }
-    return Lowered(edge, methods, _format_graphs(edge, programs) if options.graph else {})
+    graphs = _format_graphs(edge, programs) if options.graph else {}
+    return Lowered(edge, methods, widened, graphs)
 
 
 def _format_graphs(edge: upstream.EdgeProgramManager, names: Iterable[str]) -> dict[str, str]:

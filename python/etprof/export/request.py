@@ -91,6 +91,8 @@ class ExportOptions:
     """Weights in a `.ptd` file beside the program."""
     memory_planning: str = "greedy"
     """`greedy` lets tensors share memory; `naive` gives each its own."""
+    keep_fp16_sums: bool = False
+    """Norms and sums outside the delegate stay in half precision, as ExecuTorch computes them."""
     channels_last: bool = False
     """Four-dimensional inputs are stored as NHWC, XNNPACK's own layout."""
     bundle: bool = False

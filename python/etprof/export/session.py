@@ -265,6 +265,7 @@ class ExportOutput:
                 inputs=_write_values(inputs, data, f"{prefix}input"),
                 references=_write_values(self.references[name], data, f"{prefix}reference"),
                 check=self.checks[name],
+                widened=self.lowered.widened.get(name, {}),
             )
         return written
 

@@ -23,6 +23,7 @@ with quiet_upstream():
     )
     from executorch.exir._serialize._program import deserialize_pte_binary
     from executorch.exir.backend.utils import format_delegated_graph
+    from executorch.exir.dialects._ops import ops as edge_operators
     from executorch.exir.memory_planning import MemoryPlanningAlgorithmSuite, greedy, naive
     from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.external_constants_pass import (
@@ -37,5 +38,7 @@ with quiet_upstream():
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.utils import TorchAOBaseTensor as TorchAOTensor
 
+EDGE_CAST = edge_operators.edge.dim_order_ops._to_dim_order_copy.default
+"""Changes the element type of a tensor in a lowered graph."""
 EXECUTORCH_VERSION: str = executorch.version.__version__
 TORCH_VERSION: str = torch.__version__

@@ -88,6 +88,8 @@ class MethodFiles(Record):
     inputs: tuple[TensorFile, ...] = ()
     references: tuple[TensorFile, ...] = ()
     check: ExportCheck | None = None
+    widened: Named[Count] = Field(default_factory=dict)
+    """Operators that compute in float32 where ExecuTorch sums halves in a half, by kind."""
 
 
 class ModelCode(Record):

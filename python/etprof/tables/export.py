@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.units import MISSING, format_count, format_share, format_size, format_value
+from etprof.base.units import (
+    MISSING,
+    count_of,
+    format_count,
+    format_share,
+    format_size,
+    format_value,
+)
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from etprof.run.delegation import (
         DelegationReport,
@@ -19,12 +26,7 @@ if TYPE_CHECKING:
         ProgramSize,
         SourceLine,
     )
-    from etprof.run.program import BundleCheck, ExportCheck, ExportManifest
-
-_LAYER_NORM_HINT: Final = (
-    "hint: ExecuTorch's layer-norm kernel sums fp16 values in fp16 and loses most of them; compute "
-    "nn.LayerNorm in float32, as models/layer_norm.py does"
-)
+    from etprof.run.program import BundleCheck, ExportCheck, ExportManifest, MethodFiles
 
 UNDELEGATED: Final = Table(
     "undelegated",
@@ -53,17 +55,15 @@ def summary_table(manifest: ExportManifest, report: DelegationReport) -> Table:
         Column("figure", "string", title=""),
         *(Column(name, "string", title=name) for name in report.methods),
     )
-    figures = [
-        _figures(method, manifest.methods[name].check) for name, method in report.methods.items()
-    ]
+    figures = [_figures(method, manifest.methods[name]) for name, method in report.methods.items()]
     titles = [title for title in figures[0] if any(each[title] is not None for each in figures)]
     rows = tuple((title, *(each[title] for each in figures)) for title in titles)
     return Table("export", columns, rows, note="" if report.size is None else _size(report.size))
 
 
-def _figures(method: MethodReport, check: ExportCheck | None) -> dict[str, str | None]:
+def _figures(method: MethodReport, files: MethodFiles) -> dict[str, str | None]:
     """Returns a method's figures by their titles; None for what was not asked."""
-    summary = method.summary
+    summary, check = method.summary, files.check
     counted = (
         {}
         if summary is None
@@ -79,10 +79,16 @@ def _figures(method: MethodReport, check: ExportCheck | None) -> dict[str, str |
     bundle = None if check is None else check.bundle
     return {
         **counted,
+        "in float32 for accuracy": _widened(files.widened),
         "planned memory": _plan(method.memory),
         "distance from eager fp32": _distance(check),
         "bundled test case": None if bundle is None else _bundle(bundle),
     }
+
+
+def _widened(widened: Mapping[str, int]) -> str | None:
+    """Returns how many operators of which kind compute in float32; None for none."""
+    return ", ".join(count_of(number, kind) for kind, number in widened.items()) or None
 
 
 def _plan(memory: MemoryPlan | None) -> str:
@@ -144,15 +150,6 @@ def undelegated_tables(report: DelegationReport, *, explain: bool) -> Iterator[T
         declared = UNDELEGATED_NODES if explain else UNDELEGATED
         if rows:
             yield declared.of(rows, title=f"not delegated in {name}")
-
-
-def hints(manifest: ExportManifest, report: DelegationReport) -> Iterator[str]:
-    """Yields what to do where a method is too far from eager for a known reason."""
-    for name, method in report.methods.items():
-        check = manifest.methods[name].check
-        norms = any("layer_norm" in each.operator for each in _outside(method))
-        if manifest.precision == "fp16" and norms and check is not None and not check.passed:
-            yield _LAYER_NORM_HINT
 
 
 def _outside(method: MethodReport) -> list[GraphOperator]:
