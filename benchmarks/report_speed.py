@@ -40,7 +40,7 @@ def record(folder: Path, inferences: int) -> Path:
     from etprof.export.exporter import export_model
     from etprof.export.request import ExportRequest
     from etprof.measuring.pipeline import measure
-    from etprof.measuring.plan import Experiment, Settings
+    from etprof.measuring.plan import Experiment, Settings, plan
     from etprof.run.program import describe_program
     from etprof.targets.local import LocalTarget
 
@@ -50,8 +50,11 @@ def record(folder: Path, inferences: int) -> Path:
         program=describe_program(exported.pte),
         target=LocalTarget(),
         run=run,
-        experiments=[Experiment(name=f"linux_t{n}", threads=n) for n in (1, 2)],
-        settings=Settings(blocks=4, operator_iterations=inferences),
+        planned=plan(
+            [Experiment(name=f"linux_t{n}", threads=n) for n in (1, 2)],
+            Settings(blocks=4, operator_iterations=inferences),
+            LocalTarget(),
+        ),
         progress=lambda *_: None,
     )
     return run

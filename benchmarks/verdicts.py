@@ -16,7 +16,7 @@ from etprof.base.units import format_ratio
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.directory import load_metrics
 from etprof.run.program import describe_program
 from etprof.statistics.effect import Effect, estimate_effect
@@ -43,9 +43,10 @@ def run_experiments(program: Path, run: Path, experiments: list[Experiment], see
         program=describe_program(program),
         target=LocalTarget(),
         run=run,
-        experiments=experiments,
-        settings=Settings(
-            blocks=BLOCKS, min_seconds=BLOCK_SECONDS, operator_iterations=1, seed=seed
+        planned=plan(
+            experiments,
+            Settings(blocks=BLOCKS, min_seconds=BLOCK_SECONDS, operator_iterations=1, seed=seed),
+            LocalTarget(),
         ),
         progress=lambda *_: None,
     )
@@ -70,8 +71,11 @@ def compare_programs(programs: list[Path], run: Path, seed: int) -> Effect:
                 program=describe_program(programs[side]),
                 target=LocalTarget(),
                 run=folder,
-                experiments=[experiment],
-                settings=Settings(blocks=1, min_seconds=0.3, operator_iterations=1),
+                planned=plan(
+                    [experiment],
+                    Settings(blocks=1, min_seconds=0.3, operator_iterations=1),
+                    LocalTarget(),
+                ),
                 progress=lambda *_: None,
             )
             medians[side] += block_medians(folder, "one")

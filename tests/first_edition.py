@@ -7,6 +7,7 @@ journal.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,36 @@ def failed_bench_run(folder: Path) -> Path:
     return folder
 
 
+def make_old(folder: Path) -> None:
+    """Takes from a run's own files what they say since: its launches', and metrics.json's."""
+    for path in folder.glob("*/*.json"):
+        document = json.loads(path.read_text())
+        if path.name.endswith("_kernels.json"):
+            document = read_kernel_trace(path).model_dump(mode="json")
+        for name in ("clock", "conditions", "input_ns", "output_ns", "inferences_per_sample"):
+            document.pop(name, None)
+        document["schema_version"] = 1
+        document["sme"].pop("svl_bits", None)
+        _write(path, document)
+    if (folder / "metrics.json").is_file():
+        metrics = json.loads((folder / "metrics.json").read_text())
+        metrics.pop("run_id", None)
+        _write(folder / "metrics.json", metrics)
+
+
+def downgrade(folder: Path, *, but: Collection[str] = ()) -> None:
+    """Makes a manifest of schema 1 of the run's: without all that only later ones say, `but` some."""
+    document = json.loads((folder / "manifest.json").read_text()) | {"schema_version": 1}
+    if "kind" not in but:
+        document["files"] = {name: entry["sha256"] for name, entry in document["files"].items()}
+    for name in {"run_id", "checksum", "runners", "resumptions"}.difference(but):
+        document.pop(name, None)
+    for launch in document["launches"]:
+        for name in {"asked", "runner_sha256"}.difference(but):
+            launch.pop(name, None)
+    _write(folder / "manifest.json", document)
+
+
 def _write_run(
     folder: Path, platform: str, *, blocks: int, traced: bool = False, config: object = None
 ) -> Path:
@@ -91,7 +122,7 @@ def _write_run(
             "sme": mode, "threads": 1, "etdump": etdump, "generated": None, "blocks": own,
         }  # fmt: skip
     is_timed = platform != "emulator"
-    _make_old(folder)
+    make_old(folder)
     _write(
         folder / "metrics.json",
         {"schema_version": 1, "times_are_meaningful": is_timed, "experiments": metrics},
@@ -104,7 +135,7 @@ def _write_run(
         "experiments": [_experiment(f"{platform}_{mode}", mode) for mode in MODES],
         "launches": launches,
         "notes": [],
-        "files": _hashes(folder),
+        "files": hashes(folder),
     }
     _write(folder / "manifest.json", document)
     if traced:
@@ -127,21 +158,9 @@ def _trace(folder: Path, platform: str, target: SimTarget, model: Path) -> None:
                 outputs=Path(f"{stem}_trace_outputs"),
             )
         )
-    _make_old(folder)
+    make_old(folder)
     _write(folder / "kernel_evidence.json", {"schema_version": 1, "modes": {}})
     _write(folder / "delegation.json", {"schema_version": 1, "model": "m", "methods": {}})
-
-
-def _make_old(folder: Path) -> None:
-    for path in folder.glob("*/*.json"):
-        document = json.loads(path.read_text())
-        if path.name.endswith("_kernels.json"):
-            document = read_kernel_trace(path).model_dump(mode="json")
-        for name in ("clock", "conditions", "input_ns", "output_ns", "inferences_per_sample"):
-            document.pop(name, None)
-        document["schema_version"] = 1
-        document["sme"].pop("svl_bits", None)
-        _write(path, document)
 
 
 def _head(platform: str, folder: Path) -> dict[str, Any]:
@@ -195,7 +214,8 @@ def _block(result: dict[str, Any]) -> dict[str, Any]:
     return {**{name: result[name] for name in names}, "generation": None}
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def hashes(folder: Path) -> dict[str, str]:
+    """The member `files` of its manifest."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
 

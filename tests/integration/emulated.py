@@ -11,7 +11,7 @@ from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.evidence import ModeEvidence, read_evidence
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
 from etprof.run.load import Run
 from etprof.run.program import Program, describe_program
@@ -107,10 +107,14 @@ def assess_kernels(program: Program, target: Target, run: Path) -> Assessment:
         program=program,
         target=target,
         run=run,
-        experiments=[
-            Experiment(name=mode, sme=mode, warmup=0, iterations=2) for mode in target.sme_modes()
-        ],
-        settings=Settings(blocks=0, operator_iterations=1, kernels=True),
+        planned=plan(
+            [
+                Experiment(name=mode, sme=mode, warmup=0, iterations=2)
+                for mode in target.sme_modes()
+            ],
+            Settings(blocks=0, operator_iterations=1, kernels=True),
+            target,
+        ),
         progress=lambda *_: None,
     )
     assert measured.errors == []

@@ -12,7 +12,7 @@ from etprof.backends.xnnpack.sme import plain_types
 from etprof.base.errors import EtprofError
 from etprof.export.request import ExportRequest
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.load import Run
 from etprof.run.program import describe_program
 from etprof.targets.emulator.installation import locate
@@ -43,8 +43,11 @@ def assessment(
         program=describe_program(files.pte),
         target=EmulatorTarget(),
         run=run,
-        experiments=[Experiment(name=mode, sme=mode, warmup=0) for mode in ("off", "sme2")],
-        settings=Settings(blocks=0, operator_iterations=1, kernels=False),
+        planned=plan(
+            [Experiment(name=mode, sme=mode, warmup=0) for mode in ("off", "sme2")],
+            Settings(blocks=0, operator_iterations=1, kernels=False),
+            EmulatorTarget(),
+        ),
         progress=lambda *_: None,
     )
     return assess_run(analyze_run(Run.load(run)))

@@ -12,7 +12,7 @@ import pytest
 from etprof.base.errors import TargetError
 from etprof.cli import main
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.program import Program
 from etprof.views.formats import format_names
 from tests.world.sim_target import SimTarget
@@ -37,8 +37,7 @@ def run_with(folder: Path, target: SimTarget, settings: Settings) -> Measured:
         program=Program(name="m", label="m", model=model),
         target=target,
         run=folder / "run",
-        experiments=EXPERIMENTS,
-        settings=settings,
+        planned=plan(EXPERIMENTS, settings, target),
         progress=lambda *_: None,
         keep_going=True,
     )

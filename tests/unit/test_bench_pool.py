@@ -30,6 +30,7 @@ from etprof.history.ingest import read_run_directory
 from etprof.run.manifest import Manifest, load_manifest
 from etprof.targets.device_lock import FOLDER_VARIABLE, MeasuredDevice, this_host
 from tests.device_holder import held
+from tests.first_edition import downgrade, hashes, make_old
 from tests.process_tree import ProcessTree, wait_for
 from tests.world.results import GeneratingTarget
 from tests.world.spec import plain
@@ -341,11 +342,10 @@ def test_a_run_of_the_old_edition_is_taken_up(bench: Bench) -> None:
     bench.add_device("a")
     (task,) = bench.tasks(devices=phones("a"), sme=["off"])
     bench.run([task])
+    downgrade(task.run)
+    make_old(task.run)
     document = json.loads((task.run / "manifest.json").read_text())
-    for name in ("checksum", "run_id"):
-        del document[name]
-    document["schema_version"] = 1
-    document["files"] = {name: entry["sha256"] for name, entry in document["files"].items()}
+    document["files"] = {name: hashes(task.run)[name] for name in document["files"]}
     for launch in document["launches"]:
         launch["purpose"] = {"operators": "etdump"}.get(launch["purpose"], launch["purpose"])
     unit = document["config"]["unit"]
@@ -416,10 +416,7 @@ def test_settings_that_a_device_does_not_take_are_told(bench: Bench) -> None:
         devices=[{"name": "emulator", "kind": "emulator"}], measurement={**MEASUREMENT, "runs": 9}
     )
     (outcome,) = bench.run(tasks)
-    assert [note.partition(":")[0] for note in outcome.notes] == [
-        "iterations",
-        "blocks, min_seconds",
-    ]
+    assert [note.partition(":")[0] for note in outcome.notes] == ["blocks, iterations, min_seconds"]
 
 
 @pytest.mark.parametrize(("keep_going", "launches"), [(False, 2), (True, 7)])

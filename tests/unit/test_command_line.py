@@ -19,6 +19,7 @@ from etprof.base.process import Completed, run_command
 from etprof.cli import COMMANDS, build_parser, main
 from etprof.run.directory import reserved, set_aside
 
+ELSEWHERE = "linux" if sys.platform == "darwin" else "mac"
 WRONG = {
     "profil": "invalid choice: 'profil' (choose from 'profile', ",
     "profil x": "'doctor'); did you mean 'profile'? see `etprof --help`",
@@ -44,6 +45,8 @@ WRONG = {
     "compare a b --margin 2": "argument --margin: must be a fraction above 0 and below 1, such as",
     "compare a b --margin nan": "argument --margin: must be a fraction above 0 and below 1, such as",
     "calibrate x.pte --pairs 0": "argument --pairs: must be at least 2, not 0",
+    f"profile toy_cnn --target {ELSEWHERE}": f"--target is '{ELSEWHERE}', but this machine is ",
+    "profile toy_cnn --backend none": "argument --backend: invalid choice: 'none' (choose from ",
     "emulator status --remove": "--remove deletes what setup brought: `etprof emulator setup --rem",
 }
 
@@ -147,6 +150,7 @@ def flags_of(command: str) -> dict[str, argparse.Action]:
 def test_flags_offer_what_the_code_knows() -> None:
     """A-D27: fields, profiles, precisions and defaults are said by their owners, not by a copy."""
     from etprof.analysis.compare.comparability import FIELDS
+    from etprof.backends.registry import BY_NAME, DEFAULT
     from etprof.export.request import PRECISIONS
     from etprof.statistics.effect import DEFAULT_MARGIN
     from etprof.targets.android.profiles import PROFILES
@@ -155,7 +159,12 @@ def test_flags_offer_what_the_code_knows() -> None:
     assert compare["--allow"].choices == tuple(FIELDS)
     assert compare["--margin"].default == DEFAULT_MARGIN
     assert flags_of("device")["--profile"].choices == tuple(PROFILES)
-    assert all(name in str(flags_of("export")["--dtype"].help) for name in PRECISIONS)
+    words = str(flags_of("export")["--dtype"].help).replace("(", " ").replace(",", " ").split()
+    assert [words.count(name) for name in PRECISIONS] == [1] * len(PRECISIONS)
+    for command in ("profile", "export"):
+        backend = flags_of(command)["--backend"]
+        assert backend.choices == tuple(BY_NAME)
+        assert DEFAULT in str(backend.help)
 
 
 def test_flags_are_declared_for_the_command_alone() -> None:

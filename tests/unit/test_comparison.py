@@ -76,6 +76,17 @@ def test_largest_steps_and_the_rest_still_close(comparison: Comparison) -> None:
     assert Waterfall(1, 1, ()).largest(3) == ()
 
 
+def test_what_is_nothing_is_no_step() -> None:
+    """Finding 14: sums lose a bit, and it was drawn as "Unattributed +0 ns", "2 others 0 ns"."""
+    gain = WaterfallStep("a", "operator", 9.0, 3.0)
+    equal = WaterfallStep("b", "operator", 2.0, 2.0)
+    nothing = WaterfallStep("c", "overhead", 0.0, 0.0)
+    rounding = WaterfallStep("Unattributed", "unattributed", 1e-12, -1e-12)
+    assert Waterfall(9.0, 3.0, (gain, nothing, rounding)).largest(3) == (gain,)
+    shown = Waterfall(11.0, 5.0, (gain, equal, rounding)).largest(3)
+    assert [(step.label, step.baseline_ns) for step in shown] == [("a", 9.0), ("1 others", 2.0)]
+
+
 def test_categories_and_shares(comparison: Comparison) -> None:
     convolution = timed(comparison).categories["Convolution"]
     assert (convolution.baseline_ns, convolution.candidate_ns) == (750 * US, 210 * US)

@@ -213,3 +213,17 @@ def test_an_emulated_launch_is_on_the_cpu_that_was_asked_for() -> None:
         assert words[words.index("-cpu") + 1] == "max,sme=off"
         assert words[-1] == runner
     assert target.sme_modes() == ("off",)
+
+
+@pytest.mark.parametrize("columns", ["40", "100", "200"])
+def test_a_path_is_one_piece(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    columns: str,
+) -> None:
+    """Finding 14: `emulator status` folded what people copy, on narrow terminals."""
+    monkeypatch.setenv("COLUMNS", columns)
+    program = make_program(tmp_path / "bin" / "qemu-aarch64", "qemu-aarch64 version 10.1.0")
+    assert main(["emulator", "status"]) == BuildError.exit_code
+    assert str(program) in capsys.readouterr().out

@@ -19,7 +19,7 @@ from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.config import parse_config
 from etprof.measuring.pipeline import Measured, measure
-from etprof.measuring.plan import Experiment, Settings, configured_settings
+from etprof.measuring.plan import Experiment, Settings, configured_settings, plan
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import GeneratedTokens, GenerationMetrics, load_metrics
 from etprof.run.generation import Generation, parse_ids, plan_generation
@@ -54,8 +54,9 @@ def run(tmp_path: Path, target: SimTarget, generation: Generation | None = GENER
         program=Program(name="m", label="m_fp32", model=model, method="decode"),
         target=target,
         run=tmp_path / "run",
-        experiments=SIDES,
-        settings=Settings(blocks=6, operator_iterations=10, generation=generation),
+        planned=plan(
+            SIDES, Settings(blocks=6, operator_iterations=10, generation=generation), target
+        ),
         progress=lambda *_: None,
     )
 

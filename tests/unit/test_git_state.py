@@ -9,7 +9,7 @@ import pytest
 from etprof.base.process import run_command
 from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.manifest import GitState, load_manifest
 from etprof.run.program import Program
 from tests.world.sim_target import SimTarget
@@ -96,8 +96,7 @@ def test_a_measurement_writes_it_into_its_manifest(
         program=Program(name="m", label="m", model=model),
         target=SimTarget(plain()),
         run=tree / "run",
-        experiments=[Experiment(name="off")],
-        settings=Settings(blocks=1),
+        planned=plan([Experiment(name="off")], Settings(blocks=1), SimTarget(plain())),
         progress=lambda *_: None,
     )
     manifest = load_manifest(tree / "run")

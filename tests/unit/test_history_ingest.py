@@ -12,7 +12,7 @@ from etprof.base.errors import InputFileError
 from etprof.history.ingest import read_run_directory
 from etprof.history.schema import make_run, record_of
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.manifest import seal
 from etprof.run.program import Program
 from tests.manifests import edit_manifest
@@ -53,8 +53,11 @@ def test_a_real_run_directory_is_read(tmp_path: Path) -> None:
         program=Program(name="m", label="m", model=model),
         target=SimTarget(plain()),
         run=tmp_path / "run",
-        experiments=[Experiment(name="off", sme="off"), Experiment(name="cpus", cpus=(2, 3))],
-        settings=Settings(blocks=2),
+        planned=plan(
+            [Experiment(name="off", sme="off"), Experiment(name="cpus", cpus=(2, 3))],
+            Settings(blocks=2),
+            SimTarget(plain()),
+        ),
         progress=lambda *_: None,
     )
     off, cpus = read_run_directory(tmp_path / "run")

@@ -9,7 +9,7 @@ import pytest
 
 from etprof.analysis.run_analysis import analyze_run
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.load import Run
 from etprof.run.program import Program
 from etprof.statistics.summary import trimmed_mean
@@ -26,8 +26,7 @@ def records(tmp_path: Path) -> list[dict[str, object]]:
         program=Program(name="m", label="m", model=model),
         target=SimTarget(plain()),
         run=tmp_path / "run",
-        experiments=[Experiment(name="off", sme="off")],
-        settings=Settings(blocks=2),
+        planned=plan([Experiment(name="off", sme="off")], Settings(blocks=2), SimTarget(plain())),
         progress=lambda *_: None,
     )
     return hud_records(analyze_run(Run.load(tmp_path / "run")))

@@ -18,7 +18,8 @@ from etprof.run.directory import find_measured_files
 from etprof.run.load import Run
 from etprof.run.manifest import MANIFEST, Manifest, MeasuredModel
 from etprof.run.validation import validate_run, worst_level
-from tests.first_edition import host_run
+from etprof.statistics.noise import LEAST_BLOCKS
+from tests.first_edition import downgrade, host_run
 from tests.manifests import edit_manifest
 from tests.unit.test_load import watched
 from tests.unit.test_pipeline import run
@@ -231,6 +232,15 @@ def test_launches_that_start_slow_are_told(
     assert [each.level for each in told] == ["note"] * is_told
 
 
+@pytest.mark.parametrize(("blocks", "is_told"), [(2, True), (LEAST_BLOCKS, False)])
+def test_too_few_blocks_to_tell_noise_are_told(tmp_path: Path, blocks: int, is_told: bool) -> None:
+    """Finding 14: two blocks that were 15 % apart were passed over in silence."""
+    settings = Settings(blocks=blocks, operator_iterations=3, kernels=False)
+    run(tmp_path, SimTarget(), EXPERIMENTS[:1], settings)
+    told = [each.level for each in validate_run(tmp_path / "run") if "too few" in each.text]
+    assert told == ["note"] * is_told
+
+
 def test_the_summary_of_another_run_is_told(sound: Path, tmp_path: Path) -> None:
     """Open 6 of the first session: run_id was not in analysis_summary.json."""
     folder = shutil.copytree(sound, tmp_path / "run")
@@ -256,20 +266,6 @@ def test_metrics_of_another_run_are_refused(sound: Path, tmp_path: Path) -> None
     (folder / "metrics.json").write_text(json.dumps(metrics | {"run_id": "0" * 32}))
     with pytest.raises(InputFileError, match="run_id"):
         Run.load(folder)
-
-
-def downgrade(folder: Path, but: set[str]) -> None:
-    """Takes the seal off and all that schema 1 does not know, `but` some of it."""
-    document = json.loads((folder / MANIFEST).read_text()) | {"schema_version": 1}
-    document["platform"] = "android"
-    if "kind" not in but:
-        document["files"] = {name: entry["sha256"] for name, entry in document["files"].items()}
-    for name in {"run_id", "checksum", "runners", "resumptions"} - but:
-        del document[name]
-    for launch in document["launches"]:
-        for name in {"asked", "runner_sha256"} - but:
-            del launch[name]
-    (folder / MANIFEST).write_text(json.dumps(document))
 
 
 def later_files(folder: Path) -> list[Path]:
@@ -309,7 +305,7 @@ def test_who_takes_the_seal_off_is_told_by_any_other_file(
 ) -> None:
     """A-D2, A-D15: `validate` said "hashes of the manifest" where `analyze` refused the run."""
     folder = shutil.copytree(sound, tmp_path / "run")
-    downgrade(folder, but=set())
+    downgrade(folder)
     kept = set(folder.glob(left))
     for path in {*later_files(folder), folder / "metrics.json"} - kept:
         path.unlink()

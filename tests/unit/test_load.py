@@ -24,7 +24,7 @@ from etprof.etdump.reader import ETDump, load_etdump
 from etprof.history.ingest import read_run_directory
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment as Planned
-from etprof.measuring.plan import Settings
+from etprof.measuring.plan import Settings, plan
 from etprof.run import load
 from etprof.run.load import Run
 from etprof.run.program import Program
@@ -119,8 +119,11 @@ def measured(folder: Path, *experiments: Planned, **more: Any) -> Path:  # noqa:
         program=Program(name="m", label="m", model=model),
         target=SimTarget(RunSpec(capabilities=capabilities)),
         run=folder / "run",
-        experiments=experiments,
-        settings=Settings(blocks=1, operator_iterations=1, kernels=more.pop("kernels", False)),
+        planned=plan(
+            experiments,
+            Settings(blocks=1, operator_iterations=1, kernels=more.pop("kernels", False)),
+            SimTarget(RunSpec(capabilities=capabilities)),
+        ),
         progress=lambda *_: None,
         **more,
     )

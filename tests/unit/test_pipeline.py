@@ -15,7 +15,7 @@ from etprof.base.files import hash_file
 from etprof.measuring import pipeline
 from etprof.measuring.journal import Earlier
 from etprof.measuring.pipeline import Measured, measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import load_metrics, reserved
 from etprof.run.load import Run
@@ -58,8 +58,7 @@ def run(
         program=program,
         target=target,
         run=run_directory,
-        experiments=experiments,
-        settings=settings,
+        planned=plan(experiments, settings, target),
         progress=lambda *_: None,
         earlier=earlier,
         keep_going=keep_going,

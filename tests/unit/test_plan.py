@@ -13,6 +13,8 @@ from etprof.measuring.plan import (
     Experiment,
     Launch,
     Settings,
+    configured_experiments,
+    configured_settings,
     configured_target,
     plan,
     planned_target,
@@ -159,9 +161,41 @@ def test_a_launch_that_counts_is_short() -> None:
     assert of(timed, "operators") == (7, 10)
     assert of(timed, "kernels") == (2, 0)
     assert of(timed, "outputs") == (1, 0)
-    # Where nothing else is asked of an experiment, it is asked this.
-    assert of(timed, "kernels", is_timed=False) == (20, 10)
+    assert of(timed, "kernels", is_timed=False) == (2, 0)
+    assert of(timed, "operators", is_timed=False) == (7, 0)
     assert of(TRACE.model_copy(update={"iterations": 5}), "kernels") == (5, 10)
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in TARGETS])
+def test_how_often_is_timed_is_no_measure_for_what_is_not(tmp_path: Path, kind: str) -> None:
+    """A-D10d: `run` and `profile` made as many emulated inferences as were asked, `bench` two."""
+    is_timed = kind_of(kind).policy.proves_times
+    experiments = [
+        {"name": "plain"},
+        {"name": "asked", "runs": 9, "warmup": 4},
+        {"name": "counted", "mode": "kernels", "runs": 9},
+    ]
+    target = counting()
+    target.platform = kind
+    if not kind_of(kind).policy.proves_kernels:
+        del experiments[2]
+    config = configured(tmp_path, target=kind, experiments=experiments)
+    planned = plan(configured_experiments(config), configured_settings(config), target)
+    found = {
+        (launch.experiment.name, launch.purpose): repetitions(
+            launch, planned.settings, is_timed=is_timed
+        )
+        for launch in planned.launches
+    }
+    assert {each for (_, purpose), each in found.items() if purpose == "outputs"} <= {(1, 0)}
+    assert found.get(("counted", "kernels"), (9, 0)) == (9, 0)
+    if is_timed:
+        assert found["asked", "timing"] == (9, 4)
+        assert "iterations" not in str(planned.notes)
+    else:
+        assert found["asked", "operators"] == found["plain", "operators"] == (1, 0)
+        assert found["asked", "kernels"] == found["plain", "kernels"] == (2, 0)
+        assert "iterations, warmup: without effect, for emulator proves no times" in planned.notes
 
 
 def test_a_pair_of_blocks_is_one_piece() -> None:

@@ -49,6 +49,14 @@ def untimed(run: Run) -> Run:
     return replace(run, platform="emulator", meaningful=False)
 
 
+def test_costs_are_headed_with_the_sides_names(tmp_path: Path) -> None:
+    """Finding 14: "baseline" and "candidate", where the tables beside it have their names."""
+    (section,) = sections(assess(tmp_path / "r", on_off_run()), "ledger")
+    headings = [column.heading for table in section.tables for column in table.seen("page").columns]
+    assert {"android_off", "android_sme2"} <= set(headings)
+    assert not {"baseline", "candidate"} & set(headings)
+
+
 @pytest.mark.parametrize("change", [lambda run: run, untimed], ids=["timed", "untimed"])
 def test_unknown_operators_are_named_everywhere(
     tmp_path: Path, change: Callable[[Run], Run]

@@ -13,12 +13,13 @@ from etprof.base.files import hash_file
 from etprof.measuring import journal
 from etprof.measuring.launching import Launcher
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Launch, Settings
+from etprof.measuring.plan import Experiment, Launch, Settings, plan
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import load_metrics
 from etprof.run.manifest import GitState, Manifest, load_manifest
 from etprof.run.program import Program
 from etprof.run.validation import validate_run
+from tests.first_edition import downgrade
 from tests.unit.test_pipeline import run
 from tests.world.sim_target import SimTarget
 
@@ -233,8 +234,7 @@ def test_two_do_not_continue_one_run(tmp_path: Path) -> None:
             program=program,
             target=SimTarget(),
             run=folder,
-            experiments=[OFF, ON],
-            settings=SETTINGS,
+            planned=plan([OFF, ON], SETTINGS, SimTarget()),
             progress=lambda *_: None,
             earlier=seen,
         )
@@ -283,11 +283,9 @@ def test_other_weights_are_another_program(tmp_path: Path) -> None:
 def test_a_run_of_etprof_0_1_is_continued(tmp_path: Path) -> None:
     """D5: it lists no file before its end, and bare hashes then."""
     folder = cut_off(tmp_path)
+    downgrade(folder)
     document = json.loads((folder / "manifest.json").read_text())
-    for name in ("run_id", "checksum", "resumptions"):
-        document.pop(name, None)
-    document |= {"schema_version": 1, "files": {}}
-    (folder / "manifest.json").write_text(json.dumps(document))
+    (folder / "manifest.json").write_text(json.dumps(document | {"files": {}}))
     target = SimTarget()
     run(tmp_path, target, [OFF, ON], SETTINGS, resume=True)
     assert len(target.requests) == 2

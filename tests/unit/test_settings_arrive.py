@@ -25,6 +25,7 @@ from etprof.measuring.plan import (
     configured_experiments,
     configured_program,
     configured_settings,
+    plan,
     planned_target,
 )
 from etprof.run import generation
@@ -155,8 +156,7 @@ class Log:
             program=configured_program(config),
             target=target,
             run=self._folder / f"run{self._runs}",
-            experiments=configured_experiments(config),
-            settings=configured_settings(config),
+            planned=plan(configured_experiments(config), configured_settings(config), target),
             progress=lambda *_: None,
         )
         return describe(target.requests, clock)

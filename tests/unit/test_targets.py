@@ -51,7 +51,7 @@ from etprof.targets.emulator.installation import Emulator
 from etprof.targets.emulator.target import EmulatorTarget
 from etprof.targets.local import LocalTarget
 from etprof.targets.registry import make_target, proves_times
-print(make_target("toy", {"serial": None}).platform, proves_times("toy"))
+print(make_target("toy", {"serial": None}, "target.kind").platform, proves_times("toy"))
 print(identify_device("toy", {"machine": "x"}, None)[0])
 """
 
@@ -101,8 +101,9 @@ def test_another_system_is_refused_with_the_way_out() -> None:
     here = find_kind("local")
     assert here is not None
     other = "linux" if here.name == "mac" else "mac"
-    with pytest.raises(UsageError, match='run it there, or set "local"'):
-        make_target(other, {})
+    for where in ("--target", "target.kind"):
+        with pytest.raises(UsageError, match=f"^{where} is .*run it there, or give 'local'$"):
+            make_target(other, {}, where)
 
 
 def test_a_field_without_effect_is_refused() -> None:

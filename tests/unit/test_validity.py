@@ -15,7 +15,7 @@ from etprof.analysis.compare.pairs import sides_of
 from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.validity import Validity, check_validity
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.load import Run
 from etprof.run.program import Program
 from tests.manifests import edit_manifest
@@ -32,8 +32,11 @@ def run(tmp_path: Path) -> Path:
         program=Program(name="m", label="m", model=model),
         target=SimTarget(plain()),
         run=run,
-        experiments=[Experiment(name="off", sme="off"), Experiment(name="on", sme="sme2")],
-        settings=Settings(blocks=6),
+        planned=plan(
+            [Experiment(name="off", sme="off"), Experiment(name="on", sme="sme2")],
+            Settings(blocks=6),
+            SimTarget(plain()),
+        ),
         progress=lambda *_: None,
     )
     for side in ("off", "on"):
@@ -231,3 +234,29 @@ def test_what_the_runner_saw_of_its_machine_counts(
 
     assert say(sound) == "passed"
     assert say(unsound) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({}, []),
+        ({"minor_faults": 600, "voluntary_switches": 9}, ["6 new pages", "0.09 waits"]),
+    ],
+)
+def test_what_an_inference_costs_itself_is_told(
+    run: Path, own: dict[str, int], told: list[str]
+) -> None:
+    """C6: the runner wrote new pages and waits, and nobody read them; older runs lack them."""
+
+    def edit(document: dict[str, Any]) -> None:
+        for experiment in document["experiments"].values():
+            for block in experiment["blocks"]:
+                block.update(
+                    latency_ns=[1_000_000] * 50,
+                    inferences_per_sample=2,
+                    conditions={**CALM, **own},
+                )
+
+    change(run / "metrics.json", edit)
+    (detail,) = [each.detail for each in validity(run).checks if each.name == "undisturbed"]
+    assert [part.removesuffix(" an inference") for part in detail.split("; ")[3:]] == told

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from etprof.analysis.output_check import OutputCheck
     from etprof.run.directory import BlockMetrics
     from etprof.run.manifest import LaunchRecord
-    from etprof.run.runner_result import RunnerResult
+    from etprof.run.runner_result import Conditions, RunnerResult
 
 State = Literal["passed", "failed", "unknown"]
 
@@ -127,8 +127,22 @@ def _check_interruptions(sides: Sequence[Side]) -> Check:
     detail = (
         f"CPU taken away {round(rate)} times a second; {count_of(faults, 'page')} from storage; "
         f"other core at the end in {moved} of {len(known)} blocks"
+        f"{_of_an_inference(known, 'minor_faults', 'new pages')}"
+        f"{_of_an_inference(known, 'voluntary_switches', 'waits')}"
     )
     return Check(name, "failed" if rate > _CALM_SWITCHES_PER_S or faults else "passed", detail)
+
+
+def _of_an_inference(
+    known: Sequence[tuple[Conditions, BlockMetrics]], name: str, words: str
+) -> str:
+    """Says how often an inference does what costs it time by its own doing; empty if not known."""
+    found = [
+        count / (len(block.latency_ns) * block.inferences_per_sample)
+        for conditions, block in known
+        if (count := getattr(conditions, name)) is not None
+    ]
+    return f"; {format_count(median(found))} {words} an inference" if found else ""
 
 
 def _check_clock(sides: Sequence[Side]) -> Check:

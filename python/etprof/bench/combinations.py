@@ -108,26 +108,12 @@ class Unit:
         fields = ("runner", "preset", "trace_runner", "trace_preset")
         return replace(self, device=self.device.model_copy(update=dict.fromkeys(fields)))
 
-    @property
-    def _is_timed(self) -> bool:
-        return kind_of(self.device.kind).policy.proves_times
-
-    @property
-    def notes(self) -> list[str]:
-        """What of the matrix's measurement is for devices that prove times, and this one is none."""
-        given = sorted(self.measurement.model_fields_set & {"iterations", "warmup"})
-        kind = kind_of(self.device.kind)
-        if self._is_timed or not given:
-            return []
-        return [f"{', '.join(given)}: without effect, for {kind.name} proves no times"]
-
     def config(self, program: Path, run: Path, modes: Sequence[str]) -> Config:
         """Returns the config that `etprof run` would need for the same run."""
         kind, given = kind_of(self.device.kind), self.measurement.model_dump(exclude_unset=True)
         own: dict[str, object] = {"runner": self.device.runner, "preset": self.device.preset}
         own |= {"cpus": self.device.cpus, "threads": self.threads}
-        # How often a matrix times is no measure for what is emulated a thousand times slower.
-        own |= self.measurement.repetitions(self.model) if self._is_timed else {}
+        own |= self.measurement.repetitions(self.model, is_timed=kind.policy.proves_times)
         names = {*MeasurementConfig.model_fields}
         return Config.model_validate(
             {

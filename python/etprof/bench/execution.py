@@ -136,7 +136,7 @@ def run_unit(  # noqa: PLR0913 - what, where, whom to tell, how
         measured = _measure(
             measure, unit, listener, resume=resume and _may_resume(unit, program, run)
         )
-        errors, notes = tuple(measured.errors), (*unit.notes, *measured.notes)
+        errors, notes = tuple(measured.errors), tuple(measured.notes)
     except Stopped:
         raise
     # Whatever it is, even a defect of ours: the other units go on, and this one is no gap.

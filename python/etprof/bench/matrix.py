@@ -161,14 +161,18 @@ class MatrixMeasurement(MeasurementConfig):
         USUAL_WARMUP, description="inferences before those; by default 1 generation"
     )
 
-    def repetitions(self, model: ModelEntry) -> dict[str, int]:
-        """Returns iterations and warm-up of a model: where they are not given, by what it does."""
+    def repetitions(self, model: ModelEntry, *, is_timed: bool) -> dict[str, int]:
+        """Returns iterations and warm-up of a model: where they are not given, by what it does.
+
+        A device that proves no times gets what is given, and says that it has no effect.
+        """
         few = {"iterations": REPETITIONS, "warmup": WARMUP_REPETITIONS}
         return {
             name: few[name]
             if model.generation is not None and name not in self.model_fields_set
             else getattr(self, name)
             for name in few
+            if is_timed or name in self.model_fields_set
         }
 
 

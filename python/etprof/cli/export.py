@@ -36,6 +36,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
+    from etprof.backends.registry import BY_NAME, DEFAULT
     from etprof.export.request import PRECISIONS
 
     parser.epilog = EXAMPLES
@@ -45,11 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--model --model-name", str, "MODEL",
          "the same as a flag; also path/to/file.py:ClassName"),
         ("--dtype --precision", str, "PRECISION",
-         f"fp16 (default), or another of {', '.join(PRECISIONS)}, 8da4w_b<BLOCK>"),
+         f"fp16 (default), {', '.join(p for p in PRECISIONS if p != 'fp16')}, 8da4w_b<BLOCK>"),
         ("--quantize", str, "SCHEME",
          "quantise the float32 model: int8 (default) or any of the quantised precisions",
          {"nargs": "?", "const": "int8"}),
-        ("--backend", str, "", "the delegate that takes what it can (default), or portable for none"),
+        ("--backend", tuple(BY_NAME), "",
+         f"the delegate that takes what it can (default {DEFAULT}), or portable for none"),
         ("--outdir", Path, "DIR", "folder of the files (default out_<model>/artifacts)"),
         ("--out", Path, "FILE", "the program's own path"),
         ("--weights", Path, "FILE", "a checkpoint of the model"),

@@ -31,4 +31,4 @@ def show(*parts: Table | RenderableType) -> None:
         elif not isinstance(part, Table):
             Console().print(part)
         elif part.rows:
-            Console().print(terminal_table(part))
+            Console().print(terminal_table(part), crop=False)

@@ -65,6 +65,8 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
+    from etprof.backends.registry import BY_NAME, DEFAULT
+
     parser.epilog = EXAMPLES
     add_flags(
         parser,
@@ -79,7 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          "emulator: streaming vector length, 128, 256 or 512 (default), or several", {"default": ()}),
         ("--dtype", str, "PRECISION",
          "of the export: fp16 (default), fp32, int8, … as `etprof export --help` lists them"),
-        ("--backend", str, "", "of the export: a delegate, or portable for none"),
+        ("--backend", tuple(BY_NAME), "",
+         f"of the export: the delegate (default {DEFAULT}), or portable for none"),
         ("--export", bool, "", "export again even if the program is up to date"),
         ("--inputs", path_list, "A.bin,B.bin",
          "input tensors, .npy or raw little-endian (default: the export's example inputs)",
@@ -148,7 +151,7 @@ def run(arguments: argparse.Namespace) -> int:
     way_out = kind_of(arguments.target).way_to_a_runner
     find_runner(arguments.trace_runner, None, "--trace-runner", way_out)
     runner = find_runner(arguments.runner, None, "--runner", way_out)
-    target = make_target(_target_config(arguments), runner)
+    target = make_target(_target_config(arguments), runner, "--target")
     # What it needs is checked before anything is exported.
     target.describe()
     model = Path(arguments.model)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.text import clean_lines
-from etprof.cli.flags import JSON, NO_WAIT, add_flags
+from etprof.cli.flags import NO_WAIT, add_flags
 from etprof.cli.measuring import measure_and_show, report_run
 from etprof.cli.output import show_json
 
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--analysis-only", bool, "", "analyse what is there"),
         ("--keep-going", bool, "", "never give an experiment up after failures"),
         NO_WAIT,
-        JSON,
+        ("--json", bool, "", "print the report, or with --dry-run the plan, as JSON"),
     )  # fmt: skip
 
 

@@ -198,11 +198,8 @@ def run_details(run: Run) -> RenderableType:
     ]
     if not run.representative:
         lines.append(Text("Emulated: its times mean nothing", style="yellow"))
-    metrics, artefacts = (
-        METRICS_OF_A_RUN.of(run.metrics),
-        ARTEFACTS.of(files),
-    )
-    return Group(*lines, terminal_table(metrics), terminal_table(artefacts), Text(""))
+    tables = (METRICS_OF_A_RUN.of(run.metrics), ARTEFACTS.of(files))
+    return Group(*lines, *(terminal_table(each) for each in tables if each.rows), Text(""))
 
 
 def render_check(result: CheckResult, form: str) -> str:

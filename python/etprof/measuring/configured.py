@@ -56,7 +56,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     """
     program, run = configured_program(config), config.output_root
     experiments, settings = configured_experiments(config, only), configured_settings(config)
-    plan(experiments, settings, target)
+    planned = plan(experiments, settings, target)
     earlier = Earlier()
     # Whoever has the device may be writing this very run.
     with device_lock(target.device(), listener.waiting):
@@ -69,8 +69,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
             program=program,
             target=target,
             run=run,
-            experiments=experiments,
-            settings=settings,
+            planned=planned,
             progress=listener.progress,
             config=identity or describe_config(config),
             earlier=earlier,

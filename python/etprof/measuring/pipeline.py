@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from etprof.base.errors import TargetError
 from etprof.measuring.journal import Earlier, Journal
 from etprof.measuring.launching import Launcher
-from etprof.measuring.plan import Launch, plan
+from etprof.measuring.plan import Launch
 from etprof.measuring.resume import tidy
 from etprof.run.directory import (
     BlockMetrics,
@@ -82,8 +82,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     program: Program,
     target: Target,
     run: Path,
-    experiments: Sequence[Experiment],
-    settings: Settings,
+    planned: Plan,
     progress: Callable[[str, int, int], None],
     config: dict[str, object] | None = None,
     earlier: Earlier | None = None,
@@ -98,22 +97,21 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     could be measured. With `keep_going` no experiment is given up after failures. `delegation` is
     the report of a program that has none beside it.
     """
-    planned = plan(experiments, settings, target)
     journal = Journal(
         run=run,
         program=program,
         target=target,
-        experiments=experiments,
-        settings=settings,
+        experiments=planned.experiments,
+        settings=planned.settings,
         config=config,
         earlier=earlier,
         delegation=delegation,
     )
-    launcher = Launcher(program, target, run, settings)
+    launcher = Launcher(program, target, run, planned.settings)
     with reserved(run):
         tidy(run, earlier or Earlier())
         state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
-        state.time(planned, settings, progress)
+        state.time(planned, progress)
         state.execute(state.possible_passes(planned), progress)
         return state.conclude(run, target, planned.notes)
 
@@ -152,14 +150,12 @@ class _Progress:
             journal.describe(result)
         journal.start()
 
-    def time(
-        self, planned: Plan, settings: Settings, progress: Callable[[str, int, int], None]
-    ) -> None:
+    def time(self, planned: Plan, progress: Callable[[str, int, int], None]) -> None:
         """Runs the timing blocks, unless precision or budget say enough before a pair of them."""
         total = sum(map(len, planned.timing))
         done = 0
         for pair in planned.timing:
-            why = self._why_enough(pair, settings)
+            why = self._why_enough(pair, planned.settings)
             if why is not None:
                 self._measured.notes.append(
                     f"stopped before block {(pair[0].block or 0) + 1}: {why}"

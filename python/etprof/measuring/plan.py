@@ -30,7 +30,9 @@ Identity = tuple[str, Purpose, int | None]
 _WORDS: Final = {"operators": "operator split", "kernels": "kernels", "outputs": "outputs"}
 _COUNTING: Final = (2, 0)
 """Of launches that count: two, so that it shows whether executions make the same calls."""
-OF_TIMING: Final = frozenset({"blocks", "min_seconds", "target_half_width", "budget_s"})
+_OF_TIMING: Final = frozenset({"blocks", "min_seconds", "target_half_width", "budget_s"})
+_OF_TIMED_LAUNCHES: Final = frozenset({"iterations", "warmup"})
+"""Of an experiment that is to be timed; for launches that count, compute or split, others hold."""
 """Settings that change nothing where nothing is timed."""
 
 
@@ -57,13 +59,14 @@ class Launch:
 def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[int, int]:
     """Returns how many inferences a launch makes and how many before those, by what it is for.
 
-    Of an experiment that is timed, iterations and warm-up are those of the timing.
+    Of an experiment that is to be timed, iterations and warm-up are those of the timing.
     """
     experiment, generation = launch.experiment, settings.generation
     own = experiment.iterations, experiment.warmup
     executions = generation.new_tokens if generation else 1
-    split = math.ceil(settings.operator_iterations / executions), experiment.warmup
-    counting = _COUNTING if is_timed and experiment.mode == "timing" else own
+    warmup = experiment.warmup if is_timed or experiment.mode != "timing" else 0
+    split = math.ceil(settings.operator_iterations / executions), warmup
+    counting = _COUNTING if experiment.mode == "timing" else own
     found = {"timing": own, "operators": split, "kernels": counting, "outputs": (1, 0)}
     return found[launch.purpose]
 
@@ -72,6 +75,8 @@ def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[
 class Plan:
     """All launches of a run."""
 
+    experiments: tuple[Experiment, ...]
+    settings: Settings
     timing: tuple[tuple[Launch, ...], ...]
     """In pairs of blocks: each is balanced as a whole, so it is launched whole or not at all."""
     passes: tuple[Launch, ...]
@@ -98,10 +103,15 @@ def plan(experiments: Sequence[Experiment], settings: Settings, target: Target) 
         for purpose in _purposes_beside_timing(each, settings, target)
     ]
     notes = _notes_on_counting(timed, settings, target)
-    ignored = sorted(settings.model_fields_set & OF_TIMING)
-    if ignored and settings.blocks and not is_timed:
-        notes.append(f"{', '.join(ignored)}: without effect, for {target.platform} proves no times")
-    return Plan(tuple(_pairs(timed, settings)), tuple(passes), tuple(notes))
+    ignored = set() if is_timed or not settings.blocks else settings.model_fields_set & _OF_TIMING
+    for each in experiments:
+        if each.mode == "timing" and not is_timed:
+            ignored |= each.model_fields_set & _OF_TIMED_LAUNCHES
+    if ignored:
+        words = ", ".join(sorted(ignored))
+        notes.append(f"{words}: without effect, for {target.platform} proves no times")
+    pairs = tuple(_pairs(timed, settings))
+    return Plan(tuple(experiments), settings, pairs, tuple(passes), tuple(notes))
 
 
 def _purposes_beside_timing(
@@ -212,9 +222,9 @@ def planned_target(config: Config) -> Target:
     return target
 
 
-def make_target(wanted: TargetConfig, runner: Path | None = None) -> Target:
+def make_target(wanted: TargetConfig, runner: Path | None, where: str = "target.kind") -> Target:
     """Returns the target; `runner` is the one to ask about the CPU, where none is installed."""
-    return registry.make_target(wanted.kind, {**_target_fields(wanted), "runner": runner})
+    return registry.make_target(wanted.kind, {**_target_fields(wanted), "runner": runner}, where)
 
 
 def _target_fields(wanted: TargetConfig) -> dict[str, object]:
@@ -256,10 +266,11 @@ def configured_experiments(config: Config, only: Sequence[str] = ()) -> list[Exp
 
 def _experiment(given: ExperimentConfig, threads: int, config: Config) -> Experiment:
     several = len(given.threads) > 1
-    fields: dict[str, object] = {name: getattr(given, name) for name in Setup.model_fields}
-    if given.mode == "kernels" or not kind_of(config.target.kind).policy.proves_times:
-        counting = dict(zip(("iterations", "warmup"), _COUNTING, strict=True))
-        fields |= {n: v for n, v in counting.items() if n not in given.model_fields_set}
+    names = Setup.model_fields.keys() & given.model_fields_set
+    fields: dict[str, object] = {name: getattr(given, name) for name in names}
+    is_timed = kind_of(config.target.kind).policy.proves_times
+    if given.mode == "kernels" or (given.mode != "timing" and not is_timed):
+        fields = dict(zip(("iterations", "warmup"), _COUNTING, strict=True)) | fields
     fields |= {
         "name": f"{given.name}_t{threads}" if several else given.name,
         "group": given.name if several else "",

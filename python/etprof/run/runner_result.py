@@ -52,6 +52,10 @@ class Conditions(Record):
     """Pages that came from storage."""
     involuntary_switches: Count
     """The CPU was taken away for others."""
+    minor_faults: Count | None = None
+    """Pages that the system had to give: of memory that was not touched before, or taken anew."""
+    voluntary_switches: Count | None = None
+    """A thread had to wait, such as the pool's for work."""
     first_core: Count | None = None
     last_core: Count | None = None
 

@@ -33,7 +33,7 @@ from etprof.run.load import Run, read_export
 from etprof.run.manifest import MANIFEST, Manifest, MeasuredFile, load_manifest, way_on
 from etprof.run.runner_result import RunnerResult, read_result
 from etprof.run.tensors import load_tensor
-from etprof.statistics.noise import launch_noise
+from etprof.statistics.noise import LEAST_BLOCKS, launch_noise
 from etprof.statistics.warmup import is_settled
 
 Level = Literal["ok", "note", "incomplete", "damaged"]
@@ -76,10 +76,10 @@ def validate_run(run: Path) -> list[Finding]:
         findings.append(Finding("damaged", str(error)))
     findings += [Finding("damaged", text) for text in changed.values()]
     loaded, refusal = _read_as_reports_do(run)
-    dumps = {each.etdump: each.dump for each in loaded.experiments} if loaded else {}
+    read = _contents(loaded) if loaded else {}
     for name, kind in files.items():
         if name not in changed and kind.name in _PARSERS:
-            parse = dumps.__getitem__ if run / name in dumps else _PARSERS[kind.name]
+            parse = read.__getitem__ if run / name in read else _PARSERS[kind.name]
             findings += _check_file(run, name, parse)
     if refusal is not None and refusal not in [found.text for found in findings]:
         findings.append(Finding("damaged", refusal))
@@ -100,6 +100,12 @@ def _read_as_reports_do(run: Path) -> tuple[Run | None, str | None]:
     except InputFileError as error:
         return None, str(error)
     return loaded, loaded.problem
+
+
+def _contents(loaded: Run) -> dict[Path, object]:
+    """What need not be read again."""
+    dumps: dict[Path, object] = {each.etdump: each.dump for each in loaded.experiments}
+    return dumps | ({loaded.source / METRICS: loaded.metrics} if loaded.metrics else {})
 
 
 def _check_manifest(run: Path, manifest: Manifest | None, *, is_whole: bool) -> Iterator[Finding]:
@@ -198,7 +204,8 @@ def _check_file(run: Path, name: str, parse: Callable[[Path], object]) -> Iterat
         return
     if isinstance(content, Metrics):
         for experiment, metrics in content.experiments.items():
-            yield from _check_times(experiment, [block.latency_ns for block in metrics.blocks])
+            if metrics.blocks:
+                yield from _check_times(experiment, [block.latency_ns for block in metrics.blocks])
     elif isinstance(content, ETDump):
         yield _check_events(name, content)
 
@@ -219,7 +226,13 @@ def _check_times(name: str, blocks: list[list[int]]) -> Iterator[Finding]:
         yield Finding("damaged", f"{name}: a latency of zero is not plausible")
         return
     noise = launch_noise(blocks)
-    if noise is not None and not noise.is_steady():
+    if noise is None:
+        text = (
+            f"{name}: {count_of(len(blocks), 'block')}, too few to tell noise; "
+            f"measure {LEAST_BLOCKS} or more"
+        )
+        yield Finding("note", text)
+    elif not noise.is_steady():
         text = (
             f"{name} is noisy: launches vary by {format_share(noise.between)}, inferences in a "
             f"launch by {format_share(noise.within)}, the second half of the launches is "

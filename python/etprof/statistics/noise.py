@@ -11,7 +11,8 @@ VARIATION: Final = 0.05
 """From which standard deviation ÷ mean on a measurement is called noisy (rule F13)."""
 DRIFT: Final = 0.05
 """From which change between the halves of the launches on, likewise."""
-_LEAST_BLOCKS: Final = 4
+LEAST_BLOCKS: Final = 4
+"""Launches of which noise can be told, and samples of which a launch's can."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Noise:
 def launch_noise(blocks: Sequence[Sequence[int]]) -> Noise | None:
     """Returns the noise of an experiment's launches; None for fewer than four, or without times."""
     medians = [statistics.median(block) for block in blocks]
-    if len(blocks) < _LEAST_BLOCKS or 0 in medians:
+    if len(blocks) < LEAST_BLOCKS or 0 in medians:
         return None
     half = len(medians) // 2
     return Noise(
@@ -49,7 +50,7 @@ def launch_noise(blocks: Sequence[Sequence[int]]) -> Noise | None:
 
 def _variation(block: Sequence[int]) -> float:
     """The interquartile range ÷ 1.35 estimates the standard deviation of normal samples."""
-    if len(block) < _LEAST_BLOCKS:
+    if len(block) < LEAST_BLOCKS:
         return 0.0
     low, middle, high = statistics.quantiles(block, n=4)
     return (high - low) / 1.349 / middle if middle else 0.0

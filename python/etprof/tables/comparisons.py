@@ -349,8 +349,8 @@ def compared_operators(comparison: Comparison, details: Mapping[int, OperatorDet
 def sides_named(table: Table, comparison: Comparison) -> Table:
     """Heads the columns of both sides with the names of their experiments."""
     return table.titled(
-        baseline_ns=comparison.baseline.experiment.name,
-        candidate_ns=comparison.candidate.experiment.name,
+        **dict.fromkeys(("baseline", "baseline_ns"), comparison.baseline.experiment.name),
+        **dict.fromkeys(("candidate", "candidate_ns"), comparison.candidate.experiment.name),
     )
 
 

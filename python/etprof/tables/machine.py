@@ -37,7 +37,7 @@ EMULATOR_PARTS: Final = Table(
     (
         Column("name", "string", title="part", of=lambda p: p.name, says="What it needs"),
         Column("path", "string", title="where", of=lambda p: str(p.path) if p.path else None,
-               says="Missing where it is not there"),
+               is_whole=True, says="Missing where it is not there"),
         Column("problem", "string", of=lambda p: p.problem, says="What is wrong with it"),
         Column("way_out", "string", of=lambda p: None if p.path else p.way_out,
                says="How to get it, where it is missing"),

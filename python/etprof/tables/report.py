@@ -254,7 +254,7 @@ def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Secti
     bottlenecks = comparisons.BOTTLENECKS.of_each([comparison])
     lead = _amdahl_sentence(times.amdahl)
     yield Section("amdahl", "How far it can go", (bottlenecks,), lead=lead)
-    ledger = comparisons.LEDGER.of_each([comparison])
+    ledger = comparisons.sides_named(comparisons.LEDGER.of_each([comparison]), comparison)
     yield Section("ledger", "From start to steady state", (ledger,))
     conditions = comparisons.VALIDITY.of_each([comparison])
     yield Section("validity", "May this be believed?", (conditions,), place="page")

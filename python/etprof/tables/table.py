@@ -43,6 +43,8 @@ class Column:
     """Pages draw its values as bars."""
     styles: Mapping[str, str] = field(default_factory=dict)
     """rich's style of a cell, by its text."""
+    is_whole: bool = False
+    """Terminals never fold its texts: people copy them."""
     empty: str = ""
     """What people read for a text that is empty, which is not the same as missing."""
 

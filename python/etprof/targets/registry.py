@@ -192,14 +192,14 @@ def identify_device(platform: str, target: Facts, cpu: Cpu | None) -> tuple[str,
     return kind.history_name, name or platform, soc
 
 
-def make_target(name: str, fields: Mapping[str, object]) -> Target:
-    """Returns the target of a config; raises UsageError when this machine cannot be it."""
+def make_target(name: str, fields: Mapping[str, object], where: str) -> Target:
+    """Returns a target; raises UsageError when this machine cannot be it: `where` it was named."""
     kind = kind_of(name)
     target = kind.make(fields)
     if target.platform != kind.name:
         raise UsageError(
-            f"target.kind is {name!r}, but this machine is {target.platform!r}; "
-            f'run it there, or set "{LOCAL}"'
+            f"{where} is {name!r}, but this machine is {target.platform!r}; "
+            f"run it there, or give {LOCAL!r}"
         )
     return target
 

@@ -139,7 +139,11 @@ class TerminalTable:
         for row in rows:
             known = [(c.heading, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
             parts = [Text(f"{heading} ").append(cell.text, cell.style) for heading, cell in known]
-            yield Text("  ") + Text(", ").join(parts)
+            line = Text("  ") + Text(", ").join(parts)
+            if any(shown.column.is_whole for shown in columns):
+                # The terminal goes on in the next row: no end of line is within a path.
+                line.no_wrap, line.overflow = True, "ignore"
+            yield line
         if self.table.note:
             yield Text(self.table.note)
 
@@ -157,7 +161,8 @@ def _least_width(shown: ShownColumn, texts: list[str]) -> int:
     """Figures stand on one line; texts are folded to what words need."""
     longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
     words = max(map(len, shown.heading.split()), default=0)
-    return max(words, longest if shown.column.is_number else min(longest, _LEAST_TEXT))
+    is_whole = shown.column.is_number or shown.column.is_whole
+    return max(words, longest if is_whole else min(longest, _LEAST_TEXT))
 
 
 def terminal_table(table: Table) -> TerminalTable:

@@ -16,7 +16,7 @@ from etprof.history.check import CheckRequest, check_history
 from etprof.history.selection import find_runs, pin_runs
 from etprof.history.store import Store, open_store
 from etprof.measuring.pipeline import measure
-from etprof.measuring.plan import Experiment, Settings
+from etprof.measuring.plan import Experiment, Settings, plan
 from etprof.run.program import Program, describe_program
 from etprof.targets.local import LocalTarget
 
@@ -42,8 +42,11 @@ def add_run(store: Store, program: Program, run: Path) -> str:
         program=program,
         target=LocalTarget(),
         run=run,
-        experiments=[Experiment(name="one", iterations=5, warmup=2)],
-        settings=Settings(blocks=6, min_seconds=0.01, operator_iterations=1),
+        planned=plan(
+            [Experiment(name="one", iterations=5, warmup=2)],
+            Settings(blocks=6, min_seconds=0.01, operator_iterations=1),
+            LocalTarget(),
+        ),
         progress=lambda *_: None,
     )
     (added,) = store.add_run_directory(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from etprof.analysis.compare.alignment import AlignedOperator
     from etprof.analysis.split.operators import OperatorSplit, SplitTimes
 
+_ROUNDING_NS: Final = 1e-3
+"""More than sums of floating-point numbers lose, and less than any clock tells."""
 StepKind = Literal["operator", "overhead", "unattributed", "total"]
 
 
@@ -47,9 +49,15 @@ class Waterfall:
         return self.candidate_ns - self.baseline_ns - sum(step.delta_ns for step in self.steps)
 
     def largest(self, count: int) -> tuple[WaterfallStep, ...]:
-        """The `count` largest steps in the order of their size, then the others as one."""
-        ordered = sorted(self.steps, key=lambda step: -abs(step.delta_ns))
-        shown = [step for step in ordered[:count] if step.delta_ns]
+        """The `count` largest steps in the order of their size, then the others as one.
+
+        What is nothing but rounding on both sides is no step.
+        """
+        seen = (
+            s for s in self.steps if max(abs(s.baseline_ns), abs(s.candidate_ns)) > _ROUNDING_NS
+        )
+        ordered = sorted(seen, key=lambda step: -abs(step.delta_ns))
+        shown = [step for step in ordered[:count] if abs(step.delta_ns) > _ROUNDING_NS]
         rest = ordered[len(shown) :]
         return (*shown, _merge(rest)) if rest else tuple(shown)
 
