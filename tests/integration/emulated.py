@@ -42,6 +42,7 @@ class Setup:
     cpu: str = "max"
     threads: int = 1
     repetition: int = 0
+    svl_bits: int | None = None
 
 
 @dataclass
@@ -71,6 +72,7 @@ class Laboratory:
             iterations=1,
             threads=setup.threads,
             sme=setup.sme,
+            sme_vector_bits=setup.svl_bits,
             kernel_trace=run / "kernels.json",
             result=run / "result.json",
         )

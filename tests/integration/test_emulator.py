@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.analysis.split.tiles import tile_share, tile_uses
 from etprof.base.errors import EtprofError, TargetError
 from etprof.base.process import run_command
 from etprof.targets.emulator.installation import locate
@@ -167,3 +168,24 @@ def test_the_timing_runner_refuses_the_trace(laboratory: Laboratory, tmp_path: P
         "etprof-runner-trace, or the runner of a trace build, such as preset host-trace\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_three_vector_lengths_do_the_same_work_in_other_tiles(laboratory: Laboratory) -> None:
+    """Issue 14: calls at 128, 256 and 512 bits are those that m, n and the tiles explain."""
+    lengths = (512, 256, 128)
+    counted = {
+        f"{bits}": laboratory.evidence("toy_fp16", "sme2", svl_bits=bits) for bits in lengths
+    }
+    assert [each.count_level("sme2") for each in counted.values()] == [9, 17, 33]
+    stem, last = (
+        [use for use in tile_uses(counted) if use.operator.parts.base == base]
+        for base in ("Convolution", "Fully Connected")
+    )
+    for uses in (stem, last):
+        assert [use.kernel.calls for use in uses] == [use.expected_calls for use in uses]
+        assert len({use.useful for use in uses}) == 1
+    assert [use.tile for use in stem] == [(32, 32), (16, 16), (8, 8)]
+    assert {tile_share([use]) for use in stem} == {1.0}
+    assert {(use.k, use.k_computed) for use in stem} == {(27, 36)}
+    # AND ten outputs fill little of a row of 16 vectors
+    assert [tile_share([use]) for use in last] == [10 / 256, 10 / 128, 10 / 64]

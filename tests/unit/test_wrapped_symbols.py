@@ -153,6 +153,7 @@ def test_names_of_xnnpack_are_read() -> None:
         inputs=("f32",),
         engine="neon",
         instruction="fma",
+        tile=None,
     )
 
 

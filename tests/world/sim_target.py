@@ -9,7 +9,7 @@ import random
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from etprof.backends.kernel_names import size_arguments
+from etprof.backends.kernel_names import size_arguments, tile_of
 from etprof.base.atomic import write_bytes, write_json
 from etprof.base.errors import TargetError
 from etprof.run.runner_result import read_result
@@ -249,7 +249,7 @@ class SimTarget:
                 marks += "PpB" if is_delegated else "Ee"
                 times_ns += [begin_ns, now_ns, now_ns][: 3 if is_delegated else 2]
                 calls += [
-                    [len(marks) - 1, kernels.index(name), count, *[16] * len(size_arguments(name))]
+                    [len(marks) - 1, kernels.index(name), *_calls(name, count, request)]
                     for name, count in each.kernels.items()
                 ]
             marks += "d" + "N" * len(names) if is_delegated else ""
@@ -273,6 +273,16 @@ class SimTarget:
                 for i, phase in enumerate(phases)
             ],
         }  # fmt: skip
+
+
+def _calls(name: str, count: int, request: RunnerRequest) -> list[int]:
+    """A microkernel's calls and sizes: `count` of a tile's rows each at 512 bits, 16 columns."""
+    sizes = [16] * len(size_arguments(name))
+    tile, longest = (tile_of(name, bits) for bits in (request.sme_vector_bits or 512, 512))
+    if tile and longest:
+        count *= longest[0] // tile[0]
+        sizes[0] = tile[0]
+    return [count, *sizes]
 
 
 def _tensor(index: int, shape: list[int], folder: object) -> dict[str, object]:

@@ -21,6 +21,9 @@ XNNPACK_PREFIX: Final = "xnn_"
 _ENGINES: Final = ("neon", "sve", "sve2", "sve2p1", "sme", "sme2", "sme2p1")
 _SIZE = r"(?:\d+(?:vl|vs)?|mr|nr)"
 _TILE: Final = re.compile(rf"{_SIZE}x{_SIZE}(?:x\d+)?")
+_TILE_SIDE: Final = re.compile(r"(?P<count>\d+)(?P<scaled>vl)?")
+_SIDES: Final = 2
+_ACCUMULATOR_BITS: Final = 32
 _BUFFER: Final = re.compile(
     r"(?P<type>(?:q[as]?[isu]{0,2}|[fixsu]|bf)\d+(?:cx|dx|c32|d32)?)"
     r"(?P<packing>p.*|s\d+s0|k\d+.*)?"
@@ -58,6 +61,8 @@ class KernelName:
     """Instruction set: `neon`, `sve…`, `sme`, `sme2…`."""
     instruction: str | None
     """The feature that sets it apart, such as `mopa`, `dot`, `dotprod` or `i8mm`."""
+    tile: str | None
+    """Rows and columns that a product computes at once, such as `2vlx2vl` or `8x4`."""
 
     @property
     def level(self) -> str | None:
@@ -82,8 +87,9 @@ def parse_kernel_name(name: str) -> KernelName:
     buffer_count = _count_while(rest, lambda word: _BUFFER.fullmatch(word) is not None)
     types = [_data_type(word) for word in rest[:buffer_count]]
     tail = rest[buffer_count:]
+    tile = _tile(rest[1:buffer_count])
     if tail and _TILE.fullmatch(tail[0]):
-        tail.pop(0)
+        tile = "x".join(tail.pop(0).split("x")[:2])
     engine = tail.pop(0) if tail and tail[0] in _ENGINES else None
     return KernelName(
         name=name,
@@ -92,6 +98,7 @@ def parse_kernel_name(name: str) -> KernelName:
         inputs=tuple(types[1:]),
         engine=engine,
         instruction="_".join(tail) or None,
+        tile=tile,
     )
 
 
@@ -103,6 +110,30 @@ def size_arguments(name: str) -> tuple[str, ...]:
 def is_product(name: str) -> bool:
     """Whether the product of its sizes is the number of multiply-adds of a call."""
     return size_arguments(name) in {("m", "n", "k"), ("m", "n", "k_chunk_count", "k_chunk_length")}
+
+
+def tile_of(name: str, svl_bits: int | None) -> tuple[int, int] | None:
+    """Rows and columns that a product computes at once; None where its name does not say it.
+
+    `vl` counts 32-bit accumulators: kai_get_m_step_… and kai_get_n_step_… of KleidiAI's SME
+    microkernels (kai/ukernels/matmul/matmul_clamp_*).
+    """
+    tile = parse_kernel_name(name).tile if is_product(name) else None
+    sizes = [_TILE_SIDE.fullmatch(side) for side in tile.split("x")] if tile else []
+    found = [
+        int(side["count"]) * ((svl_bits or 0) // _ACCUMULATOR_BITS if side["scaled"] else 1)
+        for side in sizes
+        if side
+    ]
+    return (found[0], found[1]) if len(found) == _SIDES and all(found) else None
+
+
+def _tile(buffers: list[str]) -> str | None:
+    """The tile of packed inputs, for older names without it: `f32p2vlx1` makes `2vl` of a side."""
+    sides = [re.search(r"p(\d+vl)x", each) for each in buffers]
+    return (
+        "x".join(side[1] for side in sides if side) if len(sides) == _SIDES and all(sides) else None
+    )
 
 
 def _parse_xnnpack_name(name: str) -> KernelName:
@@ -124,6 +155,7 @@ def _parse_xnnpack_name(name: str) -> KernelName:
         inputs=(*types[:1], *weights),
         engine=engine,
         instruction=feature,
+        tile=None,
     )
 
 

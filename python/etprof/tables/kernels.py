@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.split.evidence import GRADES, align_modes
+from etprof.analysis.split.tiles import tile_share, tile_uses
 from etprof.backends.kernel_names import LEVELS, size_arguments
 from etprof.base.units import count_of, format_count
 from etprof.tables.table import Column, Section, Table
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         ModeEvidence,
         OperatorEvidence,
     )
+    from etprof.analysis.split.tiles import TileUse
 
 
 class _Row(NamedTuple):
@@ -84,6 +86,12 @@ def _uses(counted: Mapping[str, ModeEvidence]) -> Iterator[_Use]:
             yield _Use(mode, None, None, None, name, calls)
 
 
+def _padding(use: TileUse) -> float | None:
+    if use.k is None or not use.k_computed:
+        return None
+    return 1 - use.k / use.k_computed
+
+
 def _sizes(use: _Use) -> str | None:
     """Such as `16 × m 8, n 32, k 36`."""
     names = size_arguments(use.name)
@@ -131,6 +139,9 @@ MODES: Final = Table(
                says="streaming vector length, on which the number of calls depends"),
         *(Column(level, "Int64", "count", of=_count(level),
                  says=f"calls of {level} microkernels") for level in LEVELS),
+        Column("tile_use", "float64", "share",
+               of=lambda s: tile_share(tile_uses({s[0]: s[1]})),
+               says="useful elements of outputs, of the elements of the tiles computed"),
         Column("outside", "Int64", "count", title="outside operators",
                of=lambda s: s[1].calls_outside, says="calls that belong to no operator"),
         Column("complete", "boolean", title="all operators named", of=lambda s: s[1].is_complete,
@@ -169,6 +180,56 @@ USES: Final = Table(
     title="Calls of every microkernel",
     says="one row per SME mode, operator and microkernel that it called",
 )  # fmt: skip
+TILES: Final = Table(
+    "tile_use",
+    (
+        Column("number", "Int64", "count", title="#", of=lambda u: u.number, says="place of the "
+               "operator among those of all modes"),
+        Column("operator", "string", of=lambda u: u.operator.name, says="name with its data types"),
+        Column("mode", "string", of=lambda u: u.mode, says="SME mode, with the vector length where "
+               "there are several"),
+        Column("svl_bits", "Int64", "bits", of=lambda u: u.svl_bits, says="streaming vector length"),
+        Column("microkernel", "string", place="page", of=lambda u: u.kernel.name,
+               says="KleidiAI's name"),
+        Column("tile", "string", of=lambda u: "{} x {}".format(*u.tile),
+               says="rows and columns that it computes at once"),
+        Column("calls", "Int64", "count", of=lambda u: u.kernel.calls, says="per inference"),
+        Column("expected_calls", "Int64", "count", of=lambda u: u.expected_calls,
+               says="calls that the rows of the longest vector length's calls take in these tiles"),
+        Column("tiles", "Int64", "count", of=lambda u: u.tiles, says="tiles that its calls compute"),
+        Column("tile_use", "float64", "share", of=lambda u: tile_share([u]),
+               says="useful elements of the output, of the elements of those tiles"),
+        Column("k", "Int64", "count", of=lambda u: u.k, says="products summed for an element, as "
+               "they are packed; missing where calls differ"),
+        Column("k_computed", "Int64", "count", title="k computed", of=lambda u: u.k_computed,
+               says="the same with what packing adds"),
+        Column("k_padding", "float64", "share", title="padding of k", of=_padding,
+               says="what packing adds, of the products computed"),
+    ),
+    from_each="counted",
+    rows_of=tile_uses,
+    title="Tiles of matrix products",
+    says="one row per operator, SME mode and microkernel that computes in tiles",
+)  # fmt: skip
+
+
+def tile_section(counted: Mapping[str, ModeEvidence]) -> Section:
+    """Returns the products of the fastest SME mode, its vector lengths side by side.
+
+    Terminals show it where there are several: then it is what was asked for.
+    """
+    fastest = next((each.mode_in_force for each in counted.values()), "")
+    lengths = {mode: each for mode, each in counted.items() if each.mode_in_force == fastest}
+    down = ("number", "operator", "microkernel", "k", "k_computed", "k_padding")
+    table = TILES.of_each([lengths]).pivot(down, "mode", "calls", "tile_use")
+    says = (
+        "A product computes whole tiles, which grow with the vector length; what lies outside of "
+        "its output is computed for nothing, and so is what packing adds to k."
+    )
+    several = len(lengths) > 1
+    return Section(
+        "tiles", TILES.title, (table,), says=says, place="everywhere" if several else "page"
+    )
 
 
 def kernel_section(counted: Mapping[str, ModeEvidence]) -> Section:

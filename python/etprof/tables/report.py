@@ -30,7 +30,7 @@ DECLARED: Final[dict[str, Table]] = {
         comparisons.CLASS_CHANGES, comparisons.WATERFALL, comparisons.LEDGER,
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS,
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
-        kernels.KERNELS, kernels.MODES, kernels.USES,
+        kernels.KERNELS, kernels.MODES, kernels.USES, kernels.TILES,
         findings.FINDINGS, findings.WHY_NOT, findings.REFERENCE,
     )
 }  # fmt: skip
@@ -147,6 +147,7 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
     tokens = tuple(f"{c.name}: {c.tokens}" for c in assessment.comparisons if c.tokens is not None)
     sections += [
         kernels.kernel_section(assessment.run.counted),
+        kernels.tile_section(assessment.run.counted),
         Section("outputs", "What was computed", (table("outputs"),)),
         *measurement.generation_sections(assessment.run.experiments),
         Section("tokens", "What was generated", lines=tokens),

@@ -154,36 +154,43 @@ class Table:
 
     def pivot(
         self,
-        down: str,
+        down: str | Sequence[str],
         across: str,
         *names: str,
         join: Callable[[float, float], float] = operator.add,
     ) -> Table:
         """Lays rows out as a matrix: columns for each value of `across`, with figures of `names`.
 
+        Rows are those that differ in the columns of `down`, which stay.
         `join` makes one figure of two that share a place; sums, unless it says otherwise.
         """
-        row, top = self._index(down), self._index(across)
+        heads = [self._index(name) for name in ([down] if isinstance(down, str) else down)]
+        top = self._index(across)
         figures = {name: self._index(name) for name in names}
-        joined: dict[tuple[Value, Value, str], float] = {}
-        for each in self.rows:
+        joined: dict[tuple[tuple[Value, ...], Value, str], float] = {}
+        rows = [(tuple(each[index] for index in heads), each) for each in self.rows]
+        for head, each in rows:
             for name, index in figures.items():
                 if (value := each[index]) is not None:
-                    place = (each[row], each[top], name)
+                    place = (head, each[top], name)
                     known = joined.get(place)
                     joined[place] = float(value) if known is None else join(known, float(value))
         tops = list(dict.fromkeys(each[top] for each in self.rows))
         columns = (
-            replace(self.columns[index], name=f"{name}_{head}", place="everywhere", bounds=None,
-                    has_bar=False, title=str(head) if name == names[0] else None)
-            for head in tops for name, index in figures.items()
+            replace(self.columns[index], name=f"{name}_{over}", place="everywhere", bounds=None,
+                    has_bar=False, title=str(over) if name == names[0] else None)
+            for over in tops for name, index in figures.items()
         )  # fmt: skip
-        rows = tuple(
-            (head, *(joined.get((head, column, name)) for column in tops for name in names))
-            for head in dict.fromkeys(each[row] for each in self.rows)
+        cells = tuple(
+            (*head, *(joined.get((head, over, name)) for over in tops for name in names))
+            for head in dict.fromkeys(head for head, _ in rows)
         )
-        first = replace(self.columns[row], place="everywhere")
-        return replace(self, name=f"{self.name}_by_{across}", columns=(first, *columns), rows=rows)
+        first = (
+            replace(column, place="everywhere") if column.place == "data" else column
+            for column in (self.columns[index] for index in heads)
+        )
+        name = f"{self.name}_by_{across}"
+        return replace(self, name=name, columns=(*first, *columns), rows=cells)
 
     def sorted(self) -> Table:
         """Puts the rows that matter most first, where that is known."""
