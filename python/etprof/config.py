@@ -102,14 +102,32 @@ class TargetConfig(StrictModel):
         return self
 
 
+class ProgramConfig(StrictModel):
+    """A program, and what it is given."""
+
+    model: Path
+    inputs: Annotated[tuple[Path, ...], Field(max_length=MOST_ENTRIES)] = ()
+    data: Path | None = None
+    method: str | None = None
+
+    def files(self) -> list[tuple[str, Path | None]]:
+        """Returns the files that are named, with their fields."""
+        inputs = [(f"inputs.{i}", path) for i, path in enumerate(self.inputs)]
+        return [("model", self.model), *inputs, ("data", self.data)]
+
+
+ExperimentName = Annotated[
+    str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
+]
+"""A folder's name too."""
+
+
 class ExperimentConfig(Setup):
     """One way of running the model."""
 
     model_config = STRICT
 
-    name: Annotated[
-        str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")
-    ]
+    name: ExperimentName
     sme: SmeMode = Field("auto", validation_alias=AliasChoices("sme", "sme2"))
     preset: PresetName | None = Field(None, description="CMake preset whose runner is used")
     threads: Annotated[tuple[Threads, ...], Field(min_length=1, max_length=MOST_THREADS)] = Field(
@@ -165,14 +183,13 @@ class MeasurementConfig(Measurement):
     )
 
 
-class Config(StrictModel):
-    """A measurement of one model."""
+class Config(ProgramConfig):
+    """A measurement of one program, or of several in turns."""
 
-    model: Path
     output_root: Path
-    inputs: Annotated[tuple[Path, ...], Field(max_length=MOST_ENTRIES)] = ()
-    data: Path | None = None
-    method: str | None = None
+    programs: Annotated[dict[ExperimentName, ProgramConfig], Field(max_length=MOST_ENTRIES)] = (
+        Field({}, description="further programs, measured in turns: experiments name theirs")
+    )
     target: TargetConfig = TargetConfig()
     generation: GenerationConfig | None = None
     experiments: Annotated[
@@ -203,11 +220,13 @@ class Config(StrictModel):
     @model_validator(mode="after")
     def _check_names(self) -> Config:
         names = [experiment.name for experiment in self.experiments]
-        if self.generation is not None and (self.method is not None or self.inputs):
+        every = (self, *self.programs.values())
+        if self.generation is not None and any(each.method or each.inputs for each in every):
             raise ValueError(
                 "generation: names its own methods and inputs, so leave out method and inputs"
             )
         problems = [f"experiments: two are called {n!r}" for n in {*names} if names.count(n) > 1]
+        problems += self._problems_of_programs()
         launches = self.measurement.blocks * sum(len(each.threads) for each in self.experiments)
         if launches > MOST_LAUNCHES:
             problems.append(
@@ -223,6 +242,15 @@ class Config(StrictModel):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    def _problems_of_programs(self) -> Iterator[str]:
+        """Names programs that are not there, and those that nothing runs."""
+        for index, each in enumerate(self.experiments):
+            if each.program and each.program not in self.programs:
+                known = suggest(each.program, self.programs)
+                yield f"experiments.{index}.program: no program {each.program!r}{known}"
+        for name in self.programs.keys() - {each.program for each in self.experiments}:
+            yield f'programs.{name}: no experiment runs it; give one `"program": "{name}"`'
 
 
 def load_config(path: Path) -> Config:
@@ -270,9 +298,9 @@ def parse_strictly(
 
 def _missing_files(config: Config) -> list[str]:
     """Lists files that the config names and that are not there."""
-    files: list[tuple[str, Path | None]] = [("model", config.model)]
-    files += [(f"inputs.{i}", path) for i, path in enumerate(config.inputs)]
-    files += [("data", config.data), ("target.trace_runner", config.target.trace_runner)]
+    files = [*config.files(), ("target.trace_runner", config.target.trace_runner)]
+    for name, program in config.programs.items():
+        files += [(f"programs.{name}.{field}", path) for field, path in program.files()]
     if config.generation is not None:
         files += [(f"generation.{name}", path) for name, path in config.generation.files()]
     for index, experiment in enumerate(config.experiments):

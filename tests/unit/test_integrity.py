@@ -346,7 +346,7 @@ def test_a_report_that_came_beside_the_program_later_is_not_the_runs(tmp_path: P
     folder = tmp_path / "run"
     report = {"schema_version": 1, "model": "m", "methods": {"forward": {}}}
     (tmp_path / "m.pte.delegation.json").write_text(json.dumps(report))
-    assert Run.load(folder).report is None
+    assert Run.load(folder).programs[0].report is None
     model = MeasuredModel(name="m", path=str(tmp_path / "m.pte"))
     first = Manifest(schema_version=1, platform="linux", model=model)
     assert find_method_report(folder, first) is not None

@@ -35,10 +35,15 @@ class Assessment:
 
     @property
     def primary_comparison(self) -> Comparison | None:
-        """The comparison that the headline is about: off against SME2, at fewest threads."""
+        """The comparison that the headline is about, at fewest threads.
+
+        Of two programs where there are, else SME off against SME2; in SME2 where that was measured.
+        """
+        programs = [c for c in self.comparisons if c.is_of_two_programs]
         by_mode = [c for c in self.comparisons if c.baseline.experiment.sme == "off"]
-        with_sme2 = [c for c in by_mode if c.candidate.experiment.sme == "sme2"]
-        return next(iter(with_sme2 or by_mode or list(self.comparisons)), None)
+        of_interest = programs or by_mode
+        with_sme2 = [c for c in of_interest if c.candidate.experiment.sme == "sme2"]
+        return next(iter(with_sme2 or of_interest or list(self.comparisons)), None)
 
     @property
     def primary(self) -> ExperimentInsight:

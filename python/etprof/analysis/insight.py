@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.split.attribution import Attribution, attribute_operators
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.analysis.split.attribution import Attribution
     from etprof.analysis.split.evidence import KernelUse, OperatorEvidence
     from etprof.analysis.split.operators import OperatorRow
     from etprof.backends.backend import Reason
-    from etprof.run.delegation import MethodReport
 
 _PARTIAL_READERS: Final = frozenset({"view", "gather and scatter"})
 _COARSE_CLOCK_STEPS: Final = 10
@@ -127,7 +125,6 @@ class RunInsight:
     """All experiments of a run with their details."""
 
     run: RunAnalysis
-    report: MethodReport | None
     experiments: tuple[ExperimentInsight, ...]
     notes: tuple[str, ...]
 
@@ -138,12 +135,14 @@ class RunInsight:
 
 def describe_run(run: RunAnalysis) -> RunInsight:
     """Joins everything that lies beside the run's ETDumps; what is missing becomes a note."""
-    report = run.loaded.report
-    experiments = tuple(_describe_experiment(entry, report) for entry in run.experiments)
+    experiments = tuple(_describe_experiment(entry) for entry in run.experiments)
     notes = []
-    if report is None:
+    for program in run.loaded.programs:
+        if program.report is not None:
+            continue
+        of = f" of {program.name}" if program.name else ""
         notes.append(
-            "no delegation report found: modules, source lines, MACs and reasons for missing "
+            f"no delegation report{of} found: modules, source lines, MACs and reasons for missing "
             "delegation are not known; export with `etprof export` and keep the artifacts folder"
         )
     if not run.counted:
@@ -151,13 +150,10 @@ def describe_run(run: RunAnalysis) -> RunInsight:
             "no kernel trace: microkernels are read from operator names (grade B), not counted; "
             "`etprof profile MODEL --target emulator` counts them"
         )
-    return RunInsight(run, report, experiments, tuple(notes))
+    return RunInsight(run, experiments, tuple(notes))
 
 
-def _describe_experiment(
-    experiment: ExperimentAnalysis, report: MethodReport | None
-) -> ExperimentInsight:
+def _describe_experiment(experiment: ExperimentAnalysis) -> ExperimentInsight:
     rows = experiment.split.rows
-    attributions = attribute_operators(rows, report) if report else (None,) * len(rows)
-    details = map(OperatorDetail, rows, experiment.evidence, attributions)
+    details = map(OperatorDetail, rows, experiment.evidence, experiment.attributions)
     return ExperimentInsight(experiment, tuple(details), experiment.counted is not None)

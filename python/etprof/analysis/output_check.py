@@ -17,7 +17,7 @@ from etprof.run.program import find_minimum_snr_db
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from etprof.run.load import LoadedLaunches, Run
+    from etprof.run.load import LoadedLaunches, LoadedProgram, Run
     from etprof.run.tensors import StoredTensor
 
 _MODE_MINIMUM_SNR_DB: Final = {"fp32": 90.0, "fp16": 40.0, "int8": 25.0}
@@ -134,11 +134,12 @@ def check_unsplit(run: Run) -> Iterator[OutputCheck]:
     Those are experiments without an ETDump: the program's precision says how they may differ, and
     where nobody tells it, they may as the widest does.
     """
-    name = (run.manifest.model.precision if run.manifest else None) or ""
-    kind = next((each for each in _MODE_MINIMUM_SNR_DB if name.startswith(each)), "int8")
     every = (*run.experiments, *run.others)
     for off in (each for each in every if each.sme == "off"):
-        for on in (each for each in every if each.sme != "off" and each.threads == off.threads):
+        name = off.program.precision or ""
+        kind = next((each for each in _MODE_MINIMUM_SNR_DB if name.startswith(each)), "int8")
+        alike = [each for each in every if each.program is off.program]
+        for on in (each for each in alike if each.sme != "off" and each.threads == off.threads):
             if on in run.others or off in run.others:
                 yield from compare_outputs(on, off, _MODE_MINIMUM_SNR_DB[kind])
 
@@ -159,23 +160,43 @@ def compare_outputs(
     )
 
 
-def check_references(run: Run, experiment: LoadedLaunches) -> tuple[OutputCheck, ...]:
-    """Compares an experiment's outputs with the eager model's, which the export wrote.
+def program_tolerance_db(one: LoadedProgram, other: LoadedProgram) -> float | None:
+    """Returns the SNR to expect between two programs of one model on the same inputs.
+
+    Each may be as far from the float32 model as its precision allows, and two errors that have
+    nothing to do with each other add up in power. None for other models or inputs, and where a
+    precision's limit is not known.
+    """
+    limits = [_least_db(each) for each in (one, other)]
+    names = [each.model.name if each.model else None for each in (one, other)]
+    if names[0] != names[1] or one.inputs is None or one.inputs != other.inputs:
+        return None
+    if limits[0] is None or limits[1] is None:
+        return None
+    return float(-10 * np.log10(10 ** (-limits[0] / 10) + 10 ** (-limits[1] / 10)))
+
+
+def _least_db(program: LoadedProgram) -> float | None:
+    """Least SNR against the float32 model: the export's own limit, or the precision's."""
+    check = program.method.check if program.method else None
+    least_db = check.minimum_snr_db if check else None
+    return find_minimum_snr_db(program.precision) if least_db is None else least_db
+
+
+def check_references(experiment: LoadedLaunches) -> tuple[OutputCheck, ...]:
+    """Compares an experiment's outputs with its own eager model's, which the export wrote.
 
     Empty where they cannot be compared: other inputs than the export's, no references beside the
     program (any more), or a precision whose limits are not known.
     """
-    check = run.method.check if run.method else None
-    precision = run.manifest.model.precision if run.manifest else None
-    least_db = check.minimum_snr_db if check else None
-    if least_db is None:
-        least_db = find_minimum_snr_db(precision)
+    program, least_db = experiment.program, _least_db(experiment.program)
     if least_db is None:
         return ()
+    check = program.method.check if program.method else None
     reached = {each.index: each.snr_db for each in (check.outputs if check else ())}
     checks = []
     for index, found in experiment.outputs.items():
-        expected, at_export = run.references.get(index), reached.get(index)
+        expected, at_export = program.references.get(index), reached.get(index)
         parity = _compare_stored(index, found, expected) if expected is not None else None
         if parity is not None:
             limit = least_db if at_export is None else min(least_db, at_export - _MARGIN_DB)

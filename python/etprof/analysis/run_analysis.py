@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.generation import GenerationSpeed, summarise_generation
 from etprof.analysis.output_check import OutputCheck, check_references
+from etprof.analysis.split.attribution import Attribution, attribute_operators
 from etprof.analysis.split.evidence import (
     ModeEvidence,
     OperatorEvidence,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from etprof.etdump.reader import ETDump
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.kernel_trace import KernelTrace
-    from etprof.run.load import LoadedExperiment, Place, Run
+    from etprof.run.load import LoadedExperiment, LoadedProgram, Place, Run
     from etprof.run.manifest import LaunchRecord, Manifest
 
 
@@ -89,6 +90,11 @@ class ExperimentAnalysis:
         return self.loaded.etdump
 
     @property
+    def program(self) -> LoadedProgram:
+        """What it ran."""
+        return self.loaded.program
+
+    @property
     def dump(self) -> ETDump:
         """Its content."""
         return self.loaded.dump
@@ -112,6 +118,12 @@ class ExperimentAnalysis:
     def counted(self) -> ModeEvidence | None:
         """What was counted in a kernel trace; None without one."""
         return read_evidence(self.loaded.kernels) if self.loaded.kernels else None
+
+    @cached_property
+    def attributions(self) -> tuple[Attribution | None, ...]:
+        """What the export knows of each of the split's rows; None where it does not."""
+        rows, report = self.split.rows, self.program.report
+        return attribute_operators(rows, report) if report else (None,) * len(rows)
 
     @cached_property
     def evidence(self) -> tuple[OperatorEvidence, ...]:
@@ -172,7 +184,7 @@ class RunAnalysis:
     def eager_checks(self) -> Mapping[str, tuple[OutputCheck, ...]]:
         """The outputs of every experiment beside the eager model's, as far as both are known."""
         every = (*self.loaded.experiments, *self.loaded.others)
-        return {each.name: check_references(self.loaded, each) for each in every}
+        return {each.name: check_references(each) for each in every}
 
     @property
     def name(self) -> str:
@@ -182,14 +194,8 @@ class RunAnalysis:
 
 def analyze_run(run: Run) -> RunAnalysis:
     """Brings the numbers of a run together."""
-    report = run.report
-    delegates = {
-        each.instruction: each.backend
-        for each in (report.delegates if report else ())
-        if each.instruction is not None
-    }
     experiments = tuple(
-        _analyze_experiment(each, delegates, is_timed=run.is_timed) for each in run.experiments
+        _analyze_experiment(each, is_timed=run.is_timed) for each in run.experiments
     )
     split = [note for each in experiments for note in split_notes(each)]
     if not run.is_directory:
@@ -233,10 +239,13 @@ def _failure_notes(launches: Sequence[LaunchRecord]) -> Iterator[str]:
         yield f"{len(failed) - _MOST_FAILURES} more launches failed; `etprof validate` names them"
 
 
-def _analyze_experiment(
-    loaded: LoadedExperiment, delegates: Mapping[int, str], *, is_timed: bool
-) -> ExperimentAnalysis:
-    dump, metrics = loaded.dump, loaded.metrics
+def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> ExperimentAnalysis:
+    dump, metrics, report = loaded.dump, loaded.metrics, loaded.program.report
+    delegates = {
+        each.instruction: each.backend
+        for each in (report.delegates if report else ())
+        if each.instruction is not None
+    }
     try:
         found = find_delegates(dump, delegates)
         executions = split_executions(dump, found, is_timed=is_timed)

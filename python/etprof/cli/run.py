@@ -151,7 +151,11 @@ def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
             {"experiment": launch.experiment.name, "purpose": launch.purpose, "block": launch.block}
             for launch in planned.launches
         ]
-        starts = {"model": str(config.model), "experiments": list_starts(config)}
+        starts = {
+            "model": str(config.model),
+            "programs": {name: str(each.model) for name, each in config.programs.items()},
+            "experiments": list_starts(config),
+        }
         document = {"schema_version": 1, "launches": launches, "least_timing_s": least_s}
         show_json({**document, "starts": starts})
         return 0

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from etprof.history.schema import Run
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
-    from etprof.run.manifest import Manifest
+    from etprof.run.manifest import Manifest, MeasuredProgram
 
 _KEPT_IN_RAW: Final = re.compile(r".*(_b\d+_result\.json|\.log|\.csv|\.html|\.md)")
 """Files whose content the store has anyway, or that can be made again."""
@@ -67,6 +67,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
             entry = make_run(
                 {
                     **facts,
+                    **_program_facts(manifest, experiment),
                     "key": _key(loaded, manifest, experiment, own),
                     "experiment": experiment.name,
                     "status": OK if measured else FAILED,
@@ -94,7 +95,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
 
 def _facts(loaded: LoadedRun, manifest: Manifest, device: str | None) -> dict[str, Any]:
     """What all experiments of a run have in common."""
-    place, model, git = loaded.source.resolve(), manifest.model, manifest.git
+    place, git = loaded.source.resolve(), manifest.git
     build = manifest.runner.build if manifest.runner else {}
     version = build.get("executorch_version") or manifest.pins.get("executorch")
     kind, name, soc = identify_device(manifest.platform, manifest.target, manifest.cpu)
@@ -104,16 +105,26 @@ def _facts(loaded: LoadedRun, manifest: Manifest, device: str | None) -> dict[st
         "manifest_sha256": hashlib.sha256(loaded.contents[MANIFEST]).hexdigest(),
         "manifest_run_id": manifest.run_id,
         "measured_at": _measured_at(loaded.source, manifest),
-        "model": model.name,
-        **model.model_dump(include={"precision", "backend", "method"}),
         "device": device or name,
         "device_kind": kind,
         "soc": soc,
-        "revision": _revision(manifest),
         **{f"git_{name}": fact for name, fact in (git.model_dump() if git else {}).items()},
         "executorch_version": str(version) if version else None,
         "pins": manifest.pins,
         "representative": loaded.is_timed,
+    }
+
+
+_OF_A_PROGRAM: Final = {"name", "precision", "backend", "method"}
+
+
+def _program_facts(manifest: Manifest, experiment: Experiment) -> dict[str, Any]:
+    """What the experiments of a program have in common: a series is of one program."""
+    program = manifest.every_program[experiment.program]
+    return {
+        "model": program.model.name,
+        **program.model.model_dump(include=_OF_A_PROGRAM - {"name"}),
+        "revision": _revision(manifest, program),
     }
 
 
@@ -147,7 +158,7 @@ def _raw(loaded: LoadedRun) -> dict[str, dict[str, Any]]:
 
 def _keep_raw_names(manifest: Manifest, experiment: Experiment, run: Run) -> None:
     """Keeps the bytes of changed names beside the raw samples; a failed run has no such place."""
-    named = manifest.model_dump(include={"model", "platform", "git", "cpu", "target"})
+    named = manifest.model_dump(include={"model", "programs", "platform", "git", "cpu", "target"})
     changed = raw_names(named, experiment.model_dump(mode="json"), manifest.pins, run.facts())
     if run.raw_row is not None and changed:
         run.raw_row.document = {**run.raw_row.document, RAW_NAMES: changed}
@@ -231,6 +242,8 @@ def _sme_of_failed(manifest: Manifest, experiment: Experiment) -> str:
 def _variant(manifest: Manifest, experiment: Experiment) -> str | None:
     """Says what else was set for the experiment; runs that differ in it are not compared."""
     told = []
+    if _needs_its_name(manifest, experiment.program):
+        told.append(f"program {experiment.program}")
     if experiment.cpus:
         told.append(f"CPUs {','.join(map(str, experiment.cpus))}")
     if experiment.runner:
@@ -245,13 +258,21 @@ def _variant(manifest: Manifest, experiment: Experiment) -> str | None:
     return "; ".join(told) or None
 
 
-def _revision(manifest: Manifest) -> str | None:
+def _needs_its_name(manifest: Manifest, program: str) -> bool:
+    """Whether an earlier program of the run has the same facts, so that only names differ."""
+    every = {name: each.model for name, each in manifest.every_program.items()}
+    facts = {name: each.model_dump(include=_OF_A_PROGRAM) for name, each in every.items()}
+    before = list(facts)[: list(facts).index(program)]
+    return any(facts[name] == facts[program] for name in before)
+
+
+def _revision(manifest: Manifest, measured: MeasuredProgram) -> str | None:
     """Names what was measured; None where changed files leave that open."""
-    git, program = manifest.git, manifest.model.content
+    git, program = manifest.git, measured.model.content
     if program is None or (git is not None and git.dirty is not False):
         return None
     runner = manifest.runner.model_dump() if manifest.runner else None
-    inputs = [entry.sha256 for entry in manifest.inputs or ()]
+    inputs = [entry.sha256 for entry in measured.inputs or ()]
     commit, pins = git.commit if git else None, manifest.pins
     generation = manifest.settings.generation
     generated = generation.model_dump(mode="json") if generation else None
@@ -261,8 +282,9 @@ def _revision(manifest: Manifest) -> str | None:
 def _artefacts(run: Path, manifest: Manifest, experiment: Experiment) -> dict[str, dict[str, Any]]:
     """The program, its inputs and the experiment's own files, by content."""
     found: dict[str, dict[str, Any]] = {}
-    model = manifest.model
-    named = {f"input_{i}": entry for i, entry in enumerate(manifest.inputs or ())}
+    program = manifest.every_program[experiment.program]
+    model = program.model
+    named = {f"input_{i}": entry for i, entry in enumerate(program.inputs or ())}
     if model.data is not None:
         named["weights"] = model.data
     for name, entry in {"program": model, **named}.items():

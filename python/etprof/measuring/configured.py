@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     only: Sequence[str] = (),
     resume: bool = False,
     keep_going: bool = False,
-    delegation: DelegationReport | None = None,
+    delegations: Mapping[str, DelegationReport] | None = None,
 ) -> Measured:
     """Measures once the device is free; what cannot be is told before an earlier run is set aside.
 
@@ -74,7 +74,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
             config=identity or describe_config(config),
             earlier=earlier,
             keep_going=keep_going,
-            delegation=delegation,
+            delegations=delegations,
         )
 
 

@@ -19,12 +19,19 @@ from etprof.base.atomic import json_bytes, write_bytes
 from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES
 from etprof.measuring.git_state import read_git_state
-from etprof.run.directory import DELEGATION_REPORT, METRICS, experiment_files, kind_of
+from etprof.run.directory import (
+    DELEGATION_REPORT,
+    METRICS,
+    experiment_files,
+    kind_of,
+    name_of_program,
+)
 from etprof.run.manifest import (
     LaunchRecord,
     Manifest,
     MeasuredFile,
     MeasuredModel,
+    MeasuredProgram,
     Session,
     identify,
     new_run_id,
@@ -78,9 +85,9 @@ class Journal:
         settings: Settings,
         config: dict[str, object] | None = None,
         earlier: Earlier | None = None,
-        delegation: DelegationReport | None = None,
+        delegations: Mapping[str, DelegationReport] | None = None,
     ) -> None:
-        self._run, self._program, self._delegation = run, program, delegation
+        self._run, self._program, self._delegations = run, program, delegations or {}
         earlier = earlier or Earlier()
         self.records = list(earlier.records)
         before, now = earlier.manifest, describe_session()
@@ -91,6 +98,12 @@ class Journal:
             times_are_meaningful=proves_times(target.platform),
             model=describe_model(program),
             inputs=tuple(map(identify, program.inputs)),
+            programs={
+                name: MeasuredProgram(
+                    model=describe_model(each), inputs=tuple(map(identify, each.inputs))
+                )
+                for name, each in program.beside.items()
+            },
             target=target.describe(),
         )
         own = {each.name: each for each in (*first.experiments, *experiments)}
@@ -147,12 +160,14 @@ class Journal:
         self._write()
 
     def _keep_descriptions(self) -> None:
-        """Copies what the export says of the program, so that the run can be read elsewhere."""
-        for name, path in find_descriptions(self._program.model).items():
-            content = read_input(path, most_bytes=MOST_JSON_BYTES, way_out="export the model again")
-            self._keep(name, content)
-        if self._delegation is not None:
-            self._keep(DELEGATION_REPORT, json_bytes(self._delegation.model_dump(mode="json")))
+        """Copies what the export says of each program, so that the run can be read elsewhere."""
+        again = "export the model again"
+        for program, each in self._program.every.items():
+            for name, path in find_descriptions(each.model, program).items():
+                self._keep(name, read_input(path, most_bytes=MOST_JSON_BYTES, way_out=again))
+        for program, report in self._delegations.items():
+            name = name_of_program(DELEGATION_REPORT, program)
+            self._keep(name, json_bytes(report.model_dump(mode="json")))
 
     def _keep(self, name: str, content: bytes) -> None:
         """Writes a file of the run's own and lists it, as it was written."""
@@ -173,9 +188,8 @@ class Journal:
 
     def _write_log(self, experiment: Experiment) -> None:
         """Writes what happened, launch by launch, for people."""
-        files = experiment_files(
-            self._run, self._program.label, experiment.folder, experiment.threads
-        )
+        label = self._program.every[experiment.program].label
+        files = experiment_files(self._run, label, experiment.folder, experiment.threads)
         lines = [
             f"{record.started_at} {record.purpose}"
             f"{'' if record.block is None else f' block {record.block}'}: "

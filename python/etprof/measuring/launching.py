@@ -64,9 +64,11 @@ class Launcher:
 
     def files(self, experiment: Experiment) -> ExperimentFiles:
         """Names the experiment's files."""
-        return experiment_files(
-            self._run, self._program.label, experiment.folder, experiment.threads
-        )
+        label = self._program_of(experiment).label
+        return experiment_files(self._run, label, experiment.folder, experiment.threads)
+
+    def _program_of(self, experiment: Experiment) -> Program:
+        return self._program.every[experiment.program]
 
     def request(self, launch: Launch) -> RunnerRequest:
         """Returns what the runner is asked for; one instrument at most."""
@@ -74,7 +76,7 @@ class Launcher:
         is_timed = proves_times(self._target.platform)
         iterations, warmup = repetitions(launch, self._settings, is_timed=is_timed)
         result = files.file(_RESULTS.get(launch.purpose) or f"_b{launch.block:02d}_result.json")
-        given = {**vars(self._program), **dict(self._settings), **dict(experiment)}
+        given = {**vars(self._program_of(experiment)), **dict(self._settings), **dict(experiment)}
         known = {name: value for name, value in given.items() if name in REQUESTED}
         given = {**known, "iterations": iterations, "warmup": warmup, "result": result}
         request = RunnerRequest(**given)

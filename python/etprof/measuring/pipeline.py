@@ -87,15 +87,15 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     config: dict[str, object] | None = None,
     earlier: Earlier | None = None,
     keep_going: bool = False,
-    delegation: DelegationReport | None = None,
+    delegations: Mapping[str, DelegationReport] | None = None,
 ) -> Measured:
     """Runs what is planned and not finished yet; a failed launch never loses a finished one.
 
     `progress` is told before each launch what starts, how many are done, and of how many.
     Writes results, ETDumps, metrics.json and manifest.json into `run`; the latter after every
     launch. Raises the first launch's error, and leaves no empty folders, when nothing at all
-    could be measured. With `keep_going` no experiment is given up after failures. `delegation` is
-    the report of a program that has none beside it.
+    could be measured. With `keep_going` no experiment is given up after failures. `delegations`
+    are the reports of programs that have none beside them, by the experiments' names for them.
     """
     journal = Journal(
         run=run,
@@ -105,7 +105,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
         settings=planned.settings,
         config=config,
         earlier=earlier,
-        delegation=delegation,
+        delegations=delegations,
     )
     launcher = Launcher(program, target, run, planned.settings)
     with reserved(run):

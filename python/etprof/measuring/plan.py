@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ from etprof.targets.registry import kind_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.config import Config, ExperimentConfig, TargetConfig
+    from etprof.config import Config, ExperimentConfig, ProgramConfig, TargetConfig
     from etprof.run.program import Program
     from etprof.targets import Target
 
@@ -200,11 +200,17 @@ def _counts_kernels(experiment: Experiment, settings: Settings, target: Target) 
 
 
 def configured_program(config: Config) -> Program:
-    """Returns the program with its inputs: the config's, or the examples beside it."""
-    method = config.method
+    """Returns the program with its inputs, and those that are measured in turns with it."""
+    beside = {name: _find_program(each, config) for name, each in config.programs.items()}
+    return replace(_find_program(config, config), beside=beside)
+
+
+def _find_program(given: ProgramConfig, config: Config) -> Program:
+    """Returns a program with the inputs that are given, or the examples beside it."""
+    method = given.method
     if config.generation is not None:
-        method = find_decode_method(config.model, config.generation.decode_method)
-    return describe_program(config.model, inputs=config.inputs, data=config.data, method=method)
+        method = find_decode_method(given.model, config.generation.decode_method)
+    return describe_program(given.model, inputs=given.inputs, data=given.data, method=method)
 
 
 def configured_target(config: Config) -> Target:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from etprof.base.records import Record
     from etprof.measuring.plan import Experiment, Identity, Settings
-    from etprof.run.manifest import LaunchRecord, Manifest, MeasuredFile
+    from etprof.run.manifest import LaunchRecord, Manifest, MeasuredFile, MeasuredProgram
     from etprof.run.program import Program
     from etprof.run.runner_result import RunnerResult
     from etprof.targets import Target
@@ -52,7 +52,7 @@ def load_earlier(
     if manifest is None:
         return Earlier()
     differences = [
-        *_program_differences(manifest, program),
+        *_differences_of_programs(manifest, program),
         *_target_differences(manifest, target),
         *_differences(manifest.settings, settings, free=_FREE_TO_CHANGE),
         *(
@@ -130,21 +130,35 @@ def _finished_result(
         return None
 
 
-def _program_differences(manifest: Manifest, program: Program) -> Iterator[str]:
+def _differences_of_programs(manifest: Manifest, program: Program) -> Iterator[str]:
     """Names what else would be executed, or be executed on."""
-    if manifest.model.sha256 != hash_file(program.model):
+    before = manifest.every_program
+    for name in before.keys() ^ program.every.keys():
+        yield f"program {name}: it is {'no longer' if name in before else 'not'} in the run"
+    for name, each in program.every.items():
+        if name not in before:
+            continue
+        where = f"program {name}: " if name else ""
+        differences = _program_differences(before[name], each, is_old=manifest.schema_version == 1)
+        yield from (where + line for line in differences)
+
+
+def _program_differences(
+    measured: MeasuredProgram, program: Program, *, is_old: bool
+) -> Iterator[str]:
+    model = measured.model
+    if model.sha256 != hash_file(program.model):
         yield f"model: {program.model} has changed since"
-    if manifest.model.label not in {None, program.label}:
-        yield f"model: its files are named {manifest.model.label}, not {program.label}"
+    if model.label not in {None, program.label}:
+        yield f"model: its files are named {model.label}, not {program.label}"
     weights = program.data and hash_file(program.data)
     # Runs of 0.1 do not say which.
-    if manifest.schema_version != 1 and (manifest.model.data or FileIdentity()).sha256 != weights:
-        yield f"model: its weights in {program.data or manifest.model.data} are others"
-    before = manifest.model.method
-    if before is not None and before != program.method:
-        yield f"method: was {before}, is {program.method}"
+    if not is_old and (model.data or FileIdentity()).sha256 != weights:
+        yield f"model: its weights in {program.data or model.data} are others"
+    if model.method is not None and model.method != program.method:
+        yield f"method: was {model.method}, is {program.method}"
     inputs = [hash_file(path) for path in program.inputs]
-    if manifest.inputs is not None and [each.sha256 for each in manifest.inputs] != inputs:
+    if measured.inputs is not None and [each.sha256 for each in measured.inputs] != inputs:
         yield "inputs: they have changed since, or are others"
 
 

@@ -19,7 +19,7 @@ _LONGEST_LINE = 10_000
 """Of what is shown; a command that is longer ends visibly, in an ellipsis."""
 
 
-_STARTED: Final = {"launcher", "runner", "preset", "extra_arguments", "cpus"}
+_STARTED: Final = {"program", "launcher", "runner", "preset", "extra_arguments", "cpus"}
 
 
 def list_starts(config: Config) -> list[dict[str, Any]]:
@@ -38,7 +38,8 @@ def describe_starts(config: Config) -> list[str]:
     counting = config.target.trace_runner or config.target.trace_preset
     if counting is not None:
         where.append(f"with kernels counted by {shlex.quote(str(counting))}")
-    head = f"model {config.model} on {' '.join(where)}; results go to {config.output_root}"
+    others = "".join(f", {name} {each.model}" for name, each in config.programs.items())
+    head = f"model {config.model}{others} on {' '.join(where)}; results go to {config.output_root}"
     return [_visible(head), *(_visible(_describe(each)) for each in config.experiments)]
 
 

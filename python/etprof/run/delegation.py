@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from etprof.base.records import Count, Name, Named, Record, read_record
-from etprof.run.directory import DELEGATION_REPORT
+from etprof.run.directory import DELEGATION_REPORT, name_of_program
 
 if TYPE_CHECKING:
     from etprof.run.manifest import Manifest
@@ -186,19 +186,22 @@ class DelegationReport(Record):
     methods: Named[MethodReport]
 
 
-def find_method_report(run: Path, provenance: Manifest | None) -> MethodReport | None:
+def find_method_report(
+    run: Path, provenance: Manifest | None, program: str = ""
+) -> MethodReport | None:
     """Reads the report of the method that `run` measured; None when the file is not there.
 
-    Measuring copies it into the run directory. For runs of etprof 0.1 without a copy it is looked
-    for beside the program, and where the export puts it: what is there now may be of another.
+    `program` is what experiments call it. Measuring copies it into the run directory. For runs of
+    etprof 0.1 without a copy it is looked for beside the program, and where the export puts it:
+    what is there now may be of another.
     """
-    model = provenance.model if provenance else None
-    places = [run / DELEGATION_REPORT]
+    model = provenance.every_program[program].model if provenance else None
+    places = [run / name_of_program(DELEGATION_REPORT, program)]
     if provenance is not None and provenance.schema_version == 1 and model and model.path:
-        program = Path(model.path)
-        report = f"{program.name}.{DELEGATION_REPORT}"
+        path = Path(model.path)
+        report = f"{path.name}.{DELEGATION_REPORT}"
         places += [
-            program.with_name(report),
+            path.with_name(report),
             run / report,
             run.parent.parent / "artifacts" / report,
         ]

@@ -52,7 +52,7 @@ _KINDS: Final = (
     _kind("temporary", r"(.+/)?\.[^/]+_outputs\.[0-9a-f]{12}/[^/]+", is_temporary=True),
     _kind("metrics", re.escape(METRICS), is_measured=True),
     _kind("delegation", rf"([^/]+\.)?{re.escape(DELEGATION_REPORT)}", is_measured=True),
-    _kind("export", re.escape(EXPORT_MANIFEST), is_measured=True),
+    _kind("export", rf"([^/]+\.)?{re.escape(EXPORT_MANIFEST)}", is_measured=True),
     _kind("etdump", _PLACE + r"\.(etdump|etdp)", is_measured=True),
     _kind("result", _PLACE + r"_result\.json", is_measured=True),
     _kind("kernels", _PLACE + r"_kernels\.json", is_measured=True),
@@ -180,6 +180,11 @@ class ExperimentFiles:
 def safe_name(text: str) -> str:
     """Makes a file name of a name that came from outside; never empty, hidden or a path."""
     return _UNSAFE.sub("_", text).strip(".") or "model"
+
+
+def name_of_program(description: str, program: str) -> str:
+    """Names a description of the program that experiments call so; empty: of the run's model."""
+    return f"{safe_name(program)}.{description}" if program else description
 
 
 def runs_folder(model: str, platform: str, *, root: Path | None = None) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -22,6 +23,7 @@ from etprof.run.directory import (
     ExperimentFiles,
     experiment_files,
     find_etdumps,
+    name_of_program,
     parse_metrics,
     runs_folder,
 )
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from etprof.run.delegation import MethodReport
     from etprof.run.directory import ExperimentMetrics, Metrics
     from etprof.run.kernel_trace import KernelTrace
-    from etprof.run.manifest import Experiment, Manifest
+    from etprof.run.manifest import Experiment, Manifest, MeasuredModel, MeasuredProgram
     from etprof.run.program import MethodFiles
     from etprof.run.runner_result import RunnerResult
     from etprof.run.tensors import StoredTensor
@@ -52,17 +54,67 @@ _OTHER_BUILD: Final = "they are of another build of the runner; name the one tha
 
 
 @dataclass(frozen=True)
+class LoadedProgram:
+    """A program that was measured, and what its export says of it; None where nobody does."""
+
+    name: str = ""
+    """What experiments call it; empty for the run's model."""
+    measured: MeasuredProgram | None = None
+    report: MethodReport | None = None
+    """Of the measured method."""
+    exported: ExportManifest | None = None
+    references: Mapping[int, StoredTensor] = field(default_factory=dict)
+    """The eager model's outputs for the inputs that were measured, as the export wrote them."""
+
+    @property
+    def model(self) -> MeasuredModel | None:
+        """Which program it is."""
+        return self.measured.model if self.measured else None
+
+    @property
+    def precision(self) -> str | None:
+        """Of its numbers, as its export says."""
+        return self.model.precision if self.model else None
+
+    @property
+    def inputs(self) -> tuple[str | None, ...] | None:
+        """What it was given, by content; None where nobody says."""
+        given = self.measured.inputs if self.measured else None
+        return None if given is None else tuple(each.sha256 for each in given)
+
+    @property
+    def method(self) -> MethodFiles | None:
+        """What the export says of the measured method's files."""
+        if self.model is None or self.exported is None:
+            return None
+        return self.exported.methods.get(self.model.method or self.exported.method)
+
+    def is_as(self, other: LoadedProgram) -> bool:
+        """Whether both compute the same of the same, as far as anybody says."""
+        if self.name == other.name:
+            return True
+        return self._identity is not None and self._identity == other._identity
+
+    @property
+    def _identity(self) -> tuple[object, ...] | None:
+        if self.model is None or self.model.content is None:
+            return None
+        return self.model.content, self.model.method, self.inputs
+
+
+@dataclass(frozen=True)
 class LoadedLaunches:
     """What an experiment's launches left, but for its ETDump."""
 
     name: str
+    program: LoadedProgram = LoadedProgram()
     metrics: ExperimentMetrics | None = None
     result: RunnerResult | None = None
     """Of the launch that wrote the ETDump; without one, of one that computed or timed."""
     outputs: Mapping[int, StoredTensor] = field(default_factory=dict)
     """By their number, of whichever launch wrote them."""
     kernels: KernelTrace | None = None
-    """Of any launch of the same program, method, SME mode, threads and build of the runner."""
+    """Of any launch of the same program, inputs, method, SME mode, threads and build of the runner."""
     problems: tuple[str, ...] = ()
     """What was there and could not be read, or is not the experiment's own."""
     damage: InputFileError | None = None
@@ -110,11 +162,8 @@ class Run:
     """Experiments without an ETDump that were timed, or counted or computed something."""
     manifest: Manifest | None = None
     metrics: Metrics | None = None
-    report: MethodReport | None = None
-    """What the export says of the measured method."""
-    exported: ExportManifest | None = None
-    references: Mapping[int, StoredTensor] = field(default_factory=dict)
-    """The eager model's outputs for the inputs that were measured, as the export wrote them."""
+    programs: tuple[LoadedProgram, ...] = (LoadedProgram(),)
+    """All that was measured; the run's model first."""
     reference: Run | None = None
     """A run of a reference model, measured alike in the same place, where it was asked for."""
     is_timed: bool = True
@@ -135,13 +184,6 @@ class Run:
     def timed(self) -> Mapping[str, ExperimentMetrics]:
         """Everything in metrics.json, experiments without an ETDump included."""
         return self.metrics.experiments if self.metrics else {}
-
-    @property
-    def method(self) -> MethodFiles | None:
-        """What the export says of the measured method's files."""
-        if self.manifest is None or self.exported is None:
-            return None
-        return self.exported.methods.get(self.manifest.model.method or self.exported.method)
 
     @classmethod
     def load(cls, source: Path, *, whole: bool = True, with_reference: bool = False) -> Run:
@@ -217,8 +259,11 @@ def _read(path: Path) -> bytes | None:
 
 
 def _load_launches(run: Run) -> Run:
-    """Adds what the launches left, and what was exported beside them."""
-    reader, export = _Reader(run), run.source / EXPORT_MANIFEST
+    """Adds what was exported, and what the launches left."""
+    problems: list[str] = []
+    programs = tuple(_load_programs(run.source, run.manifest, problems))
+    run = replace(run, programs=programs, problems=tuple(problems))
+    reader = _Reader(run)
     split = {path: reader.name_of(path) for path in reader.etdumps}
     found = [reader.read_experiment(path, name) for path, name in split.items()]
     damaged = [each for each in found if not isinstance(each, LoadedExperiment)]
@@ -228,11 +273,7 @@ def _load_launches(run: Run) -> Run:
         others=(*damaged, *reader.read_others(set(split.values()))),
     )
     _check_schema(run, reader.traces.values())
-    problems: list[str] = []
-    report = _read_or_tell(lambda: find_method_report(run.source, run.manifest), problems)
-    exported = _read_or_tell(lambda: read_export(export), problems) if export.is_file() else None
-    run = replace(run, report=report, exported=exported, problems=tuple(problems))
-    return replace(run, references=_load_references(run))
+    return run
 
 
 def _check_schema(run: Run, traces: Iterable[_Counted]) -> None:
@@ -270,6 +311,7 @@ class _Counted:
     """A kernel trace, and what decides whose kernels it counted."""
 
     trace: KernelTrace
+    program: LoadedProgram
     experiment: Experiment | None
     """Whose launch it was; None where no manifest says."""
     runner: str | None
@@ -284,6 +326,8 @@ class _Counted:
 
     def why_not_of(self, wanted: LoadedLaunches, setup: Experiment | None) -> str | None:
         """Says why it counted something else than `wanted` runs; None when it is the same."""
+        if not self.program.is_as(wanted.program):
+            return "they are of another program"
         if wanted.sme != self.trace.sme.in_force:
             mode = wanted.sme or "one that is not known"
             return f"they are of SME mode {self.trace.sme.in_force}, not {mode}"
@@ -304,6 +348,7 @@ class _Reader:
         self._run, self._manifest, self._known = run.source, run.manifest, run.timed
         manifest = run.manifest
         self._planned = {each.name: each for each in (manifest.experiments if manifest else ())}
+        self._programs = {each.name: each for each in run.programs}
         self._launches = {
             (each.experiment, each.purpose): each
             for each in (manifest.launches if manifest else ())
@@ -317,7 +362,7 @@ class _Reader:
     def _find_files(self) -> Iterator[tuple[str, ExperimentFiles]]:
         """Yields where each experiment's files are, by the manifest or else by metrics.json."""
         for name, planned in self._planned.items():
-            model = self._manifest.model if self._manifest else None
+            model = self._program_of(name).model
             label = (model.label or model.name) if model else ""
             yield name, experiment_files(self._run, label, planned.folder, planned.threads)
         for name, metrics in self._known.items():
@@ -325,6 +370,11 @@ class _Reader:
             if len(parts) == 2 and ".." not in parts:
                 folder = self._run / parts[0]
                 yield name, ExperimentFiles(name, folder, PurePath(parts[1]).stem)
+
+    def _program_of(self, experiment: str) -> LoadedProgram:
+        """Returns what an experiment ran; the run's model where the manifest does not say."""
+        planned = self._planned.get(experiment)
+        return self._programs[planned.program if planned else ""]
 
     def name_of(self, etdump: Path) -> str:
         """Names its experiment; where nothing does by folder, or by file if that has several."""
@@ -368,7 +418,7 @@ class _Reader:
             if (place := folder / f"output_{each.index}.bin").is_file()
         }
         problems += [each.problem for each in outputs.values() if each.problem is not None]
-        known = LoadedLaunches(name, metrics, result or computed, outputs)
+        known = LoadedLaunches(name, self._program_of(name), metrics, result or computed, outputs)
         kernels = self._find_trace(known, files.file("_kernels.json"), problems)
         return replace(known, kernels=kernels, problems=tuple(problems))
 
@@ -377,7 +427,6 @@ class _Reader:
 
     def _read_traces(self) -> Iterator[tuple[Path, _Counted]]:
         """Reads the kernel traces of launches that succeeded; others are nobody's evidence."""
-        method = self._manifest.model.method if self._manifest else None
         places = {files.file("_kernels.json"): name for name, files in self._files.items()}
         places |= {
             path.with_name(f"{path.stem}_kernels.json"): name
@@ -395,9 +444,10 @@ class _Reader:
             except InputFileError as error:
                 self._problems[path] = str(error)
                 continue
-            if method in {None, trace.method}:
+            program = self._program_of(name)
+            if program.model is None or program.model.method in {None, trace.method}:
                 runner = launch.runner_sha256 if launch else None
-                yield path, _Counted(trace, self._planned.get(name), runner)
+                yield path, _Counted(trace, program, self._planned.get(name), runner)
 
     def _find_trace(
         self, wanted: LoadedLaunches, own: Path, problems: list[str]
@@ -457,24 +507,39 @@ def _way_to_one(folder: Path, manifest: Manifest | None) -> str:
     return f"give a run directory: {runs}" if runs else "measure with `etprof profile MODEL` first"
 
 
+def _load_programs(
+    run: Path, manifest: Manifest | None, problems: list[str]
+) -> Iterator[LoadedProgram]:
+    """Yields the programs that were measured, with what their exports say."""
+    measured: Mapping[str, MeasuredProgram | None] = (
+        manifest.every_program if manifest else {"": None}
+    )
+    for name, each in measured.items():
+        report = _read_or_tell(partial(find_method_report, run, manifest, name), problems)
+        export = run / name_of_program(EXPORT_MANIFEST, name)
+        read = partial(read_export, export)
+        exported = _read_or_tell(read, problems) if export.is_file() else None
+        program = LoadedProgram(name, each, report, exported)
+        yield replace(program, references=_load_references(program))
+
+
 def read_export(path: Path) -> ExportManifest:
     """Reads what the export says of its program; raises InputFileError for a damaged file."""
     return read_record(ExportManifest, path, way_out="export the model again and measure it")
 
 
-def _load_references(run: Run) -> dict[int, StoredTensor]:
+def _load_references(program: LoadedProgram) -> dict[int, StoredTensor]:
     """Reads the eager model's outputs beside the program, where they are still the export's.
 
     None for other inputs than the export's: what the outputs should be is then not known.
     """
-    method, manifest = run.method, run.manifest
-    if method is None or manifest is None:
+    method, model = program.method, program.model
+    if method is None or model is None:
         return {}
-    given = [entry.sha256 for entry in manifest.inputs or ()]
-    examples = [tensor.sha256 for tensor in method.inputs if tensor.path is not None]
-    if given != examples or None in given:
+    examples = tuple(tensor.sha256 for tensor in method.inputs if tensor.path is not None)
+    if (program.inputs or ()) != examples or None in examples:
         return {}
-    folder, found = Path(manifest.model.path or "").parent, {}
+    folder, found = Path(model.path or "").parent, {}
     for index, expected in enumerate(method.references):
         path = folder / (expected.path or "")
         if not path.is_file():

@@ -91,6 +91,14 @@ class MeasuredModel(FileIdentity):
         return f"{self.sha256} {self.data.sha256}"
 
 
+class MeasuredProgram(Record):
+    """A program with what it was given."""
+
+    model: MeasuredModel
+    inputs: tuple[FileIdentity, ...] | None = None
+    """None where nobody says."""
+
+
 class MeasuredFile(Record):
     """A file of the run as it was when it had been measured."""
 
@@ -130,6 +138,8 @@ class Setup(Record):
 
     name: Name
     """Unique in its run."""
+    program: Name = Field("", description="one of `programs`; default: `model`")
+    """Empty: the run's model."""
     sme: Name = Field("auto", validation_alias=AliasChoices("sme", "sme2"))
     mode: Purpose = Field(
         "timing", description="timing and what comes with it, or one other purpose alone"
@@ -302,6 +312,8 @@ class Manifest(Session):
     times_are_meaningful: bool | None = None
     model: MeasuredModel
     inputs: tuple[FileIdentity, ...] | None = None
+    programs: Named[MeasuredProgram] = Field(default_factory=dict)
+    """Further programs, measured in turns with `model`, by the name that experiments have for them."""
     runner: RunnerBuild | None = None
     """What the runner of the first launch says of itself."""
     runners: tuple[FileIdentity, ...] = ()
@@ -332,6 +344,18 @@ class Manifest(Session):
             name: {"sha256": entry} if isinstance(entry, str) else entry
             for name, entry in value.items()
         }
+
+    @model_validator(mode="after")
+    def _check_programs(self) -> Manifest:
+        for each in self.experiments:
+            if each.program not in self.every_program:
+                raise ValueError(f"experiment {each.name} runs {each.program!r}, not in programs")
+        return self
+
+    @property
+    def every_program(self) -> dict[str, MeasuredProgram]:
+        """All that was measured, by the experiments' names for it; `model` first, without a name."""
+        return {"": MeasuredProgram(model=self.model, inputs=self.inputs), **self.programs}
 
     @property
     def has_lost_its_seal(self) -> bool:

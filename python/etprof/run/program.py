@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -10,7 +11,12 @@ from pydantic import Field
 
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
-from etprof.run.directory import DELEGATION_REPORT, EXPORT_MANIFEST, safe_name
+from etprof.run.directory import (
+    DELEGATION_REPORT,
+    EXPORT_MANIFEST,
+    name_of_program,
+    safe_name,
+)
 from etprof.run.manifest import FileIdentity, GitState
 
 _MINIMUM_SNR_DB: Final = {
@@ -148,6 +154,13 @@ class Program:
     """Of the example inputs, such as `1x3x224x224`; a method with dynamic shapes takes others too."""
     references: tuple[Path, ...] = ()
     method: str = "forward"
+    beside: Mapping[str, Program] = dataclasses.field(default_factory=dict)
+    """Further programs that are measured in turns with this one, by the experiments' names."""
+
+    @property
+    def every(self) -> dict[str, Program]:
+        """All that is measured, by the experiments' names for it; this one first, without a name."""
+        return {"": self, **self.beside}
 
 
 def load_export_manifest(model: Path) -> ExportManifest | None:
@@ -158,13 +171,16 @@ def load_export_manifest(model: Path) -> ExportManifest | None:
     return read_record(ExportManifest, path, way_out="export the model again")
 
 
-def find_descriptions(model: Path) -> dict[str, Path]:
+def find_descriptions(model: Path, name: str = "") -> dict[str, Path]:
     """Returns what the export says of the program, by the names it has in a run directory.
 
-    The delegation report holds the map from the delegates' nodes to modules and source lines.
+    `name` is what experiments call the program; empty where they do not. The delegation report holds the map from the delegates' nodes to modules and source lines.
     """
     beside = {DELEGATION_REPORT: ".delegation.json", EXPORT_MANIFEST: ".json"}
-    found = {name: model.with_name(f"{model.name}{ending}") for name, ending in beside.items()}
+    found = {
+        name_of_program(kind, name): model.with_name(f"{model.name}{ending}")
+        for kind, ending in beside.items()
+    }
     return {name: path for name, path in found.items() if path.is_file()}
 
 

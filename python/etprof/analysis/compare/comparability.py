@@ -48,10 +48,10 @@ def _threads(side: Side) -> str | None:
 
 def _inputs(side: Side) -> str | None:
     """The inputs' hashes, shortened; seeded inputs differ by their seed."""
-    if side.provenance is None or side.provenance.inputs is None:
+    inputs = side.experiment.program.inputs
+    if side.provenance is None or inputs is None:
         return None
-    hashes = [str(entry.sha256)[:12] for entry in side.provenance.inputs]
-    return " ".join(hashes) or f"seed {side.provenance.settings.seed}"
+    return " ".join(str(each)[:12] for each in inputs) or f"seed {side.provenance.settings.seed}"
 
 
 def _device(side: Side) -> str | None:
@@ -98,7 +98,7 @@ def _vector_length(side: Side) -> str | None:
 
 
 def _method(side: Side) -> str | None:
-    model = side.provenance.model if side.provenance else None
+    model = side.experiment.program.model
     return model.method if model else None
 
 
@@ -122,6 +122,14 @@ def find_differences(baseline: Side, candidate: Side) -> tuple[Difference, ...]:
         if before is not None and after is not None and before != after:
             found.append(Difference(name, before, after))
     return tuple(found)
+
+
+def run_one_program(baseline: Side, candidate: Side) -> bool:
+    """Whether both sides ran the same program, as far as anybody says."""
+    one, other = baseline.experiment.program, candidate.experiment.program
+    if baseline.run.source == candidate.run.source and one.name == other.name:
+        return True
+    return (one.model and one.model.content) == (other.model and other.model.content)
 
 
 def find_unknowns(baseline: Side, candidate: Side) -> tuple[str, ...]:

@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from etprof.analysis.compare.alignment import AlignedOperator, align_operators
 from etprof.analysis.compare.amdahl import AmdahlPanel, build_amdahl_panel
-from etprof.analysis.compare.comparability import Difference, Side, find_differences, find_unknowns
+from etprof.analysis.compare.comparability import (
+    Difference,
+    Side,
+    find_differences,
+    find_unknowns,
+    run_one_program,
+)
 from etprof.analysis.compare.waterfall import Waterfall, build_waterfall
 from etprof.analysis.generation import TokenComparison, compare_tokens
-from etprof.analysis.output_check import OutputCheck, compare_outputs, mode_tolerance_db
+from etprof.analysis.output_check import (
+    OutputCheck,
+    compare_outputs,
+    mode_tolerance_db,
+    program_tolerance_db,
+)
 from etprof.analysis.run_analysis import split_notes
 from etprof.analysis.split.cold_start import LedgerEntry, build_ledger, pair_blocks
 from etprof.analysis.split.operators import category_times, class_times
@@ -88,7 +99,7 @@ class Comparison:
     times: ComparedTimes | None
     """None where a side proves no times."""
     outputs: tuple[OutputCheck, ...]
-    """What both sides computed; empty when it was not kept, or the programs differ."""
+    """What both sides computed; empty when it was not kept, or they are of two models."""
     tokens: TokenComparison | None
     """What language models generated on both sides; None when there are no tokens."""
     notes: tuple[str, ...]
@@ -97,6 +108,12 @@ class Comparison:
     def outputs_agree(self) -> bool:
         """False when some output is further off than its precision explains."""
         return all(check.is_within for check in self.outputs)
+
+    @property
+    def is_of_two_programs(self) -> bool:
+        """Whether the sides of one run have a program each, be it the same under two names."""
+        names = [side.experiment.program.name for side in (self.baseline, self.candidate)]
+        return self.baseline.run.source == self.candidate.run.source and names[0] != names[1]
 
     @property
     def latency(self) -> Effect | None:
@@ -157,21 +174,21 @@ def _compare_times(
 
 
 def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
-    """Compares all outputs that both sides kept whole; none of other programs."""
-    if _program(baseline) != _program(candidate):
-        return ()
+    """Compares all outputs that both sides kept whole.
+
+    None of programs of two runs, of two models, or with other inputs.
+    """
+    one, other = baseline.experiment.loaded, candidate.experiment.loaded
     types = {
         name
         for row in candidate.experiment.split.rows
         for name in row.backend.plain_types(row.data_types)
     }
-    tolerance = mode_tolerance_db(types)
-    return compare_outputs(candidate.experiment.loaded, baseline.experiment.loaded, tolerance)
-
-
-def _program(side: Side) -> str | None:
-    model = side.provenance.model if side.provenance else None
-    return model.content if model else None
+    tolerance: float | None = mode_tolerance_db(types)
+    if not run_one_program(baseline, candidate):
+        in_turns = baseline.run.source == candidate.run.source
+        tolerance = program_tolerance_db(one.program, other.program) if in_turns else None
+    return () if tolerance is None else compare_outputs(other, one, tolerance)
 
 
 def _changes(before: dict[Key, PartTimes], after: dict[Key, PartTimes]) -> dict[Key, Change]:

@@ -67,20 +67,36 @@ def _is_wanted(side: Side, wanted: ComparedSide) -> bool:
 
 
 def _pairs(sides: tuple[Side, ...]) -> Iterator[tuple[Side, Side]]:
-    """Yields off against each SME mode at equal threads, then fewest against more threads."""
+    """Yields what answers a question.
+
+    That is the run's model against each other program in the same mode at equal threads; then of
+    each program off against each SME mode at equal threads, and fewest against more threads.
+    """
+    for one in (side for side in sides if not side.experiment.program.name):
+        for other in (side for side in sides if side.experiment.program.name):
+            if _kind(one.experiment) == _kind(other.experiment):
+                yield one, other
     for one in sides:
-        for other in sides:
+        for other in _of_its_program(one, sides):
             before, after = one.experiment, other.experiment
             if before.threads == after.threads and before.sme == "off" and after.sme != "off":
                 yield one, other
     for one in sides:
-        alike = [other for other in sides if other.experiment.sme == one.experiment.sme]
+        alike = [
+            other
+            for other in _of_its_program(one, sides)
+            if other.experiment.sme == one.experiment.sme
+        ]
         if one is min(alike, key=lambda side: side.experiment.threads or 0):
             yield from (
                 (one, other)
                 for other in alike
                 if (other.experiment.threads or 0) > (one.experiment.threads or 0)
             )
+
+
+def _of_its_program(one: Side, sides: tuple[Side, ...]) -> Iterator[Side]:
+    return (each for each in sides if each.experiment.program is one.experiment.program)
 
 
 def match_runs(

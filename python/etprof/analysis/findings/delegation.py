@@ -143,7 +143,7 @@ def _rounding_note(subject: Subject) -> str:
 def find_missing_description(subject: Subject) -> Finding | None:
     """Without the export's description operators cannot be tied to modules."""
     generic = [d for d in subject.details if d.row.label.startswith("delegate operator ")]
-    if subject.run.report is not None and not generic:
+    if subject.insight.experiment.program.report is not None and not generic:
         return None
     what = (
         f"{count_of(len(generic), 'operator')} can only be told by number"

@@ -124,7 +124,8 @@ def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
     steps = []
     if subject.in_category("Convolution"):
         steps.append("keep one layout throughout: export with `memory_format=torch.channels_last`")
-    pairs = find_inverse_pairs(subject.run.report) if subject.run.report else ()
+    report = subject.insight.experiment.program.report
+    pairs = find_inverse_pairs(report) if report else ()
     if pairs:
         steps.append(f"remove the {count_of(len(pairs), 'pair')} that undo each other (F2b)")
     modules = dict.fromkeys(detail.module_path for detail in layout if detail.module_path)
@@ -176,7 +177,7 @@ def find_movement_above_reference(
 
 
 def _data_flow(subject: Subject) -> MethodReport | None:
-    report = subject.run.report
+    report = subject.insight.experiment.program.report
     return report if report and report.has_data_flow else None
 
 

@@ -56,7 +56,7 @@ def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | 
 
 def _fp16_beats_int8(comparison: Comparison) -> bool:
     sides = (comparison.baseline, comparison.candidate)
-    names = [(side.provenance.model.precision or "") if side.provenance else "" for side in sides]
+    names = [side.experiment.program.precision or "" for side in sides]
     faster = comparison.latency is not None and comparison.latency.verdict == "faster"
     return faster and names[0].startswith("int8") and names[1] == "fp16"
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, RunInsight
+    from etprof.run.load import LoadedProgram
 
 _SEVERITIES: Final = get_args(finding.Severity)
 
@@ -102,6 +103,7 @@ def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) ->
             c
             for c in comparisons
             if c.candidate.experiment.name == name
+            and not c.is_of_two_programs
             and c.baseline.experiment.sme == "off"
             and c.candidate.experiment.sme in SME_ON
         ),
@@ -117,6 +119,7 @@ def _against_fewer_threads(
         c
         for c in comparisons
         if c.candidate.experiment.name == name
+        and not c.is_of_two_programs
         and c.baseline.experiment.sme == c.candidate.experiment.sme
         and c.baseline.experiment.threads != c.candidate.experiment.threads
     )
@@ -130,15 +133,25 @@ def _like(reference: RunInsight, entry: ExperimentInsight) -> ExperimentInsight:
     return (same or same_mode or list(reference.experiments))[0]
 
 
+def _is_rival(one: LoadedProgram, other: LoadedProgram) -> bool:
+    """Whether they are of one model at different precision."""
+    names = [each.model.name if each.model else None for each in (one, other)]
+    return names[0] == names[1] and one.precision != other.precision
+
+
 def _precision_rivals(
     run: RunInsight, entry: ExperimentInsight, rivals: Sequence[RunInsight]
 ) -> tuple[Comparison, ...]:
-    """Compares with the same model's experiments of other precision, equal mode and threads."""
+    """Compares with the same model's experiments of other precision, equal mode and threads.
+
+    They are of other runs, or of another program that was measured in turns.
+    """
     mine = next(s for s in sides_of(run.run) if s.experiment.name == entry.experiment.name)
     return tuple(
         compare_sides(side, mine)
-        for rival in rivals
+        for rival in (run, *rivals)
         for side in sides_of(rival.run)
-        if side.experiment.sme == entry.experiment.sme
+        if (rival is not run or _is_rival(side.experiment.program, mine.experiment.program))
+        and side.experiment.sme == entry.experiment.sme
         and side.experiment.threads == entry.experiment.threads
     )

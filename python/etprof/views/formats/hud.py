@@ -94,7 +94,7 @@ def _subject(experiment: ExperimentAnalysis, manifest: Manifest | None) -> HudSu
     known = HudSubject(experiment=experiment.name, sme=experiment.sme, threads=experiment.threads)
     if manifest is None:
         return known
-    model, cpu = manifest.model, manifest.cpu
+    model, cpu = experiment.program.model or manifest.model, manifest.cpu
     return replace(
         known,
         model=model.name,
