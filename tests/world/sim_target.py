@@ -68,18 +68,18 @@ class SimTarget:
         number = len(self.requests)
         self.requests.append(request)
         self._refuse(request, number)
-        mode = self.spec.in_force(request.sme)
+        mode, program = self.spec.in_force(request.sme), self.spec.of(request.model.stem)
         iterations = request.iterations or self.spec.samples
         etdump = None
         if request.etdump is not None:
-            etdump = runner_etdump(tuple(self.spec.operators[mode]), request.warmup, iterations)
+            etdump = runner_etdump(tuple(program.operators[mode]), request.warmup, iterations)
             write_bytes(request.etdump, etdump)
         if request.outputs is not None:
             default = bytes(range(OUTPUT_BYTES))
-            write_bytes(request.outputs / "output_0.bin", self.spec.outputs.get(mode, default))
+            write_bytes(request.outputs / "output_0.bin", program.outputs.get(mode, default))
         if request.kernel_trace is not None:
             write_json(request.kernel_trace, self._kernel_trace(request, mode, iterations))
-        latencies = self._latencies(mode, number, iterations)
+        latencies = self._latencies(program.execute_ns(mode), number, iterations)
         document = self.result(request, mode, latencies, number)
         if etdump is not None:
             document["etdump"] = {"path": str(request.etdump), "size_bytes": len(etdump)}
@@ -130,7 +130,7 @@ class SimTarget:
     def _factor(self, spread: float) -> float:
         return max(0.1, self._random.gauss(1.0, spread)) if spread else 1.0
 
-    def _latencies(self, mode: str, number: int, iterations: int) -> list[int]:
+    def _latencies(self, execute_ns: int, number: int, iterations: int) -> list[int]:
         noise = self.spec.noise
         launch = self._run_factor * self._factor(noise.block) * (1 + noise.drift * number)
         found = []
@@ -138,7 +138,7 @@ class SimTarget:
             slow = self._random.random() < noise.outlier_share
             factor = launch * self._factor(noise.call) * (noise.outlier_factor if slow else 1.0)
             factor *= noise.slow_start if 2 * number_of_call < iterations else 1.0
-            found.append(round(self.spec.execute_ns(mode) * factor))
+            found.append(round(execute_ns * factor))
         return found
 
     def result(
@@ -235,7 +235,8 @@ class SimTarget:
         self, request: RunnerRequest, mode: str, iterations: int
     ) -> dict[str, object]:
         """The marks of every inference, and the calls before them."""
-        operators = self.spec.operators[mode]
+        program = self.spec.of(request.model.stem)
+        operators = program.operators[mode]
         kernels = sorted({name for each in operators for name in each.kernels})
         marks, times_ns, now_ns = "E", [0], 0
         labels, calls = ["Method::execute"], list[list[int]]()
@@ -255,7 +256,7 @@ class SimTarget:
             marks += "d" + "N" * len(names) if is_delegated else ""
             times_ns += [now_ns, *(each.us * 1000 for each in names)] if is_delegated else []
             labels += [each.label for each in names]
-        length = self.spec.execute_ns(mode)
+        length = program.execute_ns(mode)
         phases = ["First", *["Warmup"] * request.warmup, *["Execute"] * iterations]
         return {
             **self._head(request, mode, traced=True),

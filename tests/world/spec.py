@@ -116,11 +116,17 @@ class RunSpec:
     """Iterations of a launch that is asked for seconds."""
     outputs: Mapping[str, bytes] = field(default_factory=dict)
     """Bytes of the one output by mode, where they are not the usual ones."""
+    programs: Mapping[str, RunSpec] = field(default_factory=dict)
+    """Operators and outputs of further programs, by their files' names without ending."""
     seed: int = 0
 
     def in_force(self, asked: str) -> str:
         """The mode that a launch runs in."""
         return self.capabilities.sme if asked == "auto" else asked
+
+    def of(self, program: str) -> RunSpec:
+        """What that program does; this one's for all that are not named."""
+        return self.programs.get(program, self)
 
     def execute_ns(self, mode: str) -> int:
         """The true length of one execution."""

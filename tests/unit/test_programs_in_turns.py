@@ -1,0 +1,254 @@
+"""Two programs in one run: measured in turns, and kept apart wherever a run is read (N14)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from etprof.analysis.assessment import Assessment, assess_run
+from etprof.analysis.run_analysis import analyze_run
+from etprof.history.ingest import read_run_directory
+from etprof.run.load import Run
+from etprof.run.manifest import load_manifest
+from tests.manifests import edit_manifest
+from tests.world.host import Done, etprof, simulated_host
+from tests.world.sim_target import SimTarget
+from tests.world.spec import SME2_KERNEL, Noise, Operator, RunSpec
+
+CONVOLUTION = Operator("Convolution (NHWC, PF32) IGEMM #1", 100, 0, {SME2_KERNEL: 7})
+SECOND = Operator("Convolution (NHWC, PF32) IGEMM #2", 50, 0, {SME2_KERNEL: 3})
+
+
+def of(*operators: Operator, **more: Any) -> RunSpec:  # noqa: ANN401 - fields of the spec
+    return RunSpec(operators=dict.fromkeys(("sme2", "sme1", "off"), operators), **more)
+
+
+def write_program(folder: Path, name: str, content: bytes, **facts: object) -> Path:
+    """A program with what its export says; without facts, a stranger's."""
+    path = folder / f"{name}.pte"
+    path.write_bytes(content)
+    if facts:
+        known = {
+            "model": "m",
+            "backend": "xnnpack",
+            "precision": "fp32",
+            "methods": {"forward": {}},
+        }
+        path.with_name(f"{name}.pte.json").write_text(json.dumps(known | facts))
+    return path
+
+
+def write_config(folder: Path, first: Path, **programs: Path) -> Path:
+    """Each program with SME2 on and off."""
+    names = ["", *programs]
+    document = {
+        "model": str(first),
+        "output_root": str(folder / "run"),
+        "programs": {name: {"model": str(path)} for name, path in programs.items()},
+        "experiments": [
+            {"name": f"{sme}_{name or 'first'}", "sme": sme, "program": name, "runs": 20}
+            for sme in ("sme2", "off")
+            for name in names
+        ],
+        "measurement": {"blocks": 6, "min_seconds": 0.001},
+    }
+    path = folder / "config.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def measure(folder: Path, config: Path, spec: RunSpec, *words: str) -> tuple[Done, SimTarget]:
+    target = SimTarget(spec)
+    with simulated_host(lambda *_, **__: target):
+        return etprof(folder, "run", config, *words), target
+
+
+@pytest.fixture
+def turns(tmp_path: Path) -> tuple[Path, SimTarget]:
+    """A run of two programs of one model, the second of which has one convolution more."""
+    spec = of(CONVOLUTION, programs={"b": of(CONVOLUTION, SECOND)}, noise=Noise(block=0.01))
+    first = write_program(tmp_path, "a", b"one", precision="fp32")
+    second = write_program(tmp_path, "b", b"other", precision="fp16")
+    done, target = measure(tmp_path, write_config(tmp_path, first, half=second), spec)
+    assert done.exit_code == 0, done.stderr
+    return tmp_path / "run", target
+
+
+def assess(run: Path) -> Assessment:
+    return assess_run(analyze_run(Run.load(run)))
+
+
+def names_of(assessment: Assessment) -> set[str]:
+    return {each.name for each in assessment.comparisons}
+
+
+def test_programs_are_measured_in_turns(turns: tuple[Path, SimTarget]) -> None:
+    """Each block has every program in every mode; the next begins with the last."""
+    _, target = turns
+    timing = [(each.model.stem, each.sme) for each in target.requests if not each.etdump][:24]
+    blocks = [timing[i : i + 4] for i in range(0, 24, 4)]
+    assert all(len({*block}) == 4 for block in blocks)
+    assert len({tuple(block) for block in blocks}) > 1
+
+
+def test_the_manifest_knows_each_program(turns: tuple[Path, SimTarget]) -> None:
+    run, _ = turns
+    manifest = load_manifest(run)
+    assert manifest is not None
+    models = {name: each.model for name, each in manifest.every_program.items()}
+    assert {name: model.precision for name, model in models.items()} == {"": "fp32", "half": "fp16"}
+    assert models[""].sha256 != models["half"].sha256
+    assert {"export.json", "half.export.json"} <= manifest.files.keys()
+    assert etprof(run.parent, "validate", run).exit_code == 0
+    (run / "half.export.json").write_text("{}")
+    assert "half.export.json" in etprof(run.parent, "validate", run).stdout
+
+
+def test_programs_are_compared_in_each_mode_and_modes_of_each_program(
+    turns: tuple[Path, SimTarget],
+) -> None:
+    assessment = assess(turns[0])
+    assert names_of(assessment) == {
+        "sme2_first → sme2_half", "off_first → off_half",
+        "off_first → sme2_first", "off_half → sme2_half",
+    }  # fmt: skip
+    primary = assessment.primary_comparison
+    assert primary is not None
+    assert primary.name == "sme2_first → sme2_half"
+    assert primary.latency is not None
+    assert primary.latency.verdict == "slower"
+    assert primary.latency.speed_up == pytest.approx(100 / 150, rel=0.05)
+
+
+def test_kernels_feed_the_experiments_of_their_own_program(turns: tuple[Path, SimTarget]) -> None:
+    """Both programs ran in SME2 with one thread: the counts of one are no evidence of the other."""
+    run = Run.load(turns[0])
+    counted = {
+        each.name: [operator.name for operator in each.kernels.operators]
+        for each in run.experiments
+        if each.kernels
+    }
+    assert counted["sme2_first"] == [CONVOLUTION.label]
+    assert counted["sme2_half"] == [CONVOLUTION.label, SECOND.label]
+
+
+def test_the_history_has_a_series_for_each_program(turns: tuple[Path, SimTarget]) -> None:
+    found = {each.experiment: each for each in read_run_directory(turns[0])}
+    assert {each.precision for each in found.values()} == {"fp32", "fp16"}
+    assert len({each.series for each in found.values()}) == 4
+    assert len({each.revision for each in found.values()}) in {1, 2}
+    programs = {name: each.artefacts["program"]["sha256"] for name, each in found.items()}
+    assert programs["sme2_first"] == programs["off_first"] != programs["off_half"]
+    assert all(each.variant is None for each in found.values())
+
+
+def test_programs_of_equal_facts_have_series_by_their_names(tmp_path: Path) -> None:
+    first = write_program(tmp_path, "a", b"one", precision="fp32")
+    second = write_program(tmp_path, "b", b"other", precision="fp32")
+    done, _ = measure(tmp_path, write_config(tmp_path, first, other=second), of(CONVOLUTION))
+    assert done.exit_code == 0
+    found = {each.experiment: each for each in read_run_directory(tmp_path / "run")}
+    assert found["sme2_first"].variant is None
+    assert found["sme2_other"].variant == "program other"
+    assert found["sme2_first"].series != found["sme2_other"].series
+
+
+def test_one_program_under_two_names_shares_what_was_counted(tmp_path: Path) -> None:
+    first = write_program(tmp_path, "a", b"one", precision="fp32")
+    spec = of(CONVOLUTION, noise=Noise(block=0.01))
+    done, _ = measure(tmp_path, write_config(tmp_path, first, again=first), spec)
+    assert done.exit_code == 0
+    assessment = assess(tmp_path / "run")
+    primary = assessment.primary_comparison
+    assert primary is not None
+    assert primary.name == "sme2_first → sme2_again"
+    assert [check.parity.identical for check in primary.outputs] == [True]
+    assert [each.aligned.match for each in primary.operators] == ["same"]
+
+
+@pytest.mark.parametrize(
+    ("second", "agrees"), [([1.0, 2.0, 3.0], True), ([1.0, 2.0, 3.001], True), ([3, 2, 1], False)]
+)
+def test_outputs_of_two_programs_are_held_against_each_other(
+    tmp_path: Path, second: Sequence[float], agrees: bool
+) -> None:
+    """Two errors that each precision allows add up: 40 dB of fp16 beside 80 of fp32 are 40."""
+    values = [np.array([*given] * 4, dtype=np.float32)[:10] for given in ([1.0, 2, 3], second)]
+    outputs = [dict.fromkeys(("sme2", "sme1", "off"), each.tobytes()) for each in values]
+    spec = of(CONVOLUTION, outputs=outputs[0], programs={"b": of(CONVOLUTION, outputs=outputs[1])})
+    first = write_program(tmp_path, "a", b"one", precision="fp32")
+    half = write_program(tmp_path, "b", b"other", precision="fp16")
+    measure(tmp_path, write_config(tmp_path, first, half=half), spec)
+    primary = assess(tmp_path / "run").primary_comparison
+    assert primary is not None
+    (check,) = primary.outputs
+    assert (check.against, check.candidate) == ("sme2_first", "sme2_half")
+    assert check.minimum_snr_db == pytest.approx(40, abs=0.01)
+    assert primary.outputs_agree is agrees
+
+
+def test_outputs_of_two_models_are_not_compared(tmp_path: Path) -> None:
+    first = write_program(tmp_path, "a", b"one", model="m")
+    other = write_program(tmp_path, "b", b"other", model="n")
+    measure(tmp_path, write_config(tmp_path, first, n=other), of(CONVOLUTION))
+    primary = assess(tmp_path / "run").primary_comparison
+    assert primary is not None
+    assert primary.outputs == ()
+
+
+def test_a_cut_off_run_of_two_programs_is_resumed(tmp_path: Path) -> None:
+    first = write_program(tmp_path, "a", b"one", precision="fp32")
+    second = write_program(tmp_path, "b", b"other", precision="fp16")
+    config = write_config(tmp_path, first, half=second)
+    done, target = measure(tmp_path, config, of(CONVOLUTION))
+    before = len(target.requests)
+    (tmp_path / "run" / "sme2_half" / "b_sme2_half_t1.etdump").unlink()
+    done, target = measure(tmp_path, config, of(CONVOLUTION), "--resume")
+    assert done.exit_code == 0
+    assert [each.model.stem for each in target.requests] == ["b"]
+    assert before > 24
+    second.write_bytes(b"changed")
+    done, target = measure(tmp_path, config, of(CONVOLUTION), "--resume")
+    assert (done.exit_code, target.requests) == (2, [])
+    assert "program half: model:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda d: d["experiments"][0].update(program="hal"), "experiments.0.program: no program"),
+        (
+            lambda d: d["programs"].update(more=d["programs"]["half"]),
+            "programs.more: no experiment",
+        ),
+        (lambda d: d["programs"]["half"].update(model="gone.pte"), "programs.half.model: gone.pte"),
+    ],
+)
+def test_a_config_says_what_is_wrong_with_its_programs(
+    tmp_path: Path,
+    edit: Callable[[Any], None],
+    told: str,
+) -> None:
+    path = write_program(tmp_path, "a", b"one")
+    config = write_config(tmp_path, path, half=path)
+    document = json.loads(config.read_text())
+    edit(document)
+    config.write_text(json.dumps(document))
+    done = etprof(tmp_path, "config", "check", config)
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_a_manifest_whose_experiment_has_no_program_is_damaged(
+    turns: tuple[Path, SimTarget],
+) -> None:
+    run, _ = turns
+    edit_manifest(run, lambda document: document["programs"].clear())
+    done = etprof(run.parent, "analyze", run)
+    assert done.exit_code == 4
+    assert "not in programs" in done.stderr
