@@ -66,6 +66,7 @@ Launches that count kernels are those of experiments with SME and without a runn
 """
 EXPERIMENT: dict[str, tuple[object, set[str]]] = {
     "name": ("other", {"files"}),
+    "program": ("beside", {"program"}),
     "sme": ("off", {"sme", *COUNTING}),
     "mode": ("operators", {"order", *COUNTING}),
     "warmup_seconds": (0.5, {"warmup_seconds"}),
@@ -127,6 +128,7 @@ class Log:
         self._folder, self._patch, self._runs = folder, patch, 0
         patch.chdir(folder)
         (folder / "m.pte").write_bytes(b"program")
+        (folder / "beside.pte").write_bytes(b"beside")
         own = folder / "build" / "own" / "cpp" / "runner" / "etprof-runner"
         own.parent.mkdir(parents=True)
         own.write_bytes(b"runner")
@@ -142,9 +144,11 @@ class Log:
         target.temperatures_c = [60.0] * 10_000
         self._patch.setattr(launching, "time", clock)
         first = {"name": "first", "sme": "sme2", "warmup": 1} | experiment
+        programs = {"beside": {"model": "beside.pte"}} if "program" in first else {}
         text = json.dumps(
             {
                 "model": "m.pte",
+                "programs": programs,
                 "output_root": "out",
                 "target": kind,
                 "experiments": [first, {"name": "second", "sme": "off"}],
@@ -172,6 +176,7 @@ def describe(requests: list[RunnerRequest], clock: Clock) -> dict[str, object]:
         "launches": len(requests),
         # Of the launches that every number of blocks has.
         "order": [name == "second" for name in names][:8],
+        "program": {request.model.name for request in requests},
         "files": {request.result.parent.name for request in requests},
         "slept": clock.slept,
     }
