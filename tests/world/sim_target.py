@@ -38,6 +38,7 @@ class SimTarget:
         self.requests: list[RunnerRequest] = []
         self.temperatures_c: list[float] = []
         """What its sensor will say, one after the other; then it has none."""
+        self._program = self.spec
         self._random = random.Random(self.spec.seed)  # noqa: S311 - noise, no secrets
         self._run_factor = self._factor(self.spec.noise.run)
 
@@ -68,7 +69,8 @@ class SimTarget:
         number = len(self.requests)
         self.requests.append(request)
         self._refuse(request, number)
-        mode, program = self.spec.in_force(request.sme), self.spec.of(request.model.stem)
+        mode = self.spec.in_force(request.sme)
+        self._program = program = self.spec.of(request.model.stem)
         iterations = request.iterations or self.spec.samples
         etdump = None
         if request.etdump is not None:
@@ -79,7 +81,7 @@ class SimTarget:
             write_bytes(request.outputs / "output_0.bin", program.outputs.get(mode, default))
         if request.kernel_trace is not None:
             write_json(request.kernel_trace, self._kernel_trace(request, mode, iterations))
-        latencies = self._latencies(program.execute_ns(mode), number, iterations)
+        latencies = self._latencies(mode, number, iterations)
         document = self.result(request, mode, latencies, number)
         if etdump is not None:
             document["etdump"] = {"path": str(request.etdump), "size_bytes": len(etdump)}
@@ -130,7 +132,7 @@ class SimTarget:
     def _factor(self, spread: float) -> float:
         return max(0.1, self._random.gauss(1.0, spread)) if spread else 1.0
 
-    def _latencies(self, execute_ns: int, number: int, iterations: int) -> list[int]:
+    def _latencies(self, mode: str, number: int, iterations: int) -> list[int]:
         noise = self.spec.noise
         launch = self._run_factor * self._factor(noise.block) * (1 + noise.drift * number)
         found = []
@@ -138,7 +140,7 @@ class SimTarget:
             slow = self._random.random() < noise.outlier_share
             factor = launch * self._factor(noise.call) * (noise.outlier_factor if slow else 1.0)
             factor *= noise.slow_start if 2 * number_of_call < iterations else 1.0
-            found.append(round(execute_ns * factor))
+            found.append(round(self._program.execute_ns(mode) * factor))
         return found
 
     def result(
