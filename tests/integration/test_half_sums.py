@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from etprof.export import half_sums, lowering, runtime_check, upstream
+from etprof.export import lowering, runtime_check, upstream
+from etprof.export.changes import half_sums
 from etprof.export.eager_model import ExportMethod
 from etprof.export.request import ExportOptions
 

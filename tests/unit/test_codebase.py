@@ -55,7 +55,8 @@ HEAVY = {"torch", "executorch", "torchao", "transformers"}
 MAY_IMPORT_TORCH = {
     "export", "etrecord",
     # A backend's part of the export; `Backend.exporter` imports it when a model is exported.
-    "backends/xnnpack/exporting.py", "backends/xnnpack/graph.py",
+    "backends/xnnpack/exporting.py", "backends/xnnpack/graph.py", "backends/xnnpack/lowering_rewrites.py", "backends/xnnpack/graph_rewrites.py",
+    "backends/rewrite.py",
 }  # fmt: skip
 UNCHECKED = {"cli", "__main__", "__init__"}
 

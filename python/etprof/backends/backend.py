@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from etprof.backends.kernel_names import SME_LEVELS
 
 if TYPE_CHECKING:
+    from etprof.backends.rewrite import Rewrite
     from etprof.run.delegation import DelegateNode
 
 
@@ -121,11 +122,25 @@ class Exporter:
     """What a backend does while a model is exported for it; the base is for none at all."""
 
     def make_partitioners(
-        self, rules: Sequence[str], precisions: Sequence[str], *, per_operator: bool
+        self,
+        rules: Sequence[str],
+        precisions: Sequence[str],
+        *,
+        per_operator: bool,
+        rewrites: Collection[str] = (),
     ) -> list[Any]:
         """Returns ExecuTorch's partitioners, in their order; none without a delegate."""
-        del rules, precisions, per_operator
+        del rules, precisions, per_operator, rewrites
         return []
+
+    def rewrites(self) -> Sequence[type[Rewrite]]:
+        """Returns what can be changed in graphs, and in how they are handed to the delegate."""
+        return ()
+
+    def rewritten_lowering(self, names: Collection[str]) -> AbstractContextManager[None]:
+        """Has the lowering's rewrites called `names` in force inside the block."""
+        del names
+        return nullcontext()
 
     def collected_reasons(self) -> AbstractContextManager[Mapping[str, str]]:
         """Yields why nodes were left out, by name; they arrive while the block lowers a model."""

@@ -77,6 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          {"default": ()}),
         ("--config-precisions", _words, "LIST", "of fp32,static_quant,dynamic_quant; all",
          {"default": ()}),
+        ("--rewrite", _words, "LIST", "apply these rewrites (see docs/optimize.md), or all",
+         {"default": (), "dest": "rewrites"}),
         ("--per-op", bool, "", "one delegate call per operator: less memory",
          {"dest": "per_op_mode"}),
     )  # fmt: skip
@@ -118,12 +120,13 @@ def _show(files: ExportedFiles, *, explain: bool) -> None:
     from etprof.base.records import read_record
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest
-    from etprof.tables.export import summary_table, undelegated_tables
+    from etprof.tables.export import REWRITES, summary_table, undelegated_tables
 
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")
     report = read_record(DelegationReport, files.report, way_out="export again")
     show(
         summary_table(manifest, report),
+        REWRITES.of(manifest.rewrites),
         *undelegated_tables(report, explain=explain),
         *(f"library says: {each}" for each in manifest.log),
         *map(str, files.written()),

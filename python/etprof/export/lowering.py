@@ -17,7 +17,8 @@ from torch import nn
 import etprof
 from etprof.backends.registry import BY_NAME
 from etprof.base.errors import EtprofError, ExportError
-from etprof.export import half_sums, operators, tensors, upstream
+from etprof.export import operators, tensors, upstream
+from etprof.export.changes import half_sums
 from etprof.export.eager_model import checked_inputs
 from etprof.export.request import BLOCK_MULTIPLE
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from etprof.backends.backend import Backend
+    from etprof.export.changes.rewriting import Rewriting
     from etprof.export.eager_model import ExportMethod, Inputs
     from etprof.export.operators import LoweredMethod
     from etprof.export.request import ExportOptions, Quantization
@@ -152,9 +154,16 @@ def lower(
     """
     exporter = BY_NAME[backend].exporter()
     partitioners = exporter.make_partitioners(
-        options.operators, options.config_precisions, per_operator=options.per_op_mode
+        options.operators,
+        options.config_precisions,
+        per_operator=options.per_op_mode,
+        rewrites=options.rewrites,
     )
-    with exporter.collected_reasons() as reasons:
+    with (
+        exporter.collected_reasons() as reasons,
+        exporter.rewritten_lowering(options.rewrites),
+        upstream.without_debug_text(),
+    ):
         edge = _lower(programs, partitioners, backend, constants or {})
     known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
     widened, told = {}, dict(reasons)
@@ -289,13 +298,13 @@ class QuantizationReport:
 
 
 def quantize_method(
-    name: str, method: ExportMethod, scheme: Quantization, backend: Backend
+    name: str, method: ExportMethod, scheme: Quantization, backend: Backend, rewriting: Rewriting
 ) -> tuple[ExportMethod, QuantizationReport]:
     """Returns `method` with a quantised module; raises ExportError when nothing can be quantised."""
     if scheme.method == "torchao":
         report = _quantize_linears(method.module, scheme)
     else:
-        method, report = _quantize_graph(name, method, scheme, backend)
+        method, report = _quantize_graph(name, method, scheme, backend, rewriting)
     if report.quantized_operators == 0:
         raise ExportError(
             f"method {name!r} has nothing that {_describe(scheme)} can quantise; export it as fp16"
@@ -309,7 +318,7 @@ def _describe(scheme: Quantization) -> str:
 
 
 def _quantize_graph(
-    name: str, method: ExportMethod, scheme: Quantization, backend: Backend
+    name: str, method: ExportMethod, scheme: Quantization, backend: Backend, rewriting: Rewriting
 ) -> tuple[ExportMethod, QuantizationReport]:
     """Quantises the traced graph as the backend's quantizer annotates it (PT2E)."""
     samples = list(method.calibration) or [method.inputs]
@@ -319,7 +328,8 @@ def _quantize_graph(
             per_channel=scheme.weight_granularity == "per_channel",
             dynamic=scheme.activations == "dynamic",
         )
-        return _convert_graph(name, method, quantizer, samples)
+        traced = rewriting.before_quantization(trace(name, method))
+        return _convert_graph(traced.module(), method, quantizer, samples)
     except EtprofError:
         raise
     # The quantiser's passes raise anything for operators that they do not expect.
@@ -331,12 +341,11 @@ def _quantize_graph(
 
 
 def _convert_graph(
-    name: str,
+    graph: torch.nn.Module,
     method: ExportMethod,
     quantizer: Any,  # noqa: ANN401 - torchao's
     samples: Sequence[Inputs],
 ) -> tuple[ExportMethod, QuantizationReport]:
-    graph = trace(name, method).module()
     names = buffer_names(graph)
     prepared = upstream.prepare_pt2e(graph, quantizer)
     with torch.no_grad(), unchanged_buffers(prepared, names):

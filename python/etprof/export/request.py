@@ -99,6 +99,8 @@ class ExportOptions:
     """A bundled program too, with the inputs and reference outputs inside."""
     graph: bool = False
     """The lowered graphs as text too, with those inside the delegates."""
+    rewrites: tuple[str, ...] = ()
+    """Names of the rewrites to apply; `all` for every one that is sound here."""
     trace: bool = False
     """Drawings too: where the export's time goes, and the memory plan."""
 

@@ -10,7 +10,7 @@ import platform
 import shutil
 import tempfile
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from etprof.export import (
     tensors,
     upstream,
 )
+from etprof.export.changes.rewriting import Rewriting, sound_rewrites
 from etprof.export.eager_model import ExportMethod
 from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
@@ -65,17 +66,19 @@ class ExportSession:
     request: ExportRequest
     files: ExportedFiles
     clock: StageClock
+    rewriting: Rewriting = field(default_factory=Rewriting)
 
     def run(self) -> None:
         """Runs every stage and puts the files in place."""
-        options = self.request.options
         with upstream.quiet_upstream() as log, torch.random.fork_rng(devices=[]):
+            self.rewriting = Rewriting(sound_rewrites(self.request))
+            options = replace(self.request.options, rewrites=tuple(self.rewriting.names))
             torch.manual_seed(SEED)
             prepared = self._prepare(self.request.parsed_precision())
             with self.clock.stage("torch.export"):
                 traced = {
-                    name: lowering.trace(
-                        name, method, external_constants=options.external_constants
+                    name: self.rewriting.before_lowering(
+                        lowering.trace(name, method, external_constants=options.external_constants)
                     )
                     for name, method in prepared.methods.items()
                 }
@@ -106,7 +109,11 @@ class ExportSession:
             if precision.quantization is not None:
                 for name, each in methods.items():
                     methods[name], reports[name] = lowering.quantize_method(
-                        name, each, precision.quantization, BY_NAME[self.request.backend]
+                        name,
+                        each,
+                        precision.quantization,
+                        BY_NAME[self.request.backend],
+                        self.rewriting,
                     )
         if self.request.options.channels_last:
             methods = {name: tensors.with_channels_last(each) for name, each in methods.items()}
@@ -280,6 +287,7 @@ class ExportOutput:
             quantization=describe_quantization(
                 self.request.parsed_precision(), self.prepared.quantization
             ),
+            rewrites=self.session.rewriting.applied,
             # The files that others may be put in place of.
             pte=self._identify(files.pte),
             etrecord=self._identify(files.etrecord),

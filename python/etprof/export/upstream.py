@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
 import torch
 
 from etprof.base.upstream_noise import quiet_upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 with quiet_upstream():
     import executorch.kernels.quantized  # registers the forms of q/dq operators that programs use
@@ -26,6 +33,7 @@ with quiet_upstream():
     from executorch.exir.dialects._ops import ops as edge_operators
     from executorch.exir.memory_planning import MemoryPlanningAlgorithmSuite, greedy, naive
     from executorch.exir.passes import MemoryPlanningPass
+    from executorch.exir.passes.constant_prop_pass import constant_prop_pass
     from executorch.exir.passes.external_constants_pass import (
         delegate_external_constants_pass_unlifted,
     )
@@ -40,5 +48,14 @@ with quiet_upstream():
 
 EDGE_CAST = edge_operators.edge.dim_order_ops._to_dim_order_copy.default
 """Changes the element type of a tensor in a lowered graph."""
+
+
+@contextmanager
+def without_debug_text() -> Iterator[None]:
+    """Keeps passes from formatting the whole graph, each time, for a log that nobody reads."""
+    with patch.object(torch.fx.GraphModule, "print_readable", lambda *_, **__: ""):
+        yield
+
+
 EXECUTORCH_VERSION: str = executorch.version.__version__
 TORCH_VERSION: str = torch.__version__

@@ -106,6 +106,14 @@ class ModelCode(Record):
     git: GitState | None = None
 
 
+class AppliedRewrite(Record):
+    """A rewrite that a program was made with."""
+
+    name: Name
+    operators: Count | None = None
+    """Operators of the traced graphs that it replaced; None for one of the lowering."""
+
+
 class StageTime(Record):
     """A finished stage of the export."""
 
@@ -127,6 +135,8 @@ class ExportManifest(Record):
     options: CleanData = Field(default_factory=dict)
     stages: tuple[StageTime, ...] = ()
     quantization: CleanData | None = None
+    rewrites: tuple[AppliedRewrite, ...] = ()
+    """Those that were asked for and found something to change."""
     pte: FileIdentity | None = None
     """None, as the ETRecord, for an export by an earlier etprof."""
     etrecord: FileIdentity | None = None

@@ -37,6 +37,16 @@ UNDELEGATED: Final = Table(
     ),
     says="Operators outside the delegate by kind and reason.",
 )
+REWRITES: Final = Table(
+    "rewrites",
+    (
+        Column("rewrite", "string", of=lambda each: str(each.name), says="Its name"),
+        Column("operators", "Int64", unit="count", of=lambda each: each.operators,
+               says="Operators of the traced graphs that it replaced; missing for the lowering's"),
+    ),
+    title="rewrites",
+    says="A rewrite that the program was made with.",
+)  # fmt: skip
 UNDELEGATED_NODES: Final = Table(
     "undelegated_nodes",
     (

@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from etprof.backends.backend import Exporter
 from etprof.backends.xnnpack.graph import map_nodes, read_xnnpack_graph
+from etprof.backends.xnnpack.graph_rewrites import GRAPH_REWRITES
+from etprof.backends.xnnpack.lowering_rewrites import (
+    LOWERING_REWRITES,
+    rewritten_lowering,
+    widen_rules,
+)
 from etprof.backends.xnnpack.sme import predict
 from etprof.base.errors import UsageError
 from etprof.base.upstream_noise import quiet_upstream
@@ -27,9 +33,12 @@ with quiet_upstream():
     )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     import torch
+
+    from etprof.backends.rewrite import Rewrite
 
 _LOGGER_NAME = "executorch.backends.xnnpack.partition"
 
@@ -38,17 +47,30 @@ class XnnpackExporter(Exporter):
     """How programs for XNNPACK are made."""
 
     def make_partitioners(
-        self, rules: Sequence[str], precisions: Sequence[str], *, per_operator: bool
+        self,
+        rules: Sequence[str],
+        precisions: Sequence[str],
+        *,
+        per_operator: bool,
+        rewrites: Collection[str] = (),
     ) -> list[Any]:
         """Returns the one partitioner; raises UsageError for a rule that it does not have."""
         return [
             XnnpackPartitioner(
-                configs=_select_rules(rules) or None,
+                configs=widen_rules(_select_rules(rules) or ALL_PARTITIONER_CONFIGS, rewrites),
                 config_precisions=[ConfigPrecisionType[name.upper()] for name in precisions]
                 or None,
                 per_op_mode=per_operator,
             )
         ]
+
+    def rewrites(self) -> Sequence[type[Rewrite]]:
+        """Returns those for this delegate."""
+        return (*GRAPH_REWRITES, *LOWERING_REWRITES)
+
+    def rewritten_lowering(self, names: Collection[str]) -> AbstractContextManager[None]:
+        """Has ExecuTorch serialise as the rewrites called `names` want it."""
+        return rewritten_lowering(names)
 
     @contextmanager
     def collected_reasons(self) -> Iterator[dict[str, str]]:

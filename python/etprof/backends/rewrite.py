@@ -1,0 +1,67 @@
+"""What a rewrite is: what it matches, what it puts there, why that is legal, what it rests on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+Level = Literal["graph", "lowering"]
+
+
+class Rewrite(ABC):
+    """One change that keeps what a program computes, within what `legal` says."""
+
+    name: ClassVar[str]
+    """As `--rewrite` takes it."""
+    level: ClassVar[Level]
+    changes: ClassVar[str]
+    """What becomes of what, in one sentence."""
+    legal: ClassVar[str]
+    """Why the outputs stay the same, or how far they do not."""
+    rests_on: ClassVar[str]
+    """The fact about ExecuTorch that makes it worth while, and where that can be read."""
+
+    @classmethod
+    @abstractmethod
+    def is_sound(cls) -> bool:
+        """Whether what it rests on is there in the installed ExecuTorch."""
+
+
+class GraphRewrite(Rewrite):
+    """Puts other operators in the place of one of ATen's, wherever its conditions hold."""
+
+    level = "graph"
+    operators: ClassVar[tuple[str, ...]]
+    """Overloads that it replaces, such as `aten.gelu.default`."""
+    precedes_quantization: ClassVar[bool] = True
+    """Whether a quantiser should see the new operators; else they are made after it."""
+
+    @classmethod
+    def is_sound(cls) -> bool:
+        """Whether PyTorch has every operator that it looks for."""
+        return all(find_overload(name) is not None for name in cls.operators)
+
+    @classmethod
+    @abstractmethod
+    def replacement(cls, operator: str) -> Callable[..., Any]:
+        """Returns what computes the same as `operator` of the same arguments.
+
+        It may answer NotImplemented for arguments that are left alone.
+        """
+
+
+def find_overload(name: str) -> torch._ops.OpOverload | None:
+    """Returns PyTorch's operator called `namespace.operator.overload`; None when there is none."""
+    import torch
+
+    found: Any = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            return None
+    return found  # type: ignore[no-any-return]

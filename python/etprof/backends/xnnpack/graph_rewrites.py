@@ -1,0 +1,506 @@
+"""Rewrites of ATen operators into those that XNNPACK takes; each says what it rests on.
+
+All of them leave dynamic shapes alone: their results would hold for the traced sizes only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from etprof.backends.rewrite import GraphRewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+_FOUR_BITS, _EIGHT_BITS = (-8, 7), (-128, 127)
+"""Least and largest integers."""
+_LEAST_HALF = -6e4
+"""Takes part in no softmax, and is finite in half precision, whose largest value is 65504."""
+
+
+def _aten() -> Any:  # noqa: ANN401 - PyTorch's operators
+    import torch
+
+    return torch.ops.aten
+
+
+def _is_static(*values: Tensor) -> bool:
+    return all(isinstance(size, int) for value in values for size in value.shape)
+
+
+def _is_half(value: Tensor) -> bool:
+    return value.dtype.is_floating_point and value.dtype.itemsize == 2
+
+
+def _reshape(value: Tensor, shape: Sequence[int]) -> Tensor:
+    return (
+        value if list(value.shape) == list(shape) else _aten().reshape.default(value, list(shape))
+    )
+
+
+def _row_mean(value: Tensor) -> Tensor:
+    """Returns the mean over the last dimension, which is kept, as a product with a constant row."""
+    count = value.shape[-1]
+    row = _aten().full.default([1, count], 1 / count, dtype=value.dtype)
+    return _aten().linear.default(value, row)  # type: ignore[no-any-return]
+
+
+class HalfActivations(GraphRewrite):
+    """Activations whose usual forms compute in float32, or have no half-precision kernel."""
+
+    name = "half_activations"
+    operators = ("aten.gelu.default", "aten.silu.default", "aten.hardsigmoid.default")
+    changes = (
+        "SiLU becomes x * sigmoid(x), hard-sigmoid relu6(x + 3) / 6, both in half precision; "
+        "GELU is computed in float32 between two casts"
+    )
+    legal = "the same functions; SiLU and hard-sigmoid round their intermediate values to half"
+    rests_on = (
+        "PyTorch decomposes them through float32 (torch/_decomp/decompositions.py, "
+        "pw_cast_for_opmath), and XNNPACK's partitioner refuses GELU of halves"
+    )
+
+    @classmethod
+    def replacement(cls, operator: str) -> Callable[..., Any]:
+        """Returns the activation in the delegate's operators; float32 is left alone."""
+        return {"gelu": cls._gelu, "silu": cls._silu, "hardsigmoid": cls._hard_sigmoid}[
+            operator.split(".")[1]
+        ]
+
+    @staticmethod
+    def _gelu(value: Tensor, *, approximate: str = "none") -> Any:  # noqa: ANN401
+        if not _is_half(value):
+            return NotImplemented
+        return _aten().gelu.default(value.float(), approximate=approximate).to(value.dtype)
+
+    @staticmethod
+    def _silu(value: Tensor) -> Any:  # noqa: ANN401
+        return value * _aten().sigmoid.default(value) if _is_half(value) else NotImplemented
+
+    @staticmethod
+    def _hard_sigmoid(value: Tensor) -> Any:  # noqa: ANN401
+        # An integer constant would be cast to the value's type outside the delegate.
+        return _aten().hardtanh.default(value + 3.0, 0.0, 6.0) * (1 / 6)
+
+
+class KeptDimensions(GraphRewrite):
+    """Means in the one form that the delegate has, and over the last dimension as a product."""
+
+    name = "kept_dimensions"
+    operators = ("aten.mean.dim",)
+    changes = (
+        "a mean over both axes of an image keeps them, and a reshape drops them; a mean over the "
+        "last dimension becomes a product with a constant row of 1/n"
+    )
+    legal = "the same sums; the order of summation may differ"
+    rests_on = "XNNPACK's partitioner takes mean.dim of four dimensions, [2, 3], with keepdim only"
+
+    @classmethod
+    def replacement(cls, operator: str) -> Callable[..., Any]:
+        """Returns the mean in those forms."""
+        del operator
+        return cls._mean
+
+    @staticmethod
+    def _mean(
+        value: Tensor,
+        dim: Sequence[int] | None,
+        keepdim: bool = False,
+        *,
+        dtype: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        if not _is_static(value) or dtype not in (None, value.dtype) or not dim:
+            return NotImplemented
+        dims = sorted(each % value.dim() for each in dim)
+        if value.dim() == 4 and dims == [2, 3] and not keepdim:
+            mean = _aten().mean.dim(value, [2, 3], keepdim=True)
+            return _reshape(mean, value.shape[:2])
+        # A sum of halves would lose what the mean of floats keeps.
+        if dims == [value.dim() - 1] and value.dim() > 1 and not _is_half(value):
+            mean = _row_mean(value)
+            return mean if keepdim else _reshape(mean, value.shape[:-1])
+        return NotImplemented
+
+
+class SpelledNorms(GraphRewrite):
+    """Norms over the last dimensions, for which the delegate has no operator."""
+
+    name = "spelled_norms"
+    operators = ("aten.layer_norm.default", "aten.rms_norm.default")
+    precedes_quantization = False
+    changes = (
+        "a layer or RMS norm becomes differences, products and a reciprocal root in float32, its "
+        "means products with a constant row of 1/n"
+    )
+    legal = "the norm's definition, with sums in float32: nearer to eager than a sum of halves"
+    rests_on = (
+        "the portable kernel sums halves in half precision (kernels/portable/cpu/"
+        "op_native_layer_norm.cpp), and XNNPACK has no norm"
+    )
+
+    @classmethod
+    def replacement(cls, operator: str) -> Callable[..., Any]:
+        """Returns the norm, spelled out."""
+        return cls._layer_norm if "layer_norm" in operator else cls._rms_norm
+
+    @classmethod
+    def _layer_norm(  # noqa: PLR0913, PLR0917 - ATen's
+        cls,
+        value: Tensor,
+        normalized_shape: Sequence[int],
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        eps: float = 1e-5,
+        cudnn_enable: bool = True,
+    ) -> Any:  # noqa: ANN401
+        del cudnn_enable
+        if not _is_static(value) or not value.dtype.is_floating_point:
+            return NotImplemented
+        rows = cls._as_rows(value, normalized_shape)
+        centred = rows - _row_mean(rows)
+        return cls._scaled(value, centred, centred, weight, bias, eps)
+
+    @classmethod
+    def _rms_norm(
+        cls,
+        value: Tensor,
+        normalized_shape: Sequence[int],
+        weight: Tensor | None = None,
+        eps: float | None = None,
+    ) -> Any:  # noqa: ANN401
+        import torch
+
+        if not _is_static(value) or not value.dtype.is_floating_point:
+            return NotImplemented
+        rows = cls._as_rows(value, normalized_shape)
+        # PyTorch's default is the spacing of the type that it computes in.
+        least = torch.finfo(rows.dtype).eps if eps is None else eps
+        return cls._scaled(value, rows, rows, weight, None, least)
+
+    @staticmethod
+    def _as_rows(value: Tensor, normalized_shape: Sequence[int]) -> Tensor:
+        """Returns [..., n] in float32, where n are all normalised elements."""
+        kept = list(value.shape[: value.dim() - len(normalized_shape)])
+        return _reshape(value, [*kept, math.prod(normalized_shape)]).float()
+
+    @staticmethod
+    def _scaled(  # noqa: PLR0913, PLR0917
+        value: Tensor,
+        rows: Tensor,
+        spread: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        eps: float,
+    ) -> Tensor:
+        normal = rows * _aten().rsqrt.default(_row_mean(spread * spread) + eps)
+        if weight is not None:
+            normal = normal * _reshape(weight, [weight.numel()]).float()
+        if bias is not None:
+            normal = normal + _reshape(bias, [bias.numel()]).float()
+        return _reshape(normal.to(value.dtype), value.shape)
+
+
+class PlainAttention(GraphRewrite):
+    """Attention as two products and a softmax."""
+
+    name = "plain_attention"
+    operators = ("aten.scaled_dot_product_attention.default",)
+    changes = (
+        "scaled dot-product attention becomes softmax(q k / sqrt(d) + mask) v on batches of "
+        "matrices, its causal mask a constant"
+    )
+    legal = (
+        "the same where each row attends to something; a row that is masked entirely, for which "
+        "PyTorch gives zeros, becomes a mean"
+    )
+    rests_on = (
+        "PyTorch decomposes it through _safe_softmax (where, eq, any, full_like, logical_not) and "
+        "4-D products with expand, none of which XNNPACK's partitioner takes"
+    )
+
+    @classmethod
+    def replacement(cls, operator: str) -> Callable[..., Any]:
+        """Returns the plain form; masks of booleans, dropout and shared heads are left alone."""
+        del operator
+        return cls._attend
+
+    @staticmethod
+    def _attend(  # noqa: PLR0913, PLR0917 - ATen's
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        *,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:  # noqa: ANN401
+        lead = query.shape[:-2]
+        if (
+            not _is_static(query, key, value)
+            or enable_gqa
+            or dropout_p
+            or len(lead) < 1
+            or key.shape[:-2] != lead
+            or value.shape[:-2] != lead
+            or (attn_mask is not None and not attn_mask.dtype.is_floating_point)
+        ):
+            return NotImplemented
+        aten, batch = _aten(), math.prod(lead)
+        rows, width = query.shape[-2:]
+        columns = key.shape[-2]
+        factor = 1 / math.sqrt(width) if scale is None else scale
+        keys = aten.permute.default(_reshape(key, [batch, columns, width]), [0, 2, 1])
+        scores = aten.bmm.default(_reshape(query, [batch, rows, width]) * factor, keys)
+        if is_causal:
+            full = aten.full.default([rows, columns], _LEAST_HALF, dtype=query.dtype)
+            scores = scores + aten.triu.default(full, 1)
+        if attn_mask is not None:
+            scores = _reshape(scores, [*lead, rows, columns]) + attn_mask
+            scores = _reshape(scores, [batch, rows, columns])
+        weights = aten._softmax.default(scores, -1, False)
+        mixed = aten.bmm.default(weights, _reshape(value, [batch, columns, value.shape[-1]]))
+        return _reshape(mixed, [*lead, rows, value.shape[-1]])
+
+
+class PlainProducts(GraphRewrite):
+    """Batched products without their expand of no effect."""
+
+    name = "plain_products"
+    operators = ("aten.matmul.default",)
+    changes = "a product of two batches of equal size becomes bmm between reshapes"
+    legal = "the same products"
+    rests_on = "PyTorch decomposes it through expand, which XNNPACK's partitioner does not take"
+
+    @classmethod
+    def replacement(cls, operator: str) -> Callable[..., Any]:
+        """Returns the product as bmm."""
+        del operator
+        return cls._multiply
+
+    @staticmethod
+    def _multiply(left: Tensor, right: Tensor) -> Any:  # noqa: ANN401
+        lead = left.shape[:-2]
+        if not _is_static(left, right) or len(lead) < 1 or right.shape[:-2] != lead:
+            return NotImplemented
+        count = math.prod(lead)
+        product = _aten().bmm.default(
+            _reshape(left, [count, *left.shape[-2:]]), _reshape(right, [count, *right.shape[-2:]])
+        )
+        return _reshape(product, [*lead, left.shape[-2], right.shape[-1]])
+
+
+class PlainViews(GraphRewrite):
+    """Views that the delegate does not take, as those that it does."""
+
+    name = "plain_views"
+    operators = (
+        "aten.select.int", "aten.unbind.int", "aten.split_with_sizes.default", "aten.split.Tensor",
+        "aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.expand.default",
+    )  # fmt: skip
+    changes = (
+        "select, unbind and split become slices, squeeze and unsqueeze reshapes; an expand is left "
+        "out where it has no effect, and else is a product with ones"
+    )
+    legal = "the same elements"
+    rests_on = "XNNPACK's partitioner takes slice, reshape and a product that broadcasts"
+
+    @classmethod
+    def replacement(cls, operator: str) -> Callable[..., Any]:
+        """Returns the view in slices and reshapes."""
+        found: dict[str, Callable[..., Any]] = {
+            "select": cls._select,
+            "unbind": cls._unbind,
+            "split_with_sizes": cls._split,
+            "split": cls._split,
+            "unsqueeze": cls._unsqueeze,
+            "squeeze": cls._squeeze,
+            "expand": cls._expand,
+        }
+        return found[operator.split(".")[1]]
+
+    @staticmethod
+    def _part(value: Tensor, dim: int, start: int, end: int) -> Tensor:
+        if (start, end) == (0, value.shape[dim]):
+            return value
+        return _aten().slice.Tensor(value, dim, start, end)  # type: ignore[no-any-return]
+
+    @classmethod
+    def _select(cls, value: Tensor, dim: int, index: int) -> Any:  # noqa: ANN401
+        if not _is_static(value) or not isinstance(index, int):
+            return NotImplemented
+        dim, index = dim % value.dim(), index % value.shape[dim]
+        kept = [size for axis, size in enumerate(value.shape) if axis != dim]
+        return _reshape(cls._part(value, dim, index, index + 1), kept)
+
+    @classmethod
+    def _unbind(cls, value: Tensor, dim: int = 0) -> Any:  # noqa: ANN401
+        if not _is_static(value):
+            return NotImplemented
+        return [cls._select(value, dim, index) for index in range(value.shape[dim])]
+
+    @classmethod
+    def _split(cls, value: Tensor, sizes: int | Sequence[int], dim: int = 0) -> Any:  # noqa: ANN401
+        if not _is_static(value):
+            return NotImplemented
+        dim %= value.dim()
+        length = value.shape[dim]
+        if isinstance(sizes, int):
+            sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
+        ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
+        return [
+            cls._part(value, dim, end - size, end) for size, end in zip(sizes, ends, strict=True)
+        ]
+
+    @staticmethod
+    def _unsqueeze(value: Tensor, dim: int) -> Any:  # noqa: ANN401
+        if not _is_static(value):
+            return NotImplemented
+        shape = list(value.shape)
+        shape.insert(dim % (value.dim() + 1), 1)
+        return _reshape(value, shape)
+
+    @staticmethod
+    def _squeeze(value: Tensor, dim: int | Sequence[int]) -> Any:  # noqa: ANN401
+        if not _is_static(value):
+            return NotImplemented
+        dims = [each % value.dim() for each in ([dim] if isinstance(dim, int) else dim)]
+        kept = [size for axis, size in enumerate(value.shape) if not (axis in dims and size == 1)]
+        return _reshape(value, kept)
+
+    @staticmethod
+    def _expand(value: Tensor, size: Sequence[int], *, implicit: bool = False) -> Any:  # noqa: ANN401
+        del implicit
+        if not _is_static(value):
+            return NotImplemented
+        more = len(size) - value.dim()
+        full = [value.shape[axis - more] if each == -1 else each for axis, each in enumerate(size)]
+        if list(value.shape) == full:
+            return _aten().alias.default(value)
+        if not value.dtype.is_floating_point or not all(isinstance(each, int) for each in full):
+            return NotImplemented
+        ones = _aten().full.default(
+            [
+                1 if axis >= more and value.shape[axis - more] == each else each
+                for axis, each in enumerate(full)
+            ],
+            1.0,
+            dtype=value.dtype,
+        )
+        return _reshape(value, [1] * more + list(value.shape)) * ones
+
+
+class ChannelWeights(GraphRewrite):
+    """4-bit weights with one scale a row, as the delegate's kernels of SME2 take them."""
+
+    name = "channel_weights"
+    operators = (
+        "torchao.dequantize_affine.default",
+        "torchao.quantize_affine.default",
+        "torchao.choose_qparams_affine.default",
+    )
+    precedes_quantization = False
+    changes: ClassVar[str] = (
+        "weights in blocks as long as a row become weights with a scale a channel, and their "
+        "inputs are quantised a token at a time by ExecuTorch's own operators"
+    )
+    legal = "the same integers and scales"
+    rests_on = (
+        "XNNPACK is given torchao's blocks as QB4W, for which it has no SME2 microkernel, and "
+        "dequantize_per_channel as QC4W, for which it has"
+    )
+
+    @classmethod
+    def replacement(cls, operator: str) -> Callable[..., Any]:
+        """Returns the step of quantisation in ExecuTorch's own operators."""
+        found: dict[str, Callable[..., Any]] = {
+            "dequantize_affine": cls._dequantize,
+            "quantize_affine": cls._quantize,
+            "choose_qparams_affine": cls._choose,
+        }
+        return found[operator.split(".")[1]]
+
+    @staticmethod
+    def _are_rows(value: Tensor, block: Sequence[int]) -> bool:
+        return list(block) == [1] * (value.dim() - 1) + [value.shape[-1]]
+
+    @classmethod
+    def _dequantize(  # noqa: PLR0913, PLR0917 - torchao's
+        cls,
+        value: Tensor,
+        block_size: Sequence[int],
+        scale: Tensor,
+        zero_point: Tensor | None,
+        input_dtype: Any,  # noqa: ANN401
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        output_dtype: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        import torch
+
+        if not cls._are_rows(value, block_size) or zero_point is None:
+            return NotImplemented
+        own, dtype = torch.ops.quantized_decomposed, output_dtype or torch.float32
+        if (quant_min, quant_max) == _FOUR_BITS and value.dim() == 2:
+            scales, zeros = _reshape(scale, [scale.numel()]), _reshape(zero_point, [scale.numel()])
+            return own.dequantize_per_channel.default(
+                value, scales, zeros, 0, *_FOUR_BITS, input_dtype, out_dtype=dtype
+            )
+        if (quant_min, quant_max) != _EIGHT_BITS:
+            return NotImplemented
+        return own.dequantize_per_token.default(
+            value, scale, zero_point, *_EIGHT_BITS, input_dtype, dtype
+        )
+
+    @classmethod
+    def _quantize(  # noqa: PLR0913, PLR0917 - torchao's
+        cls,
+        value: Tensor,
+        block_size: Sequence[int],
+        scale: Tensor,
+        zero_point: Tensor | None,
+        output_dtype: Any,  # noqa: ANN401
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+    ) -> Any:  # noqa: ANN401
+        import torch
+
+        if not cls._are_rows(value, block_size) or (quant_min, quant_max) != _EIGHT_BITS:
+            return NotImplemented
+        return torch.ops.quantized_decomposed.quantize_per_token.default(
+            value, scale, zero_point, *_EIGHT_BITS, output_dtype
+        )
+
+    @classmethod
+    def _choose(  # noqa: PLR0913, PLR0917 - torchao's
+        cls,
+        value: Tensor,
+        mapping_type: str,
+        block_size: Sequence[int],
+        target_dtype: Any,  # noqa: ANN401
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        *_: object,
+    ) -> Any:  # noqa: ANN401
+        import torch
+
+        is_plain = mapping_type == "ASYMMETRIC" and (quant_min, quant_max) == _EIGHT_BITS
+        if not is_plain or not cls._are_rows(value, block_size):
+            return NotImplemented
+        own = torch.ops.quantized_decomposed
+        return own.choose_qparams_per_token_asymmetric.default(value, target_dtype)
+
+
+GRAPH_REWRITES: Final[tuple[type[GraphRewrite], ...]] = (
+    HalfActivations,
+    KeptDimensions,
+    SpelledNorms,
+    PlainAttention,
+    PlainProducts,
+    PlainViews,
+    ChannelWeights,
+)

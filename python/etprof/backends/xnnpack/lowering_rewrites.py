@@ -1,0 +1,202 @@
+"""Rewrites of XNNPACK's lowering: what its schema and runtime take, and its exporter does not give.
+
+Each is in force inside `rewritten_lowering` only; ExecuTorch's own tables are as before after it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from unittest.mock import patch
+
+import torch
+
+from etprof.backends.rewrite import Rewrite
+from etprof.base.upstream_noise import quiet_upstream
+
+with quiet_upstream():
+    from executorch.backends.xnnpack._passes.remove_redundant_copy_pass import (
+        RemoveRedundantCopyPass,
+    )
+    from executorch.backends.xnnpack.operators import node_visitor
+    from executorch.backends.xnnpack.partition.config import ALL_PARTITIONER_CONFIGS
+    from executorch.backends.xnnpack.partition.config.generic_node_configs import (
+        ToDimOrderCopyConfig,
+    )
+    from executorch.backends.xnnpack.serialization.xnnpack_graph_schema import XNNConvert, XNode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+_VISITORS: Final[dict[str, type[Any]]] = node_visitor._node_visitor_dict
+_CONVOLUTION: Final = "aten.convolution.default"
+_COPY: Final = "aten._to_copy.default"
+_REMOVE_COPY: Final = "_try_remove_regular_redundant_to_copy"
+_IMAGE_DIMENSIONS: Final = 4
+_CASTS: Final = frozenset({torch.float16, torch.float32})
+
+
+class LoweringRewrite(Rewrite):
+    """Changes how operators are handed to the delegate, not the operators."""
+
+    level = "lowering"
+
+
+class HalfPointwiseWeights(LoweringRewrite):
+    """Pointwise convolutions of halves keep halves as weights."""
+
+    name = "half_pointwise_weights"
+    changes: ClassVar[str] = (
+        "the weights of 1x1 convolutions of stride 1, without padding and groups, are serialised "
+        "in half precision; biases stay float32"
+    )
+    legal = "the weights are halves already; they were only stored wider"
+    rests_on = (
+        "op_conv2d.py serialises every weight as float32 (force_fp32=True), and XNNPACK packs "
+        "halves for SME2 only where the weights are halves too (PF16)"
+    )
+
+    @classmethod
+    def is_sound(cls) -> bool:
+        """Whether convolutions are serialised by a visitor that this can narrow."""
+        return _CONVOLUTION in _VISITORS
+
+
+class DelegatedCasts(LoweringRewrite):
+    """Casts between half and single precision stay inside the delegate."""
+
+    name = "delegated_casts"
+    changes: ClassVar[str] = (
+        "a cast between half and single precision is a Convert node of the delegate, instead of a "
+        "call of a portable kernel between two delegate calls"
+    )
+    legal = "the same rounding to nearest"
+    rests_on = (
+        "ToDimOrderCopyConfig refuses changes of type, while XNNPACK's schema and runtime have "
+        "Convert; images, of four dimensions, are left alone: their casts fail in the layout pass"
+    )
+
+    @classmethod
+    def is_sound(cls) -> bool:
+        """Whether copies have a visitor and a rule that can be widened."""
+        can_keep = hasattr(RemoveRedundantCopyPass, _REMOVE_COPY)
+        return can_keep and _COPY in _VISITORS and ToDimOrderCopyConfig in ALL_PARTITIONER_CONFIGS
+
+
+LOWERING_REWRITES: Final[tuple[type[LoweringRewrite], ...]] = (HalfPointwiseWeights, DelegatedCasts)
+
+
+def _is_cast(node: torch.fx.Node) -> bool:
+    """Whether it changes the element type."""
+    source = node.args[0] if node.args else None
+    if not isinstance(source, torch.fx.Node):
+        return False
+    before, after = source.meta.get("val"), node.meta.get("val")
+    if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+        return False
+    return bool(before.dtype != after.dtype)
+
+
+class _CastRule(ToDimOrderCopyConfig):  # type: ignore[misc] # ExecuTorch's
+    """Takes casts of halves and floats too."""
+
+    def check_constraints(self, node: torch.fx.Node, ep: torch.export.ExportedProgram) -> bool:
+        if not _is_cast(node):
+            return bool(super().check_constraints(node, ep))
+        before, after = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+        return (
+            self.check_common_constraints(node, ep)
+            and {before.dtype, after.dtype} == _CASTS
+            and before.dim() != _IMAGE_DIMENSIONS
+            and before.dim_order() == after.dim_order()
+        )
+
+
+def _cast_visitor(visitor: type[Any]) -> type[Any]:
+    class CastVisitor(visitor):  # type: ignore[misc] # ExecuTorch's
+        def define_node(
+            self,
+            node: torch.fx.Node,
+            xnn_graph: Any,  # noqa: ANN401
+            vals_to_ids: dict[torch.fx.Node, int],
+            debug_handle: int,
+        ) -> None:
+            if not _is_cast(node):
+                super().define_node(node, xnn_graph, vals_to_ids, debug_handle)
+                return
+            source = node.args[0]
+            for each in (source, node):
+                self.define_tensor(each, xnn_graph, vals_to_ids)
+            ends = {"input_id": vals_to_ids[source], "output_id": vals_to_ids[node]}  # type: ignore[index]
+            convert = XNNConvert(**ends, flags=0)
+            xnn_graph.xnodes.append(XNode(xnode_union=convert, debug_handle=debug_handle))
+
+    return CastVisitor
+
+
+def _pointwise_visitor(visitor: type[Any]) -> type[Any]:
+    class PointwiseVisitor(visitor):  # type: ignore[misc] # ExecuTorch's
+        _weight: torch.fx.Node | None = None
+
+        def define_node(self, node: torch.fx.Node, *rest: Any) -> None:  # noqa: ANN401
+            self._weight = node.args[1] if _is_pointwise(node) else None  # type: ignore[assignment]
+            super().define_node(node, *rest)
+
+        def define_tensor(
+            self,
+            tensor: torch.fx.Node,
+            *args: Any,  # noqa: ANN401
+            force_fp32: bool = False,
+            **kwargs: Any,  # noqa: ANN401
+        ) -> None:
+            # Only halves: of quantised weights this node is the dequantised form.
+            is_own = tensor is self._weight and tensor.meta["val"].dtype == torch.float16
+            super().define_tensor(tensor, *args, force_fp32=force_fp32 and not is_own, **kwargs)
+
+    return PointwiseVisitor
+
+
+def _is_pointwise(node: torch.fx.Node) -> bool:
+    """Whether a convolution has a kernel of 1x1, stride 1, no padding, one group and no transpose.
+
+    For every other the runtime refuses weights in half precision, or has no SME2 microkernel.
+    """
+    _, weight, _, stride, padding, _, transposed, _, groups = node.args
+    kernel = weight.meta["val"].shape[2:]  # type: ignore[union-attr]
+    plain = set(kernel) == {1} and set(stride) == {1} and set(padding) == {0}  # type: ignore[arg-type]
+    return plain and not transposed and bool(groups == 1)
+
+
+@contextmanager
+def rewritten_lowering(names: Collection[str]) -> Iterator[None]:
+    """Has the rewrites called `names` in force while the block lowers a model."""
+    visitors = {}
+    remove = getattr(RemoveRedundantCopyPass, _REMOVE_COPY)
+    if HalfPointwiseWeights.name in names:
+        visitors[_CONVOLUTION] = _pointwise_visitor(_VISITORS[_CONVOLUTION])
+    if DelegatedCasts.name in names:
+        visitors[_COPY] = _cast_visitor(_VISITORS[_COPY])
+        remove = _but_casts(remove)
+    with (
+        patch.dict(_VISITORS, visitors),
+        patch.object(RemoveRedundantCopyPass, _REMOVE_COPY, remove),
+    ):
+        yield
+
+
+def _but_casts(remove: Any) -> Any:  # noqa: ANN401 - the pass's own step
+    """The pass takes a cast for one of two copies that undo each other, and would delete it."""
+
+    def try_remove(self: Any, node: torch.fx.Node, graph: torch.fx.Graph) -> bool:  # noqa: ANN401
+        source = node.args[0]
+        is_kept = _is_cast(node) or (isinstance(source, torch.fx.Node) and _is_cast(source))
+        return False if is_kept else bool(remove(self, node, graph))
+
+    return try_remove
+
+
+def widen_rules(rules: Sequence[type[Any]], names: Collection[str]) -> list[type[Any]]:
+    """Returns the partitioner's rules, widened as the rewrites called `names` need it."""
+    if DelegatedCasts.name not in names:
+        return list(rules)
+    return [_CastRule if rule is ToDimOrderCopyConfig else rule for rule in rules]

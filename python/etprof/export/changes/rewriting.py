@@ -1,0 +1,137 @@
+"""Applies rewrites to traced programs: one retracing for all of them, and constants folded after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._guards import detect_fake_mode
+
+from etprof.backends.registry import BY_NAME
+from etprof.backends.rewrite import GraphRewrite, find_overload
+from etprof.base.errors import UsageError
+from etprof.export import upstream
+from etprof.run.program import AppliedRewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from etprof.backends.rewrite import Rewrite
+    from etprof.export.request import ExportRequest
+
+
+def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
+    """Returns the rewrites that a request asks for, `all` spelled out.
+
+    Raises UsageError for one that is not here: nobody knows its name, or the installed ExecuTorch
+    lacks what it rests on.
+    """
+    known = {each.name: each for each in BY_NAME[request.backend].exporter().rewrites()}
+    asked = request.options.rewrites
+    sound = {name for name, each in known.items() if each.is_sound()}
+    for name in asked:
+        if name not in {"all", *known}:
+            choices = ", ".join(("all", *known))
+            raise UsageError(f"--rewrite {name!r} is unknown; choose from {choices}")
+        if name != "all" and name not in sound:
+            missing = known[name].rests_on
+            raise UsageError(f"--rewrite {name!r} rests on what this ExecuTorch lacks: {missing}")
+    return [
+        each for name, each in known.items() if name in sound and ("all" in asked or name in asked)
+    ]
+
+
+@dataclass
+class Rewriting:
+    """The rewrites of one export, and how many operators each has replaced."""
+
+    asked: Sequence[type[Rewrite]] = ()
+    operators: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all of them."""
+        return [each.name for each in self.asked]
+
+    @property
+    def applied(self) -> tuple[AppliedRewrite, ...]:
+        """Those that found something to change, and those of the lowering, which do not say."""
+        return tuple(
+            AppliedRewrite(name=each.name, operators=self.operators[each.name] or None)
+            for each in self.asked
+            if self.operators[each.name] or each.level == "lowering"
+        )
+
+    def before_quantization(
+        self, program: torch.export.ExportedProgram
+    ) -> torch.export.ExportedProgram:
+        """Applies those whose operators a quantiser should see."""
+        return self._apply(program, lambda each: each.precedes_quantization)
+
+    def before_lowering(
+        self, program: torch.export.ExportedProgram
+    ) -> torch.export.ExportedProgram:
+        """Applies all of them, to whatever is left."""
+        return self._apply(program, lambda _: True)
+
+    def _apply(
+        self,
+        program: torch.export.ExportedProgram,
+        is_due: Callable[[type[GraphRewrite]], bool],
+    ) -> torch.export.ExportedProgram:
+        graph = [each for each in self.asked if issubclass(each, GraphRewrite)]
+        program, replaced = _rewrite(program, [each for each in graph if is_due(each)])
+        self.operators += replaced
+        return program
+
+
+def _rewrite(
+    program: torch.export.ExportedProgram, asked: Sequence[type[GraphRewrite]]
+) -> tuple[torch.export.ExportedProgram, Counter[str]]:
+    """Returns the rewritten program, or the same one where nothing applies, and the counts."""
+    names = {operator: rewrite.name for rewrite in asked for operator in rewrite.operators}
+    table = {
+        overload: rewrite.replacement(operator)
+        for rewrite in asked
+        for operator in rewrite.operators
+        if (overload := find_overload(operator)) is not None
+    }
+    replaced = Counter(names[str(node.target)] for node in _find_places(program, table))
+    if not replaced:
+        return program, replaced
+    return _fold_constants(program.run_decompositions(table)), replaced
+
+
+def _find_places(
+    program: torch.export.ExportedProgram, table: Mapping[Any, Callable[..., Any]]
+) -> Iterator[torch.fx.Node]:
+    """Yields the nodes that would be replaced; tries it on values without data."""
+
+    def value_of(node: torch.fx.Node) -> Any:  # noqa: ANN401 - whatever it gives
+        return node.meta.get("val")
+
+    values = [value_of(node) for node in program.graph.nodes]
+    with detect_fake_mode(values) or nullcontext():
+        for node in program.graph.nodes:
+            if node.target not in table:
+                continue
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_of)
+            if table[node.target](*args, **kwargs) is not NotImplemented:
+                yield node
+
+
+def _fold_constants(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Computes what depends on constants alone; quantised weights stay as they are."""
+    kept = {
+        node.target
+        for node in program.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload)
+        and node.target.namespace in ("quantized_decomposed", "torchao")
+    }
+    folded: torch.export.ExportedProgram = upstream.constant_prop_pass(
+        program, custom_skip_targets=kept
+    )
+    return folded

@@ -1,0 +1,266 @@
+"""Each rewrite on real graphs: it applies, leaves alone, and keeps what the program computes."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from etprof.backends.registry import BY_NAME, DEFAULT
+from etprof.base.errors import UsageError
+from etprof.base.upstream_noise import quiet_upstream
+from etprof.export import delegation, lowering, upstream
+from etprof.export.changes.rewriting import Rewriting, sound_rewrites
+from etprof.export.eager_model import ExportMethod
+from etprof.export.request import ExportOptions, ExportRequest, parse_precision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from etprof.run.delegation import MethodReport
+
+KNOWN = {each.name: each for each in BY_NAME[DEFAULT].exporter().rewrites()}
+
+
+class Call(nn.Module):
+    """A function as a model."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.function(*inputs)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """ExecuTorch's warnings about itself are no failures of ours."""
+    with quiet_upstream():
+        yield
+
+
+def rewriting_of(*names: str) -> Rewriting:
+    return Rewriting([KNOWN[name] for name in names])
+
+
+def halves(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).half()
+
+
+def attention(*shape: int, **how: object) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    def attend(*qkv: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(*qkv, **how)  # type: ignore[arg-type]
+
+    return Call(attend), tuple(halves(*shape) * (index + 1) for index in range(3))
+
+
+def pointwise(**how: Any) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:  # noqa: ANN401
+    torch.manual_seed(0)
+    size = how.pop("kernel_size", 1)
+    return nn.Conv2d(16, 32, size, **how).half().eval(), (halves(1, 16, 8, 8),)
+
+
+# Rewrite, model and inputs, operators that it replaces, calls of portable kernels before and after;
+# what is left are casts, of half-precision scalars too: those are for delegated_casts.
+APPLIES = {
+    "half_activations gelu": (Call(nn.GELU()), (halves(1, 4, 64),), 1, 1, 2),
+    "half_activations silu": (Call(nn.SiLU()), (halves(1, 4, 64),), 1, 2, 0),
+    "half_activations hardsigmoid": (Call(nn.Hardsigmoid()), (halves(1, 4, 64),), 1, 4, 2),
+    "kept_dimensions image": (Call(lambda x: x.mean((2, 3))), (halves(1, 4, 6, 6),), 1, 1, 0),
+    "kept_dimensions rows": (
+        Call(lambda x: x.mean(-1, keepdim=True)), (halves(1, 4, 64).float(),), 1, 1, 0,
+    ),
+    "spelled_norms layer": (nn.LayerNorm(64).half(), (halves(1, 4, 64),), 1, 3, 2),
+    "spelled_norms rms": (nn.RMSNorm(64).half(), (halves(1, 4, 64),), 1, 5, 2),
+    "spelled_norms two": (nn.LayerNorm((4, 16)).half(), (halves(1, 4, 16),), 1, 3, 2),
+    "plain_attention": (*attention(1, 2, 8, 16), 1, 16, 1),
+    "plain_attention causal": (*attention(2, 8, 16, is_causal=True), 1, 27, 1),
+    "plain_products": (
+        Call(torch.matmul), (halves(1, 2, 8, 16), halves(1, 2, 16, 8)), 1, 2, 0,
+    ),
+    "plain_views select": (Call(lambda x: x[:, 1] * 2.0), (halves(1, 3, 8),), 1, 2, 1),
+    "plain_views unbind": (
+        Call(lambda x: x.unbind(1)[0] * x.unbind(1)[1]), (halves(1, 2, 8),), 2, 2, 0,
+    ),
+    "plain_views split": (
+        Call(lambda x: x.split([3, 5], -1)[0] * 2.0), (halves(1, 2, 8),), 1, 2, 1,
+    ),
+    "plain_views expand": (
+        Call(lambda x: x.expand(-1, 4, 8) * 2.0), (halves(1, 1, 8),), 1, 2, 1,
+    ),
+    "plain_views squeeze": (
+        Call(lambda x: x.squeeze(1).unsqueeze(0) * 2.0), (halves(1, 1, 8),), 2, 3, 1,
+    ),
+}  # fmt: skip
+LEFT_ALONE = {
+    "half_activations": (Call(nn.GELU()), (halves(1, 4, 64).float(),)),
+    "kept_dimensions": (Call(lambda x: x.mean(1)), (halves(1, 4, 6, 6),)),
+    "plain_attention": attention(1, 2, 8, 16, dropout_p=0.5),
+    "plain_products": (Call(torch.matmul), (halves(1, 2, 8, 16), halves(16, 8))),
+    "plain_views": (Call(lambda x: x.slice_scatter(x, 0) * 2.0), (halves(1, 3, 8),)),
+    "channel_weights": (nn.Linear(64, 8).half(), (halves(1, 64),)),
+}
+
+
+class Made(NamedTuple):
+    """A program that ran."""
+
+    report: MethodReport
+    output: torch.Tensor
+    rewriting: Rewriting
+    outside: int
+    """Calls of portable kernels in the program."""
+
+
+def make(model: nn.Module, inputs: tuple[torch.Tensor, ...], *names: str) -> Made:
+    """Lowers a model with the rewrites called `names` and runs the program."""
+    from executorch.runtime import Runtime
+
+    rewriting, options = rewriting_of(*names), ExportOptions(rewrites=names)
+    traced = rewriting.before_lowering(
+        lowering.trace("forward", ExportMethod(model.eval(), inputs))
+    )
+    lowered = lowering.lower({"forward": traced}, DEFAULT, options)
+    report = delegation.describe_method(lowered.methods["forward"], None)
+    buffer = lowering.make_program(lowered.edge, options).buffer
+    (plan,) = upstream.deserialize_pte_binary(buffer).program.execution_plan
+    kinds = [type(each.instr_args).__name__ for each in plan.chains[0].instructions]
+    output = Runtime.get().load_program(buffer).load_method("forward").execute(list(inputs))[0]
+    return Made(report, output, rewriting, kinds.count("KernelCall"))
+
+
+def snr_db(reference: torch.Tensor, found: torch.Tensor) -> float:
+    error = (reference.double() - found.double()).square().sum()
+    return float(10 * torch.log10(reference.double().square().sum() / error))
+
+
+def eager(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    with torch.no_grad():
+        result: torch.Tensor = copy.deepcopy(model).float()(*(each.float() for each in inputs))
+    return result
+
+
+@pytest.mark.parametrize("case", APPLIES)
+def test_a_rewrite_applies_and_keeps_what_is_computed(case: str) -> None:
+    model, inputs, replaced, before, after = APPLIES[case]
+    name = case.split(maxsplit=1)[0]
+    made = make(model, inputs, name)
+    assert made.rewriting.operators == {name: replaced}
+    assert (make(model, inputs).outside, made.outside) == (before, after)
+    assert made.output.shape == eager(model, inputs).shape
+    assert snr_db(eager(model, inputs), made.output) > 55
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_a_near_miss_is_left_alone(name: str) -> None:
+    model, inputs = LEFT_ALONE[name]
+    traced = lowering.trace("forward", ExportMethod(model.eval(), inputs))
+    rewriting = rewriting_of(name)
+    assert rewriting.before_lowering(traced) is traced
+    assert not rewriting.operators
+
+
+@pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.level == "graph"])
+def test_dynamic_shapes_are_left_alone(name: str) -> None:
+    """Their results would hold for the traced sizes only."""
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        rows = functional.layer_norm(x, (8,)).mean(-1, keepdim=True).squeeze(-1)
+        return functional.scaled_dot_product_attention(x, x, x).sum(-1) + rows
+
+    size = torch.export.Dim("rows", min=2, max=9)
+    method = ExportMethod(Call(compute), (halves(1, 4, 8).float(),), {}, {"inputs": ({1: size},)})
+    traced = lowering.trace("forward", method)
+    assert rewriting_of(name).before_lowering(traced) is traced
+
+
+def weight_types(report: MethodReport) -> list[str]:
+    return [node.types[1] for each in report.delegates for node in each.nodes if node.macs]
+
+
+@pytest.mark.parametrize(
+    ("how", "types"),
+    [
+        ({}, "fp16"),
+        ({"stride": 2}, "fp32"),
+        ({"padding": 1}, "fp32"),
+        ({"groups": 2}, "fp32"),
+        ({"kernel_size": 3}, "fp32"),
+    ],
+)
+def test_pointwise_weights_stay_halves(how: dict[str, Any], types: str) -> None:
+    model, inputs = pointwise(**how)
+    assert weight_types(make(model, inputs).report) == ["fp32"]
+    made = make(model, inputs, "half_pointwise_weights")
+    assert weight_types(made.report) == [types]
+    assert snr_db(eager(model, inputs), made.output) > 55
+    # Nothing of it is left in ExecuTorch afterwards.
+    assert weight_types(make(model, inputs).report) == ["fp32"]
+
+
+def test_casts_are_delegated_and_rounded_as_before() -> None:
+    model, inputs = Call(lambda x: (x * 2.0).float().exp().half() + 1.0), (halves(1, 4, 64),)
+    plain, made = make(model, inputs), make(model, inputs, "delegated_casts")
+    assert (plain.outside, made.outside) == (4, 0)
+    assert (len(plain.report.delegates), len(made.report.delegates)) == (3, 1)
+    assert torch.equal(made.output, plain.output)
+    assert make(model, inputs).outside == 4
+
+
+def test_an_image_s_casts_stay_where_they_are() -> None:
+    """Delegated, they fail in the layout pass when the program runs."""
+    model, inputs = Call(lambda x: (x * 2.0).float().exp()), (halves(1, 4, 8, 8),)
+    assert make(model, inputs, "delegated_casts").outside == 1
+
+
+def test_rows_of_four_bits_take_a_scale_a_channel() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32)).eval()
+    inputs = (torch.randn(3, 64),)
+    scheme = parse_precision("8da4w").quantization
+    assert scheme is not None
+    method, _ = lowering.quantize_method(
+        "forward", ExportMethod(model, inputs), scheme, BY_NAME[DEFAULT], Rewriting()
+    )
+    with torch.no_grad():
+        expected = method.module(*inputs)
+    assert weight_types(make(method.module, inputs).report) == ["qbint4"] * 2
+    made = make(method.module, inputs, "channel_weights")
+    assert weight_types(made.report) == ["qcint4"] * 2
+    assert made.report.summary is not None
+    assert made.report.summary.predicted_sme2_macs_share == 1
+    assert snr_db(expected, made.output) > 100
+
+
+def test_a_block_of_a_transformer_is_one_delegate_call() -> None:
+    """Together: no step of them is monotone, so each alone may leave more calls than none."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(64, 2, 128, activation="gelu", batch_first=True, dropout=0.0)
+    model, inputs = Call(layer.eval().half()), (halves(1, 8, 64),)
+    made = make(model, inputs, *KNOWN)
+    assert (len(made.report.delegates), made.outside) == (1, 0)
+    assert snr_db(eager(layer, inputs), made.output) > 55
+
+
+def test_an_unknown_rewrite_is_refused_with_the_known_ones() -> None:
+    request = ExportRequest("toy_cnn", options=ExportOptions(rewrites=("fast_please",)))
+    with pytest.raises(UsageError, match=r"--rewrite 'fast_please' is unknown; .*plain_views"):
+        sound_rewrites(request)
+    everything = ExportRequest("toy_cnn", options=ExportOptions(rewrites=("all",)))
+    assert [each.name for each in sound_rewrites(everything)] == list(KNOWN)
+
+
+def test_what_this_executorch_cannot_vouch_for_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A feature is asked for, not a version: without it the rewrite is refused, and `all` lacks it."""
+    casts = KNOWN["delegated_casts"]
+    monkeypatch.setattr(casts, "is_sound", classmethod(lambda _: False))
+    request = ExportRequest("toy_cnn", options=ExportOptions(rewrites=("delegated_casts",)))
+    with pytest.raises(UsageError, match="rests on what this ExecuTorch lacks"):
+        sound_rewrites(request)
+    everything = ExportRequest("toy_cnn", options=ExportOptions(rewrites=("all",)))
+    assert casts not in sound_rewrites(everything)
