@@ -336,21 +336,32 @@ def test_validation_calls_impossible_events_damage(tmp_path: Path) -> None:
     assert main(["validate", str(run)]) == 4
 
 
+def test_a_file_that_cannot_be_so_costs_its_own_experiment_alone(tmp_path: Path) -> None:
+    """N16, I3: it could be read, so it was taken, and ended the whole report and all rows."""
+    run = run_with(tmp_path / "run", damaged(tmp_path, rows=9).read_bytes())
+    assert main(["report", str(run)]) == 0
+    analysis = analyze_run(Run.load(run))
+    assert [each.name for each in analysis.experiments] == ["android_sme2"]
+    (off,) = analysis.loaded.others
+    assert off.damage is not None
+    assert "9 of 27 executions" in str(off.damage)
+    assert any(str(off.damage) in note for note in analysis.notes)
+    rows = {row.experiment: row for row in read_run_directory(run)}
+    assert rows["android_sme2"].categories
+    assert rows["android_sme2"].failure is None
+    assert str(off.damage) in (rows["android_off"].failure or "")
+    assert rows["android_off"].categories == {}
+    for path in run.glob("android_sme2/*.etdump"):
+        path.write_bytes(damaged(tmp_path, rows=9).read_bytes())
+    assert main(["report", str(run)]) == 4, "nothing is left to report"
+
+
 def test_comparisons_say_which_side_lost_executions(tmp_path: Path) -> None:
     """N16"""
     run = etprof.load_run(run_with(tmp_path / "run", damaged(tmp_path).read_bytes()))
     off, on = run.experiment("android_off"), run.experiment("android_sme2")
     notes = etprof.compare(off, on).comparison.notes
     assert any("android_off: 1 of 24 executions are left out" in note for note in notes)
-
-
-def test_the_history_keeps_no_split_of_a_refused_file(tmp_path: Path) -> None:
-    """N16: as for a file that cannot be read."""
-    documents = read_run_directory(run_with(tmp_path / "r", damaged(tmp_path, rows=9).read_bytes()))
-    for document in documents:
-        assert document.categories == {}
-        assert "operator split: " in (document.failure or "")
-        assert "9 of 27 executions" in (document.failure or "")
 
 
 def delegate_on_another_clock(scale: int, start: int = 0) -> ETDump:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from etprof.base.records import SME_MODES, SME_ON
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration
 from etprof.etdump.plausibility import Role
+from etprof.run.load import LoadedExperiment, LoadedLaunches
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from etprof.etdump.reader import ETDump
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.kernel_trace import KernelTrace
-    from etprof.run.load import LoadedExperiment, LoadedProgram, Place, Run
+    from etprof.run.load import LoadedProgram, Place, Run
     from etprof.run.manifest import LaunchRecord, Manifest
 
 
@@ -194,9 +195,13 @@ class RunAnalysis:
 
 def analyze_run(run: Run) -> RunAnalysis:
     """Brings the numbers of a run together."""
-    experiments = tuple(
-        _analyze_experiment(each, is_timed=run.is_timed) for each in run.experiments
-    )
+    found = [_analyze_or_tell(each, is_timed=run.is_timed) for each in run.experiments]
+    experiments = tuple(each for each in found if isinstance(each, ExperimentAnalysis))
+    refused = tuple(each for each in found if not isinstance(each, ExperimentAnalysis))
+    split_apart = tuple(each.loaded for each in experiments)
+    run = replace(run, experiments=split_apart, others=(*refused, *run.others))
+    if refused and not run.is_reportable:
+        raise next(each.damage for each in refused if each.damage)
     split = [note for each in experiments for note in split_notes(each)]
     if not run.is_directory:
         alone = "one ETDump alone: latency without tracer, load and memory are not known"
@@ -237,6 +242,18 @@ def _failure_notes(launches: Sequence[LaunchRecord]) -> Iterator[str]:
         yield f"{each.experiment}, {each.purpose}{block} failed: {each.error}"
     if len(failed) > _MOST_FAILURES:
         yield f"{len(failed) - _MOST_FAILURES} more launches failed; `etprof validate` names them"
+
+
+def _analyze_or_tell(
+    loaded: LoadedExperiment, *, is_timed: bool
+) -> ExperimentAnalysis | LoadedLaunches:
+    """Returns an experiment whose ETDump says what cannot be as one that has none."""
+    try:
+        return _analyze_experiment(loaded, is_timed=is_timed)
+    except InputFileError as error:
+        kept = {name: getattr(loaded, name) for name in LoadedLaunches.__dataclass_fields__}
+        problems = (str(error), *loaded.problems)
+        return LoadedLaunches(**kept | {"problems": problems, "damage": error})
 
 
 def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> ExperimentAnalysis:

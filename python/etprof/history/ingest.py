@@ -54,8 +54,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
         msg = f"{run} is not a run directory: no manifest.json; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
     facts = _facts(loaded, manifest, device)
-    categories, problem = _categories(loaded)
-    damaged = {each.name: f"operator split: {each.damage}" for each in loaded.others if each.damage}
+    categories, damaged, problem = _categories(loaded)
     raw = _raw(loaded)
     found = []
     try:
@@ -345,18 +344,22 @@ def _block_values(block: BlockMetrics) -> dict[str, float]:
     return values | block_values(block)
 
 
-def _categories(loaded: LoadedRun) -> tuple[dict[str, dict[str, float]], str | None]:
-    """Mean time of an inference by category of operators, and why there is none."""
+def _categories(
+    loaded: LoadedRun,
+) -> tuple[dict[str, dict[str, float]], dict[str, str], str | None]:
+    """Mean time of an inference by category of operators; why one has none, and why all."""
     if loaded.problem is not None:
-        return {}, f"operator split: {loaded.problem}"
+        return {}, {}, f"operator split: {loaded.problem}"
     try:
         analysis = analyze_run(loaded)
     except EtprofError as error:
-        return {}, f"operator split: {error}"
+        return {}, {}, f"operator split: {error}"
+    others = analysis.loaded.others
+    damaged = {each.name: f"operator split: {each.damage}" for each in others if each.damage}
     found: dict[str, dict[str, float]] = {}
     for experiment in analysis.experiments:
         totals = found.setdefault(experiment.name, {})
         for name, times in category_times(experiment.split).items():
             if times.total_ns:
                 totals[name] = times.mean_ns
-    return found, "; ".join(loaded.problems) or None
+    return found, damaged, "; ".join(loaded.problems) or None
