@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from etprof.dashboard.queries import find_runs_before, list_series, load_runs
 from etprof.dashboard.server import listen, make_server
 from etprof.history.store import Store, open_store
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from collections.abc import Iterator
 
-from tests.known_history import KnownHistory, fill
+from tests.known_history import KnownHistory, fill, pages
 
 BUDGET_MS = 300.0
 
@@ -52,35 +51,6 @@ def one_series(runs: int) -> KnownHistory:
         precisions=("fp32",),
         all_metrics=False,
     )
-
-
-def pages(store: Store) -> dict[str, dict[str, str]]:
-    """Returns pages of every view, with what makes them expensive."""
-    with store.session() as session:
-        entry = max(list_series(session), key=lambda e: e.run.id)
-        runs = load_runs(session, [entry.run.id]).values()
-        (before,) = find_runs_before(session, runs).values()
-    newest = {"id": str(entry.latest_id)}
-    trend = {"config": entry.config}
-    pair = {"baseline": str(before), "candidate": str(entry.latest_id)}
-    return {
-        "overview": {},
-        "overview, second part": {"page": "2"},
-        "overview, one branch": {"branch": "wip/faster-conv"},
-        "overview, one model": {"model": entry.run.model, "metric": "latency_ns"},
-        "overview, no such branch": {"branch": "none"},
-        "trend": trend,
-        "trend, one branch": {**trend, "branch": "main"},
-        "trend, by commits": {**trend, "axis": "commits"},
-        "sides, precisions": {"model": entry.run.model},
-        "sides, backends": {"model": entry.run.model, "by": "backend"},
-        "models": {},
-        "models, one device": {"device": entry.run.device},
-        "run": newest,
-        "compare": pair,
-        "failures": {},
-        "failures, one model": {"model": entry.run.model},
-    }
 
 
 @contextmanager

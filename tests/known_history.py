@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from etprof.base.files import hash_file
+from etprof.dashboard.queries import find_runs_before, list_series, load_runs
 from etprof.history.ingest import metric_of
 from etprof.history.schema import FAILED, OK, Baseline, Run, full_hash, make_run
 
@@ -66,6 +67,35 @@ def fill(store: Store, known: KnownHistory) -> int:
     builder = _Builder(known)
     counts = [len(store.add(runs)) for runs in builder.batches()]
     return sum(counts)
+
+
+def pages(store: Store) -> dict[str, dict[str, str]]:
+    """Returns pages of every view, with what makes them expensive."""
+    with store.session() as session:
+        entry = max(list_series(session), key=lambda e: e.run.id)
+        runs = load_runs(session, [entry.run.id]).values()
+        (before,) = find_runs_before(session, runs).values()
+    newest = {"id": str(entry.latest_id)}
+    trend = {"config": entry.config}
+    pair = {"baseline": str(before), "candidate": str(entry.latest_id)}
+    return {
+        "overview": {},
+        "overview, second part": {"page": "2"},
+        "overview, one branch": {"branch": "wip/faster-conv"},
+        "overview, one model": {"model": entry.run.model, "metric": "latency_ns"},
+        "overview, no such branch": {"branch": "none"},
+        "trend": trend,
+        "trend, one branch": {**trend, "branch": "main"},
+        "trend, by commits": {**trend, "axis": "commits"},
+        "sides, precisions": {"model": entry.run.model},
+        "sides, backends": {"model": entry.run.model, "by": "backend"},
+        "models": {},
+        "models, one device": {"device": entry.run.device},
+        "run": newest,
+        "compare": pair,
+        "failures": {},
+        "failures, one model": {"model": entry.run.model},
+    }
 
 
 def pin(store: Store, name: str, run_id: int) -> None:
