@@ -272,7 +272,7 @@ class ComparisonResult:
 
     @property
     def p_value(self) -> float | None:
-        """Two-sided sign-flip test of no effect."""
+        """Two-sided signed-rank test of no effect."""
         return self.comparison.latency.p_value if self.comparison.latency else None
 
     @cached_property

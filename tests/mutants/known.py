@@ -90,8 +90,8 @@ MUTATIONS = (
         "interval = (left[0] / right[0], left[1] / right[1])", (COMPARISON, PROMISES),
     ),
     Mutation(
-        10, "4 of 10 is balanced", "analysis/validity.py",
-        "abs(2 * count - len(first)) <= 1", "abs(2 * count - len(first)) <= 2", (VALIDITY,),
+        10, "any order is balanced", "analysis/validity.py",
+        "if is_balanced(count, len(first))", "if count", (VALIDITY,),
     ),
     Mutation(
         11, "the state after a launch is ignored", "analysis/validity.py",
@@ -192,7 +192,7 @@ MUTATIONS = (
     ),
     Mutation(
         38, "a budget cuts a pair of blocks", "measuring/pipeline.py",
-        "for pair in planned.timing:", "for pair in ((x,) for y in planned.timing for x in y):",
+        "for block in planned.timing:", "for block in ((x,) for y in planned.timing for x in y):",
         (PIPELINE,),
     ),
     Mutation(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
-from etprof.measuring.plan import Experiment, Settings, plan
+from etprof.measuring.plan import Experiment, Settings, draw_blocks, plan
 from etprof.statistics.effect import (
+    effect_of_log_ratios,
     estimate_effect,
     hodges_lehmann,
     hodges_lehmann_interval,
     judge,
-    sign_flip_p,
+    signed_rank_p,
 )
 from etprof.statistics.order_statistics import Interval
 from tests.world.sim_target import SimTarget
@@ -63,7 +66,7 @@ def test_false_alarms_on_the_same_thing_twice_are_at_most_5_percent() -> None:
     assert alarms / TRIALS <= 0.05
 
 
-def test_the_sign_flip_test_rejects_as_often_as_it_says() -> None:
+def test_the_signed_rank_test_rejects_as_often_as_it_says() -> None:
     random = np.random.default_rng(13)
     rejected = sum(
         estimate_effect(*noisy_pairs(random, effect=1.0)).p_value <= 0.05 for _ in range(TRIALS)
@@ -101,11 +104,57 @@ def test_noise_too_large_for_the_effect_is_inconclusive() -> None:
     ],
 )
 def test_verdicts(low: float, high: float, verdict: str) -> None:
-    assert judge(Interval(low, high, 0.95), 0.01, 0.02) == verdict
+    assert judge(Interval(low, high, 0.95), 0.02) == verdict
 
 
-def test_the_interval_alone_is_not_enough() -> None:
-    assert judge(Interval(1.1, 1.3, 0.95), 0.06, 0.02) == "inconclusive"
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(-1, 1).map(lambda x: round(x, 6)), st.integers(-3, 3).map(lambda n: n / 10)
+        ),
+        min_size=6,
+        max_size=25,
+    )
+)
+@settings(deadline=None)
+def test_test_and_interval_never_disagree(values: list[float]) -> None:
+    """N7: a sign-flip test of the mean stood beside a robust interval."""
+    found = effect_of_log_ratios(np.array(values), margin=0.0)
+    assert found.interval is not None
+    beside = found.interval.low > 1 or found.interval.high < 1
+    assert beside == (found.p_value <= 0.05)
+    assert (found.verdict in {"faster", "slower"}) == beside
+
+
+def test_disturbed_launches_do_not_hide_an_effect() -> None:
+    """N7: 18 to 32 % of intervals wholly above 1.02 were "inconclusive"."""
+    random = np.random.default_rng(5)
+    for _ in range(200):
+        logs = 0.1 + 0.01 * random.normal(size=20)
+        logs[random.integers(20)] = -3.0
+        assert effect_of_log_ratios(logs).verdict == "faster"
+
+
+@pytest.mark.parametrize("period", range(2, 9))
+@pytest.mark.parametrize("blocks", [6, 10])
+def test_no_period_can_follow_the_order(period: int, blocks: int) -> None:
+    """N8: in step with ABBA, a disturbance of period 4 had 15 % false alarms at 6 pairs."""
+    random = np.random.default_rng([period, blocks])
+    experiments, alarms = [Experiment(name="one"), Experiment(name="other")], 0
+    for seed in range(800):
+        order = [
+            launch.experiment.name
+            for block in draw_blocks(experiments, Settings(blocks=blocks, seed=seed))
+            for launch in block
+        ]
+        slots = 0.3 * (np.arange(len(order)) % period == 0)
+        values = np.exp(slots + 0.01 * random.normal(size=len(order)))
+        sides = {
+            name: [v for v, n in zip(values, order, strict=True) if n == name]
+            for name in ("one", "other")
+        }
+        alarms += estimate_effect(sides["one"], sides["other"]).verdict in {"faster", "slower"}
+    assert alarms / 800 <= 0.075
 
 
 def test_below_six_pairs_nothing_can_be_said() -> None:
@@ -135,15 +184,17 @@ def test_hodges_lehmann_of_known_values() -> None:
     assert hodges_lehmann(np.array([1.0, 2.0, 9.0])) == pytest.approx(3.5)
 
 
-def test_sign_flip_p_by_hand() -> None:
-    # Of the eight sign patterns of (1, 2, 3) two have a sum as extreme as 6.
-    assert sign_flip_p(np.array([1.0, 2.0, 3.0])) == 0.25
+def test_signed_rank_p_by_hand() -> None:
+    # Of the eight sign patterns of (1, 2, 3) two have ranks as extreme as 6.
+    assert signed_rank_p(np.array([1.0, 2.0, 3.0])) == 0.25
+    assert signed_rank_p(np.zeros(10)) == 1.0
 
 
-def test_sign_flip_p_of_many_pairs_agrees_with_the_normal_law() -> None:
-    values = np.random.default_rng(17).normal(0.3, 1.0, size=60)
-    expected = 2 * stats.norm.sf(abs(values.sum()) / np.sqrt((values**2).sum()))
-    assert sign_flip_p(values) == pytest.approx(expected, abs=0.01)
+@pytest.mark.parametrize("count", [6, 13, 40, 200])
+def test_signed_rank_p_is_scipy_s(count: int) -> None:
+    values = np.random.default_rng(count).normal(0.3, 1.0, size=count)
+    expected = stats.wilcoxon(values, method="exact").pvalue
+    assert signed_rank_p(values) == pytest.approx(expected)
 
 
 def test_sides_of_different_length_are_refused() -> None:

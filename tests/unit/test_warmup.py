@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from etprof.statistics.warmup import settled_after
+from etprof.statistics.warmup import is_settled, settled_after
 
 
 def series(*parts: tuple[int, float]) -> list[int]:
@@ -41,4 +41,9 @@ def test_single_outliers_do_not_matter() -> None:
 
 
 def test_nothing_is_said_of_short_series() -> None:
-    assert settled_after([5, 4, 3, 2, 1]) == 0
+    """N9: three inferences without warm-up were "steady from the start"."""
+    assert is_settled([5, 4, 3, 2, 1]) is None
+    assert is_settled([5] * 19) is None
+    assert is_settled([5] * 20) is True
+    with pytest.raises(ValueError, match="5 samples do not tell"):
+        settled_after([5, 4, 3, 2, 1])

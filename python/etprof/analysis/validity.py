@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.analysis.launch_state import fastest_core_khz
 from etprof.base.units import count_of, format_count, format_duration
-from etprof.statistics.warmup import is_settled
+from etprof.statistics.effect import is_balanced
+from etprof.statistics.warmup import LEAST_SAMPLES, is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,14 +51,19 @@ class Validity:
 
     @property
     def is_valid(self) -> bool:
-        """Whether no condition is violated; what is unknown is said, but does not forbid."""
-        return all(check.state != "failed" for check in self.checks)
+        """Whether every condition is known to hold."""
+        return all(check.state == "passed" for check in self.checks)
 
     @property
     def badge(self) -> str:
-        """The badge's text."""
-        failed = [check.name for check in self.checks if check.state == "failed"]
-        return f"questionable: {', '.join(failed)}" if failed else "valid"
+        """The badge's text: what is violated, else what nobody knows."""
+        failed, unknown = (
+            ", ".join(check.name for check in self.checks if check.state == state)
+            for state in ("failed", "unknown")
+        )
+        if failed:
+            return f"questionable: {failed}"
+        return f"not known: {unknown}" if unknown else "valid"
 
 
 def check_validity(baseline: Side, candidate: Side, outputs: Sequence[OutputCheck]) -> Validity:
@@ -91,7 +97,7 @@ def _timing_launches(baseline: Side, candidate: Side) -> list[LaunchRecord]:
 
 
 def _check_order(launches: Sequence[LaunchRecord], baseline: str) -> Check:
-    """Each side must come first equally often, or drift favours one of them."""
+    """Each side must come first about as often, as the order that was drawn has it."""
     name = "balanced order"
     first: dict[int, str] = {}
     for launch in launches:
@@ -100,7 +106,7 @@ def _check_order(launches: Sequence[LaunchRecord], baseline: str) -> Check:
         return Check(name, "unknown", "the sides are of different runs: drift is not cancelled")
     count = sum(experiment == baseline for experiment in first.values())
     detail = f"baseline first in {count} of {len(first)} blocks"
-    return Check(name, "passed" if abs(2 * count - len(first)) <= 1 else "failed", detail)
+    return Check(name, "passed" if is_balanced(count, len(first)) else "failed", detail)
 
 
 def _check_warmup(sides: Sequence[Side]) -> Check:
@@ -108,7 +114,13 @@ def _check_warmup(sides: Sequence[Side]) -> Check:
     blocks = _blocks(sides)
     if not blocks:
         return Check(name, "unknown", "no raw latencies")
-    settled = sum(is_settled(block.latency_ns) and block.is_steady is not False for block in blocks)
+    known = [(found, b) for b in blocks if (found := is_settled(b.latency_ns)) is not None]
+    if len(known) < len(blocks):
+        few = (
+            f"{len(blocks) - len(known)} of {len(blocks)} blocks have under {LEAST_SAMPLES} samples"
+        )
+        return Check(name, "unknown", few)
+    settled = sum(found and block.is_steady is not False for found, block in known)
     state: State = "passed" if settled >= _SETTLED_SHARE * len(blocks) else "failed"
     return Check(name, state, f"{settled} of {len(blocks)} blocks were steady from the start")
 

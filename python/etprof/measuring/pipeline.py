@@ -151,18 +151,18 @@ class _Progress:
         journal.start()
 
     def time(self, planned: Plan, progress: Callable[[str, int, int], None]) -> None:
-        """Runs the timing blocks, unless precision or budget say enough before a pair of them."""
+        """Runs the timing blocks, unless precision or budget say enough before one of them."""
         total = sum(map(len, planned.timing))
         done = 0
-        for pair in planned.timing:
-            why = self._why_enough(pair, planned.settings)
+        for block in planned.timing:
+            why = self._why_enough(block, planned.settings)
             if why is not None:
                 self._measured.notes.append(
-                    f"stopped before block {(pair[0].block or 0) + 1}: {why}"
+                    f"stopped before block {(block[0].block or 0) + 1}: {why}"
                 )
                 return
-            self.execute(pair, progress, done=done, total=total)
-            done += len(pair)
+            self.execute(block, progress, done=done, total=total)
+            done += len(block)
 
     def execute(
         self,
@@ -195,15 +195,15 @@ class _Progress:
             passes.append(Launch(launch.experiment, "outputs"))
         return list(dict.fromkeys(passes))
 
-    def _why_enough(self, pair: Sequence[Launch], settings: Settings) -> str | None:
-        """Says why the rule, fixed beforehand, ends the timing before this pair of blocks."""
+    def _why_enough(self, block: Sequence[Launch], settings: Settings) -> str | None:
+        """Says why the rule, fixed beforehand, ends the timing before this block."""
         elapsed = time.monotonic() - self._started
         if settings.budget_s is not None and elapsed > settings.budget_s:
             return f"the budget of {settings.budget_s:g} s is spent"
         blocks = [
             self._measured.of(name, "timing")
             for name in dict.fromkeys(
-                launch.experiment.name for launch in pair if not self._is_given_up(launch)
+                launch.experiment.name for launch in block if not self._is_given_up(launch)
             )
         ]
         half_width = settings.target_half_width

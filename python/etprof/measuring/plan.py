@@ -14,6 +14,7 @@ from etprof.base.records import SME_ON
 from etprof.run.generation import plan_generation
 from etprof.run.manifest import Experiment, Measurement, Purpose, Settings, Setup
 from etprof.run.program import describe_program, find_decode_method
+from etprof.statistics.effect import is_balanced
 from etprof.targets import registry
 from etprof.targets.registry import kind_of
 
@@ -30,9 +31,11 @@ Identity = tuple[str, Purpose, int | None]
 _WORDS: Final = {"operators": "operator split", "kernels": "kernels", "outputs": "outputs"}
 _COUNTING: Final = (2, 0)
 """Of launches that count: two, so that it shows whether executions make the same calls."""
-_OF_TIMING: Final = frozenset({"blocks", "min_seconds", "target_half_width", "budget_s"})
+_MOST_DRAWS: Final = 100
+"""Of an order; the last is taken as it is, which many experiments and few blocks may need."""
 _OF_TIMED_LAUNCHES: Final = frozenset({"iterations", "warmup"})
 """Of an experiment that is to be timed; for launches that count, compute or split, others hold."""
+_OF_TIMING: Final = frozenset({"blocks", "min_seconds", "target_half_width", "budget_s"})
 """Settings that change nothing where nothing is timed."""
 
 
@@ -78,7 +81,7 @@ class Plan:
     experiments: tuple[Experiment, ...]
     settings: Settings
     timing: tuple[tuple[Launch, ...], ...]
-    """In pairs of blocks: each is balanced as a whole, so it is launched whole or not at all."""
+    """In blocks: one launch of each experiment, so each is launched whole or not at all."""
     passes: tuple[Launch, ...]
     """Those with an instrument, which come after all timing: never two in one."""
     notes: tuple[str, ...] = ()
@@ -110,8 +113,8 @@ def plan(experiments: Sequence[Experiment], settings: Settings, target: Target) 
     if ignored:
         words = ", ".join(sorted(ignored))
         notes.append(f"{words}: without effect, for {target.platform} proves no times")
-    pairs = tuple(_pairs(timed, settings))
-    return Plan(tuple(experiments), settings, pairs, tuple(passes), tuple(notes))
+    blocks = tuple(draw_blocks(timed, settings))
+    return Plan(tuple(experiments), settings, blocks, tuple(passes), tuple(notes))
 
 
 def _purposes_beside_timing(
@@ -128,27 +131,31 @@ def _purposes_beside_timing(
     return ["operators", "kernels", "outputs"] if settings.generation else ["operators", "kernels"]
 
 
-def _pairs(timed: Sequence[Experiment], settings: Settings) -> list[tuple[Launch, ...]]:
-    """Orders the timing blocks: a random order of the experiments, then the same reversed (ABBA).
+def draw_blocks(timed: Sequence[Experiment], settings: Settings) -> list[tuple[Launch, ...]]:
+    """Orders the timing launches: in each block every experiment once, in an order of its own.
 
-    So a drift that is linear in time cancels within each pair.
+    Every place within a block is drawn anew, so no disturbance of whatever period can follow it,
+    and the signed-rank test of two experiments is exact (`statistics.effect`). Of the whole, orders
+    in which one experiment comes before another far too often are drawn again.
     """
     chooser = random.Random(settings.seed)  # noqa: S311 - an order for an experiment, no secret
-    order = list(timed)
-    pairs = []
-    for first in range(0, settings.blocks, 2) if timed else ():
-        chooser.shuffle(order)
-        blocks = ((first, order), (first + 1, order[::-1]))
-        pairs.append(
-            tuple(
-                Launch(experiment, "timing", block)
-                for block, ordered in blocks
-                if block < settings.blocks
-                for experiment in ordered
-            )
+    for _ in range(_MOST_DRAWS):
+        places = [
+            chooser.sample(range(len(timed)), len(timed))
+            for _ in (range(settings.blocks) if timed else ())
+        ]
+        if all(
+            is_balanced(sum(own[one] < own[other] for own in places), len(places))
+            for one, other in itertools.combinations(range(len(timed)), 2)
+        ):
+            break
+    return [
+        tuple(
+            Launch(experiment, "timing", block)
+            for _, experiment in sorted(zip(own, timed, strict=True), key=lambda each: each[0])
         )
-        order.reverse()
-    return pairs
+        for block, own in enumerate(places)
+    ]
 
 
 def _can_count(target: Target) -> bool:

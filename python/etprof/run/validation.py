@@ -239,8 +239,8 @@ def _check_times(name: str, blocks: list[list[int]]) -> Iterator[Finding]:
             f"{format_share(noise.drift)} off the first; measure when it is quiet"
         )
         yield Finding("note", text)
-    settled = sum(map(is_settled, blocks))
-    if settled < len(blocks) / 2:
+    known = [found for found in map(is_settled, blocks) if found is not None]
+    if sum(known) < len(known) / 2:
         yield Finding("note", f"{name}: most blocks start slow; ask for more warm-up")
 
 

@@ -1,4 +1,4 @@
-"""The exact interval of a median; used while measuring and while reading."""
+"""The interval of a median; used while measuring and while reading."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CONFIDENCE = 0.95
+LEAST_VALUES = 6
+"""Of fewer even the whole range covers their median in less than 95 % of cases."""
 
 
 @dataclass(frozen=True)
@@ -18,23 +20,28 @@ class Interval:
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """Returns the exact interval of the median between two order statistics.
+    """Returns the 95 % interval of the median, between order statistics; None below six values.
 
     With n independent values the interval from the k-th smallest to the k-th largest covers the
     median with probability 1 - 2 P(B < k), B binomial(n, 1/2), whatever the distribution
-    (Conover, Practical Nonparametric Statistics, section 3.2). The narrowest interval with at
-    least 95 % is returned, or None when even the whole range has less (n < 6).
+    (Conover, Practical Nonparametric Statistics, section 3.2). Those steps are coarse: 96.9 % of
+    six values, 99.2 % of eight. So it lies between the last step of at least 95 % and the next, as
+    Hettmansperger and Sheather 1986, "Confidence intervals based on interpolated order statistics".
     """
     ordered = sorted(values)
     count = len(ordered)
+    if count < LEAST_VALUES:
+        return None
     masses = _binomial_half(count)
-    best: Interval | None = None
-    for rank in range(1, count // 2 + 1):
-        confidence = 1 - 2 * sum(masses[:rank])
-        if confidence < CONFIDENCE:
-            break
-        best = Interval(ordered[rank - 1], ordered[count - rank], confidence)
-    return best
+    rank, inner = 0, 1 - 2 * masses[0]
+    while inner >= CONFIDENCE:
+        rank += 1
+        outer, inner = inner, inner - 2 * masses[rank]
+    inside = (outer - CONFIDENCE) / (outer - inner)
+    weight = (count - rank) * inside / (rank + (count - 2 * rank) * inside)
+    low = (1 - weight) * ordered[rank - 1] + weight * ordered[rank]
+    high = (1 - weight) * ordered[count - rank] + weight * ordered[count - rank - 1]
+    return Interval(low, high, CONFIDENCE)
 
 
 def _binomial_half(count: int) -> list[float]:

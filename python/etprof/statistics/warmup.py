@@ -12,11 +12,13 @@ from etprof.statistics.summary import noise_of_series
 _WINDOW: Final = 5
 _TOLERANCE: Final = 0.02
 _SIGMAS: Final = 3.0
-_LEAST_SAMPLES: Final = 4 * _WINDOW
+LEAST_SAMPLES: Final = 4 * _WINDOW
 
 
-def is_settled(latency_ns: Sequence[int]) -> bool:
-    """Whether a block was steady from its first quarter on."""
+def is_settled(latency_ns: Sequence[int]) -> bool | None:
+    """Whether a block was steady from its first quarter on; None when too few samples tell."""
+    if len(latency_ns) < LEAST_SAMPLES:
+        return None
     after = settled_after(latency_ns)
     return after is not None and after <= len(latency_ns) // 4
 
@@ -27,12 +29,13 @@ def settled_after(latency_ns: Sequence[int]) -> int | None:
     Steady is the first window of five whose median lies within three standard deviations of the
     noise, or 2 % if that is more, of the second half's median. The series never settles when the
     halves of its second half themselves differ by more than that. The noise is taken from
-    differences of neighbours, which a drift does not inflate. Series under 20 samples are taken as settled, for
-    nothing can be said of them.
+    differences of neighbours, which a drift does not inflate. Raises ValueError for fewer than
+    `LEAST_SAMPLES`, of which nothing can be said.
     """
     values = np.asarray(latency_ns, dtype=np.float64)
-    if values.size < _LEAST_SAMPLES:
-        return 0
+    if values.size < LEAST_SAMPLES:
+        msg = f"{values.size} samples do not tell where they settle; it needs {LEAST_SAMPLES}"
+        raise ValueError(msg)
     tail = values[values.size // 2 :]
     centre = float(np.median(tail))
     band = max(_SIGMAS * noise_of_series(tail), _TOLERANCE * centre)

@@ -164,7 +164,7 @@ COMPARISONS: Final = Table(
                of=_median_of("candidate"), says="median latency without tracer"),
         *speed_up(lambda c: c.latency, says="baseline ÷ candidate"),
         Column("p_value", "float64", "p", title="p", is_timed=True, of=_effect(lambda e: e.p_value),
-               says="two-sided sign-flip test of no effect"),
+               says="two-sided signed-rank test of no effect"),
         Column("pairs", "Int64", "count", is_timed=True, of=_effect(lambda e: e.pairs),
                says="pairs of process launches"),
         Column("accelerated_share", "float64", "share", title="accelerated", is_timed=True,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from etprof.analysis.split.cold_start import LedgerEntry
     from etprof.analysis.validity import Validity
     from etprof.statistics.effect import Effect, Verdict
+    from etprof.statistics.summary import BlockedMedian
     from etprof.tables.table import Table
 
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
@@ -153,7 +154,6 @@ def head_of(assessment: Assessment) -> Headline:
     if comparison is not None:
         return _comparison_head(assessment, comparison)
     latency = primary.latency
-    interval = latency.steady.interval if latency else None
     figure = format_duration(latency.steady.median) if latency else MISSING
     return Headline(
         figure=figure,
@@ -165,10 +165,19 @@ def head_of(assessment: Assessment) -> Headline:
             if len(assessment.run.experiments) == 1
             else f"None of the {len(assessment.run.experiments)} experiments was compared."
         ),
-        detail=f"95 % interval of the median {format_interval(interval.low, interval.high)}"
-        if interval
-        else "",
+        detail=_describe_interval(latency.steady) if latency else "",
     )
+
+
+def _describe_interval(steady: BlockedMedian) -> str:
+    """Says what the interval claims, and why it claims no more."""
+    interval = steady.interval
+    if interval is None:
+        return f"no interval of the median: {steady.doubt}"
+    between = format_interval(interval.low, interval.high)
+    if steady.doubt:
+        return f"interval of the median {between}, less sure than 95 %: {steady.doubt}"
+    return f"95 % interval of the median {between}"
 
 
 def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline:
@@ -180,7 +189,7 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
     if effect is not None:
         detail.insert(
             0,
-            f"{effect.pairs} pairs of process launches, sign-flip p = {format_value('p', effect.p_value)}; "
+            f"{effect.pairs} pairs of process launches, signed-rank p = {format_value('p', effect.p_value)}; "
             "speed-up is baseline ÷ candidate",
         )
     if comparison.times is None:

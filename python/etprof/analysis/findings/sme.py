@@ -170,7 +170,7 @@ def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) 
         "row, or several threads on one SME2 unit; run with fewer threads, or with SME off",
         tuple(_change_row(*entry) for entry in slower[:SHOWN_ROWS]),
         max(times.waterfall.candidate_ns - times.waterfall.baseline_ns, 0.0),
-        ("noise: the sign-flip test and the interval agree",),
+        ("noise: the signed-rank test and its interval agree",),
     )
 
 

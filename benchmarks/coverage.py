@@ -1,0 +1,232 @@
+"""Do intervals cover, and verdicts err, as often as they say? Simulated, by noise and launches.
+
+Every figure comes from the product's own functions on values whose truth is known: the order of
+launches is the planner's, the estimates are those of reports. Nothing is measured, so the machine
+does not matter. Exit code 1 when a target is missed by more than three standard errors of the
+simulation; rows outside their target carry `<`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from etprof.measuring.plan import Experiment, Settings, draw_blocks
+from etprof.statistics.effect import estimate_effect
+from etprof.statistics.summary import summarise_blocks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Noise = Callable[[np.random.Generator, int], "NDArray[np.float64]"]
+"""Log slow-downs of so many launches, in their order of time."""
+
+LAUNCHES = (6, 10, 20, 40)
+SPREAD = 0.02
+EFFECT = 1.05
+"""A true speed-up, of which the power is told."""
+SIDES = [Experiment(name="one"), Experiment(name="other")]
+
+
+class Share(NamedTuple):
+    """How often something happened, and within which bounds it should."""
+
+    title: str
+    hits: int
+    of: int
+    least: float = 0.0
+    most: float = 1.0
+
+    @property
+    def misses(self) -> bool:
+        """Whether it is outside by more than chance makes likely."""
+        if not self.of:
+            return False
+        found = self.hits / self.of
+        return any(
+            beyond > 3 * math.sqrt(max(limit * (1 - limit), 1e-9) / self.of)
+            for beyond, limit in ((self.least - found, self.least), (found - self.most, self.most))
+        )
+
+    def __str__(self) -> str:
+        found = f"{100 * self.hits / self.of:.1f}" if self.of else "-"
+        return found + ("<" if self.misses else "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a section."""
+
+    label: str
+    launches: str
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table: its rows are simulated when they are asked for."""
+
+    title: str
+    rows: Callable[[int], Iterator[Row]]
+
+
+def _normal(random: np.random.Generator, count: int) -> NDArray[np.float64]:
+    return SPREAD * random.normal(size=count)
+
+
+def _states(stay: float) -> Noise:
+    """Three of ten launches are 15 % slower; each keeps the state before it with `stay`."""
+
+    def draw(random: np.random.Generator, count: int) -> NDArray[np.float64]:
+        fresh = random.random(count) < 0.3
+        for i in range(1, count):
+            fresh[i] = fresh[i - 1] if random.random() < stay else fresh[i]
+        return 0.15 * fresh + _normal(random, count) / 4
+
+    return draw
+
+
+def _autoregressive(rho: float) -> Noise:
+    def draw(random: np.random.Generator, count: int) -> NDArray[np.float64]:
+        values = _normal(random, count)
+        for i in range(1, count):
+            values[i] = rho * values[i - 1] + math.sqrt(1 - rho**2) * values[i]
+        return values
+
+    return draw
+
+
+def _every(period: int) -> Noise:
+    """Every so-manieth launch is 30 % slower, in step with the first."""
+    return lambda random, count: 0.3 * (np.arange(count) % period == 0) + _normal(random, count)
+
+
+NOISES: dict[str, Noise] = {
+    "normal": _normal,
+    "lognormal": lambda r, n: SPREAD * np.exp(r.normal(size=n)),
+    "heavy tails": lambda r, n: SPREAD * r.standard_t(2, size=n),
+    "disturbed launches": lambda r, n: _normal(r, n) + 0.4 * (r.random(n) < 0.1),
+    "two states": _states(0.0),
+    "two states, lasting": _states(0.9),
+    "drift of 10 %": lambda r, n: _normal(r, n) + np.linspace(0, 0.1, n),
+    "throttle": lambda r, n: _normal(r, n) + 0.3 * (np.arange(n) >= n * r.uniform(0.3, 0.9)),
+    **{f"AR(1) {rho}": _autoregressive(rho) for rho in (0.3, 0.6, 0.9)},
+    **{f"period {period}": _every(period) for period in range(2, 9)},
+}
+ONE_MIDDLE = {name for name in NOISES if not name.startswith(("drift", "throttle", "period"))}
+"""Those whose launches have one median that does not depend on when the run was."""
+HIDDEN = {"two states, lasting"}
+"""A state that lasts as long as the run cannot be seen within it, only from run to run."""
+
+
+def _in_run(trials: int) -> Iterator[Row]:
+    """One run of two experiments: their speed-up, and the first one's own latency."""
+    for name, noise in NOISES.items():
+        wide = noise(np.random.default_rng(0), 200_001)
+        truth = float(np.median(wide)) if name in ONE_MIDDLE else None
+        for launches in LAUNCHES:
+            random = np.random.default_rng([launches, *name.encode()])
+            yield _simulate_run(name, noise, launches, trials, random, truth)
+
+
+def _simulate_run(  # noqa: PLR0913, PLR0917 - one cell of a table
+    name: str,
+    noise: Noise,
+    launches: int,
+    trials: int,
+    random: np.random.Generator,
+    truth: float | None,
+) -> Row:
+    covered = wrong = found = shown = inside = claimed = wrongly = 0
+    for seed in range(trials):
+        one, other = _launch(noise, launches, random, seed)
+        same = estimate_effect(one, other)
+        better = estimate_effect(one, [value / EFFECT for value in other])
+        assert same.interval is not None
+        covered += same.interval.low <= 1 <= same.interval.high
+        wrong += same.verdict in {"faster", "slower"}
+        found += better.verdict == "faster"
+        side = summarise_blocks([[value] for value in one])
+        if truth is None:
+            continue
+        is_in = side.interval is not None and (
+            side.interval.low <= math.exp(truth) <= side.interval.high
+        )
+        shown += side.interval is not None
+        inside += is_in
+        claimed += not side.doubt
+        wrongly += not side.doubt and not is_in
+    told = 0 if truth is None else trials
+    least = 0.93 if name in {"normal", "lognormal", "heavy tails", "disturbed launches"} else 0.0
+    return Row(
+        name,
+        str(launches),
+        (
+            Share("speed-up covers", covered, trials, 0.93),
+            Share("false verdicts", wrong, trials, 0.0, 0.05),
+            Share("+5 % found", found, trials),
+            Share("side covers", inside, shown, least, 1.0),
+            Share("side shown", shown, told),
+            Share("claims 95 %", claimed, told),
+            Share("claims and errs", wrongly, told, 0.0, 1.0 if name in HIDDEN else 0.08),
+        ),
+    )
+
+
+def _launch(
+    noise: Noise, launches: int, random: np.random.Generator, seed: int
+) -> tuple[list[float], list[float]]:
+    """Measures the same thing under two names, in the planner's order."""
+    blocks = draw_blocks(SIDES, Settings(blocks=launches, seed=seed))
+    order = [launch.experiment.name for block in blocks for launch in block]
+    values = np.exp(noise(random, len(order))).tolist()
+    sides: dict[str, list[float]] = {each.name: [] for each in SIDES}
+    for side, value in zip(order, values, strict=True):
+        sides[side].append(value)
+    return sides["one"], sides["other"]
+
+
+SECTIONS: dict[str, Section] = {
+    "run": Section("Two experiments of one run, launched in turns; in %", _in_run),
+}
+
+
+def show(section: Section, trials: int) -> bool:
+    """Prints a section as it is simulated; returns whether every row is within its target."""
+    started, is_good = time.monotonic(), True
+    print(f"\n{section.title} ({trials} trials)")
+    for number, row in enumerate(section.rows(trials)):
+        if number == 0:
+            print(f"{'':24}{'launches':>9}" + "".join(f"{s.title:>17}" for s in row.shares))
+        print(
+            f"{row.label:24}{row.launches:>9}" + "".join(f"{s!s:>17}" for s in row.shares),
+            flush=True,
+        )
+        is_good &= not any(share.misses for share in row.shares)
+    print(f"{time.monotonic() - started:.0f} s")
+    return is_good
+
+
+def main() -> int:
+    """Prints the sections asked for, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; default: all")
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--quick", action="store_true", help="100 trials")
+    given = parser.parse_args()
+    trials = 100 if given.quick else given.trials
+    if unknown := [name for name in given.sections if name not in SECTIONS]:
+        parser.error(f"there is no section {unknown[0]}; there are {', '.join(SECTIONS)}")
+    good = [show(SECTIONS[name], trials) for name in given.sections or SECTIONS]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
