@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "targets": {"backends", "base", "run"},
     "measuring": {"analysis", "base", "config", "etdump", "run", "statistics", "targets"},
     "analysis": {"backends", "base", "etdump", "run", "statistics"},
-    "tables": {"analysis", "backends", "base", "run", "statistics", "targets"},
+    "tables": {"analysis", "backends", "base", "optimize", "run", "statistics", "targets"},
     "views": {"analysis", "backends", "base", "etdump", "run", "statistics", "tables"},
     "report_files": {"analysis", "base", "run", "tables", "views"},
     "history": {"analysis", "base", "run", "statistics", "tables", "targets", "views"},
@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "export": {
         "backends", "base", "etrecord", "measuring", "registry", "run", "tables", "targets", "views",
     },
+    "optimize": {"backends", "base", "export", "registry", "run"},
     "bench": {
         "analysis", "backends", "base", "config", "export", "history", "measuring",
         "registry", "report_files", "run", "statistics", "tables", "targets", "views",

@@ -25,6 +25,7 @@ COMMANDS: tuple[str, ...] = (
     "run",
     "bench",
     "export",
+    "optimize",
     "analyze",
     "compare",
     "report",

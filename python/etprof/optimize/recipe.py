@@ -1,0 +1,87 @@
+"""A script that makes the optimised program again, step by step, from the model itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import etprof
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.export.request import ExportRequest
+
+_FLOAT = """\
+    methods = {{name: lowering.cast_method(each, torch.{dtype}) for name, each in methods.items()}}
+"""
+_INTEGER = """\
+    scheme = parse_precision({precision!r}).quantization
+    methods = {{name: lowering.cast_method(each, torch.{dtype}) for name, each in methods.items()}}
+    for name, each in methods.items():
+        methods[name], _ = lowering.quantize_method(name, each, scheme, BY_NAME[BACKEND], rewriting)
+"""
+_RECIPE = '''\
+"""Makes the program that `etprof optimize` found for {model} in {precision}.
+
+Needs ExecuTorch and etprof {version}: python recipe.py OUT.pte
+What each rewrite changes, and why that is legal: docs/optimize.md.
+"""
+
+import sys
+
+import torch
+
+from etprof.backends.registry import BY_NAME
+from etprof.export import lowering, model_loading
+from etprof.export.changes.rewriting import Rewriting
+from etprof.export.request import ExportOptions, parse_precision
+
+MODEL = {model!r}
+BACKEND = {backend!r}
+REWRITES = [
+{rewrites}
+]
+
+
+def make():
+    torch.manual_seed(0)
+    methods = model_loading.load_methods(MODEL, {weights!r})
+    options = ExportOptions(rewrites=tuple(REWRITES))
+    known = {{each.name: each for each in BY_NAME[BACKEND].exporter().rewrites()}}
+    rewriting = Rewriting([known[name] for name in REWRITES])
+{convert}
+    # 1. PyTorch's graph, with the rewrites of graphs applied to it
+    traced = {{
+        name: rewriting.before_lowering(lowering.trace(name, each))
+        for name, each in methods.items()
+    }}
+    # 2. ExecuTorch's lowering, with the rewrites of the lowering in force
+    constants = model_loading.load_constants(MODEL)
+    lowered = lowering.lower(traced, BACKEND, options, constants)
+    # 3. the program
+    shared = lowering.find_shared_buffers(methods)
+    return lowering.make_program(lowered.edge, options, shared)
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], "wb") as file:
+        make().write_to_file(file)
+'''
+
+
+def write_recipe(request: ExportRequest, names: Sequence[str]) -> str:
+    """Returns the script's text for the rewrites called `names`."""
+    precision = request.parsed_precision()
+    convert = (_FLOAT if precision.quantization is None else _INTEGER).format(
+        dtype=precision.float_dtype, precision=precision.name
+    )
+    weights = request.options.weights
+    return _RECIPE.format(
+        model=request.model,
+        precision=precision.name,
+        backend=request.backend,
+        version=etprof.__version__,
+        rewrites="\n".join(f"    {name!r}," for name in names),
+        weights=None if weights is None else str(weights),
+        convert=convert.rstrip("\n"),
+    )

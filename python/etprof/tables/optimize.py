@@ -1,0 +1,85 @@
+"""The tables of a search for a better program: before and after, and each step with its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from etprof.tables.table import Column, Place, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from etprof.optimize.trial import Optimization, Trial
+
+
+def _figures(
+    of: Callable[[Any], Trial | None], macs: Callable[[Any], int], place: Place = "everywhere"
+) -> tuple[Column, ...]:
+    """The figures of a program; `of` finds it in a row's subject."""
+
+    def value(name: str) -> Callable[[Any], Any]:
+        def read(subject: Any) -> Any:  # noqa: ANN401 - each table has its own subjects
+            trial = of(subject)
+            return None if trial is None or trial.problem is not None else getattr(trial, name)
+
+        return read
+
+    def share(subject: Any) -> float | None:  # noqa: ANN401
+        trial = of(subject)
+        known = trial is not None and trial.problem is None
+        return trial.sme2_share(macs(subject)) if trial is not None and known else None
+
+    columns = (
+        Column("sme2_share", "float64", unit="share", title="MACs on SME2", of=share,
+               says="Of the original model's, predicted; what rewrites add cannot raise it"),
+        Column("delegate_calls", "Int64", unit="count", of=value("delegate_calls"),
+               says="Calls of the delegate"),
+        Column("outside", "Int64", unit="count", of=value("outside"),
+               says="Calls of portable kernels"),
+        Column("size_bytes", "Int64", unit="bytes", title="size", of=value("size_bytes"),
+               says="Of the program"),
+        Column("snr_db", "float64", unit="dB", title="from eager fp32", of=value("snr_db"),
+               says="The least signal-to-noise ratio of all outputs against eager float32"),
+    )  # fmt: skip
+    return tuple(replace(each, place=place) for each in columns)
+
+
+OPTIMIZED: Final = Table(
+    "optimized",
+    (
+        Column("program", "string", title="", of=lambda row: row[0], says="Which of the two"),
+        *_figures(lambda row: row[1], lambda row: row[2]),
+    ),
+    says="The program as it is, and the best one that was found.",
+)
+OPTIMIZE_STEPS: Final = Table(
+    "optimize_steps",
+    (
+        Column("rewrite", "string", of=lambda row: row[0].rewrite, says="Its name"),
+        Column("kept", "boolean", of=lambda row: row[0].kept, says="Whether the result has it"),
+        Column("operators", "Int64", unit="count", of=lambda row: row[0].operators,
+               says="Operators that it replaced; missing for the lowering's"),
+        Column("why", "string", of=lambda row: row[0].why, says="What decided"),
+        *_figures(lambda row: row[0].without, lambda row: row[1], "page"),
+    ),
+    title="steps",
+    says="A rewrite, what was decided, and the program without it as evidence.",
+)  # fmt: skip
+
+
+def before_and_after(found: Optimization) -> Table:
+    """Returns a row for the baseline and one for the result."""
+    baseline, best = found.baseline, found.best
+    macs = 0 if baseline is None else baseline.macs
+    return OPTIMIZED.of([("as it is", baseline, macs), ("optimized", best, macs)])
+
+
+def steps_of(found: Optimization) -> Table:
+    """Returns a row for each step, those that were kept first."""
+    macs = 0 if found.baseline is None else found.baseline.macs
+    tried = [each for each in found.steps if not each.is_idle]
+    ordered = sorted(tried, key=lambda each: not each.kept)
+    idle = [each.rewrite for each in found.steps if each.is_idle]
+    note = f"nothing to change for {', '.join(idle)}" if idle else ""
+    return OPTIMIZE_STEPS.of(((each, macs) for each in ordered), note=note)

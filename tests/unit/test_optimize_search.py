@@ -1,0 +1,152 @@
+"""The search keeps what helps, whatever the rewrites do: planted ones of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etprof.optimize.search import Search
+from etprof.optimize.trial import Trial, compare
+from etprof.run.program import AppliedRewrite
+
+MACS = 1000
+
+
+def program(names: tuple[str, ...], **figures: object) -> Trial:
+    known: dict[str, object] = {
+        "rewrites": names,
+        "applied": tuple(AppliedRewrite(name=each, operators=1) for each in names),
+        "macs": MACS, "macs_without_sme2": 500, "delegate_calls": 3, "outside": 9,
+        "size_bytes": 10_000, "snr_db": 60.0, "passed": True,
+    }  # fmt: skip
+    return Trial(**{**known, **figures})
+
+
+def search(
+    names: str, make: Callable[[tuple[str, ...]], Trial], *, trials: int = 99
+) -> tuple[Search, Trial, Trial]:
+    tried: dict[tuple[str, ...], Trial] = {}
+
+    def try_out(asked: tuple[str, ...]) -> Trial:
+        return tried.setdefault(asked, make(asked))
+
+    found = Search(names.split(), try_out, 2.0, lambda: len(tried) < trials)
+    baseline, best = found.run()
+    return found, baseline, best
+
+
+def decisions(found: Search) -> dict[str, bool]:
+    return {each.rewrite: each.kept for each in found.steps}
+
+
+def test_one_that_helps_only_with_another_is_found_with_it() -> None:
+    """No single step is monotone: `a` alone makes it worse, `b` alone changes nothing."""
+
+    def make(names: tuple[str, ...]) -> Trial:
+        outside = 9 + ("a" in names) - 6 * ({"a", "b"} <= set(names))
+        return program(names, outside=outside)
+
+    found, _, best = search("a b c", make)
+    assert best.rewrites == ("a", "b")
+    assert decisions(found) == {"a": True, "b": True, "c": False}
+
+
+def test_one_that_breaks_outputs_is_rejected_by_name() -> None:
+    def make(names: tuple[str, ...]) -> Trial:
+        return program(names, outside=9 - len(names), passed="bad" not in names)
+
+    found, _, best = search("a bad b", make)
+    assert best.rewrites == ("a", "b")
+    (rejected,) = [each for each in found.steps if not each.kept]
+    assert (rejected.rewrite, "outputs" in rejected.why) == ("bad", True)
+
+
+def test_two_that_break_outputs_are_rejected_too() -> None:
+    def make(names: tuple[str, ...]) -> Trial:
+        is_bad = bool({"x", "y"} & set(names))
+        return program(names, outside=9 - len(names), passed=not is_bad)
+
+    found, _, best = search("x a y b", make)
+    assert best.rewrites == ("a", "b")
+    assert {name for name, kept in decisions(found).items() if not kept} == {"x", "y"}
+
+
+@pytest.mark.parametrize(("lost_db", "kept"), [(1.9, True), (2.1, False)])
+def test_no_more_is_lost_than_the_tolerance(lost_db: float, *, kept: bool) -> None:
+    def make(names: tuple[str, ...]) -> Trial:
+        return program(names, outside=9 - len(names), snr_db=60 - lost_db * ("a" in names))
+
+    assert ("a" in search("a b", make)[2].rewrites) is kept
+
+
+def test_a_baseline_whose_outputs_fail_sets_no_mark() -> None:
+    """A program of noise may be mended by a rewrite; its own distance is no tolerance."""
+
+    def make(names: tuple[str, ...]) -> Trial:
+        return program(names, passed=bool(names), snr_db=60.0 if names else 0.3, outside=8)
+
+    _, baseline, best = search("a", make)
+    assert (baseline.passed, best.passed) == (False, True)
+
+
+def test_work_that_a_rewrite_adds_cannot_raise_the_share() -> None:
+    """A thousand more on SME2, and 100 of the original's moved off it: that is worse."""
+    before = program(())
+    after = program(("a",), macs=2100, macs_without_sme2=600)
+    assert compare(after, before, MACS) == "worse"
+    assert after.sme2_share(MACS) == pytest.approx(0.4)
+
+
+def test_what_cannot_be_exported_is_named_with_its_reason() -> None:
+    def make(names: tuple[str, ...]) -> Trial:
+        if "a" in names:
+            return Trial(rewrites=names, problem="lifted_tensor_0 is not a buffer")
+        return program(names, outside=9 - len(names))
+
+    found, _, best = search("a b", make)
+    assert best.rewrites == ("b",)
+    assert [each.why for each in found.steps if not each.kept] == [
+        "with it lifted_tensor_0 is not a buffer"
+    ]
+
+
+def test_a_budget_keeps_what_was_proven_so_far() -> None:
+    found, _, best = search("a b c", lambda names: program(names, outside=9 - len(names)), trials=3)
+    assert not found.is_complete
+    assert best.rewrites == ("a", "b", "c")
+    assert all("budget" in each.why for each in found.steps[1:])
+
+
+def test_nothing_that_helps_leaves_the_program_as_it_is() -> None:
+    found, baseline, best = search("a b", program)
+    assert best is baseline
+    assert decisions(found) == {"a": False, "b": False}
+
+
+names_of = st.lists(st.sampled_from("abcdef"), unique=True, min_size=1)
+
+
+@settings(deadline=None)
+@given(names_of, st.dictionaries(st.frozensets(st.sampled_from("abcdef")), st.integers(0, 9)))
+def test_the_result_is_never_worse_and_two_searches_decide_the_same(
+    names: list[str], effects: dict[frozenset[str], int]
+) -> None:
+    """I10: whatever bundles do, on any outputs."""
+
+    def make(asked: tuple[str, ...]) -> Trial:
+        outside = sum(count for each, count in effects.items() if each <= set(asked))
+        return program(asked, outside=outside, passed=outside % 5 != 4 or not asked)
+
+    first, baseline, best = search(" ".join(names), make)
+    assert best is baseline or compare(best, baseline, MACS) == "better"
+    assert first.objection(best, baseline) is None or best is baseline
+    again, _, second = search(" ".join(names), make)
+    assert (second, again.steps) == (best, first.steps)
+    # What is kept is needed: the program without it is worse, or may not be used.
+    for step in (each for each in first.steps if each.kept):
+        assert step.without is not None
+        is_refused = first.objection(step.without, baseline) is not None
+        assert is_refused or step.rewrite not in step.without.rewrites
