@@ -29,19 +29,14 @@ void require_complete(bool is_complete) {
 
 /// Each as numbers: marks before them, microkernel, calls, sizes.
 void write_calls(JsonWriter& json, const std::vector<KernelCalls>& all) {
-    json.key("calls");
-    json.begin_array();
+    std::vector<std::vector<std::uint64_t>> rows;
     for (const KernelCalls& some : all) {
-        json.begin_array();
-        json.value(some.mark);
-        json.value(some.kernel);
-        json.value(some.calls);
-        for (std::size_t i = 0; i < known_kernels()[some.kernel].size_count; ++i) {
-            json.value(some.sizes[i]);
-        }
-        json.end_array();
+        rows.push_back({some.mark, some.kernel, some.calls});
+        const auto sizes = some.sizes.begin();
+        rows.back().insert(rows.back().end(), sizes,
+                           sizes + known_kernels()[some.kernel].size_count);
     }
-    json.end_array();
+    json.field("calls", rows);
 }
 
 /// The marks column by column: a letter each, times from the first one, labels of those with one.
@@ -58,14 +53,9 @@ void write_execution(JsonWriter& json, const TracedExecution& execution) {
             labels.push_back(mark.label);
         }
     }
-    json.begin_object();
-    json.field("phase", execution.phase);
-    json.field("start_ns", start_ns);
-    json.field("marks", letters);
-    json.field("times_ns", times_ns);
-    json.field("labels", labels);
+    json.fields("phase", execution.phase, "start_ns", start_ns, "marks", letters, "times_ns",
+                times_ns, "labels", labels);
     write_calls(json, execution.calls);
-    json.end_object();
 }
 
 class InterposedTrace final : public KernelTrace {
@@ -94,18 +84,14 @@ class InterposedTrace final : public KernelTrace {
         for (const KernelInfo& kernel : known_kernels()) {
             kernels.emplace_back(kernel.name);
         }
-        json.field("kernels", kernels);
-        json.field("labels", tracer_->labels());
+        json.fields("kernels", kernels, "labels", tracer_->labels());
         json.key("load");
         json.begin_object();
         write_calls(json, load_calls_);
         json.end_object();
-        json.key("executions");
-        json.begin_array();
-        for (const TracedExecution& execution : executions_) {
+        json.objects("executions", executions_, [&json](const TracedExecution& execution) {
             write_execution(json, execution);
-        }
-        json.end_array();
+        });
     }
 
  private:

@@ -11,16 +11,20 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from etprof.backends.kernel_names import parse_kernel_name
 from etprof.base.process import run_command
+from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
 
 ROOT = Path(__file__).parents[2]
 BUILDS = Path(os.environ.get("ETPROF_SOURCE_BUILDS") or ROOT / "build")
 PREFIX = "linux-aarch64-source-"
+TRACING = "etprof-runner-trace"
 SME_DEFINES = re.compile(r"-D(XNN_ENABLE_ARM_SME2?|ETPROF_SME_COMPILED_OUT|ETPROF_SME_DEFAULT)=\S+")
 # What the compiler is told to build differently: XNNPACK's tables, and what holds them.
 SME_LIBRARIES = {"libXNNPACK.a", "libxnnpack-microkernels-prod.a"}
@@ -33,8 +37,10 @@ def find_build(variant: str) -> Path:
     return build.resolve()
 
 
-def emulated(build: Path, *arguments: str | Path) -> tuple[int, str, str]:
-    """Runs the runner as CTest does; exit code, stdout, stderr."""
+def emulated(
+    build: Path, *arguments: str | Path, runner: str = "etprof-runner"
+) -> tuple[int, str, str]:
+    """Runs a runner as CTest does; exit code, stdout, stderr."""
     cache = (build / "CMakeCache.txt").read_text()
     qemu, sysroot = (
         re.search(rf"^{name}:\w+=(.*)$", cache, re.MULTILINE)
@@ -43,7 +49,7 @@ def emulated(build: Path, *arguments: str | Path) -> tuple[int, str, str]:
     if not qemu or not Path(qemu[1]).exists() or not sysroot:
         pytest.skip(f"{build} was configured without emulator: etprof emulator setup")
     command: list[str | Path] = [qemu[1], "-cpu", "max", "-L", sysroot[1]]
-    done = run_command([*command, build / "cpp/runner/etprof-runner", *arguments], timeout_s=300)
+    done = run_command([*command, build / "cpp/runner" / runner, *arguments], timeout_s=300)
     return done.exit_code, done.stdout, done.stderr
 
 
@@ -113,7 +119,7 @@ def test_configuring_and_building_again_does_nothing() -> None:
 
 @pytest.fixture(scope="module")
 def toy_fp16(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    find_build("sme2-trace")
+    find_build("sme2")
     folder = tmp_path_factory.mktemp("toy")
     words = ("export", "toy_cnn", "--dtype", "fp16", "--quiet", "--outdir", folder)
     done = run_command([sys.executable, "-m", "etprof", *words], timeout_s=300)
@@ -121,44 +127,77 @@ def toy_fp16(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.pte"))
 
 
-def trace(build: Path, model: Path, folder: Path, *flags: str) -> tuple[dict[str, Any], str]:
+def trace(
+    build: Path, model: Path, folder: Path, *flags: str, runner: str = "etprof-runner"
+) -> KernelTrace:
     kernels = folder / "kernels.json"
     arguments = (f"--model={model}", f"--result={folder / 'result.json'}")
     flags = (f"--kernel-trace={kernels}", "--iterations=2", "--warmup=0", *flags)
-    code, _, error = emulated(build, *arguments, *flags)
-    assert code == 0, error
-    document: dict[str, Any] = json.loads(kernels.read_text())
-    return document, error
+    code, _, error = emulated(build, *arguments, *flags, runner=runner)
+    assert (code, error) == (0, "")
+    return read_kernel_trace(kernels)
 
 
-def calls_of(document: dict[str, Any]) -> dict[str, tuple[int, int]]:
+def calls_of(found: KernelTrace) -> dict[str, tuple[int, int]]:
     """Calls at load and in the last execution."""
-    return {k["name"]: (k["load_calls"], k["execution_calls"][-1]) for k in document["kernels"]}
+    return {k.name: (k.load_calls, k.execution_calls[-1]) for k in found.kernels}
 
 
-def test_neon_microkernels_are_counted_too(toy_fp16: Path, tmp_path: Path) -> None:
-    build = find_build("sme2-trace")
-    on, log = trace(build, toy_fp16, tmp_path, "--sme=sme2")
-    off, _ = trace(build, toy_fp16, tmp_path, "--sme=off")
-    levels = [{k["level"] for k in document["kernels"]} for document in (on, off)]
-    assert "sme2" in levels[0]
-    assert "neon" in levels[0]
-    assert levels[1].isdisjoint({"sme", "sme2"})
-    # AND XNNPACK's log says what it selected
-    assert "microkernel '" in log
+def levels_of(found: KernelTrace) -> set[str | None]:
+    return {parse_kernel_name(name).level for name, (_, calls) in calls_of(found).items() if calls}
+
+
+@pytest.mark.parametrize(
+    ("mode", "in_force"),
+    [("auto", "sme2"), ("sme2", "sme2"), ("sme1", "sme1"), ("off", "off")],
+)
+def test_every_mode_is_in_force_before_xnnpack_reads_its_table(
+    mode: str, in_force: str, toy_fp16: Path, tmp_path: Path
+) -> None:
+    """C1 of issue 14's switch: a constructor of priority 101, in one static executable."""
+    found = trace(find_build("sme2"), toy_fp16, tmp_path, f"--sme={mode}", runner=TRACING)
+    assert (found.sme.requested, found.sme.in_force) == (mode, in_force)
+    packed = [each.name for each in found.operators if "PF16" in each.name]
+    assert bool(packed) is (in_force != "off")
+    levels = levels_of(found)
+    assert {"sme2", "sme"} & levels == {"sme2": {"sme2", "sme"}, "sme1": {"sme"}, "off": set()}[
+        in_force
+    ]
+    assert "neon" in levels
+
+
+def test_the_trace_runner_is_a_second_link_of_the_timed_objects(
+    toy_fp16: Path, tmp_path: Path
+) -> None:
+    """C4: the evidence was of objects that were compiled once more, with another log level."""
+    build = find_build("sme2")
+    compiled = Counter(Path(name).name for name in compile_commands(build))
+    # THEN what runs a program and XNNPACK's delegate are compiled once; each link has its main
+    assert {compiled[f"{name}.cpp.o"] for name in ("session", "XNNPACKBackend")} == {1}
+    assert compiled["main.cpp.o"] > 1
+    # AND both compute the same, bit for bit
+    outputs = []
+    for runner in ("etprof-runner", TRACING):
+        folder = tmp_path / runner
+        words = (f"--model={toy_fp16}", f"--result={tmp_path / 'r.json'}", f"--outputs={folder}")
+        code, _, error = emulated(build, *words, "--sme=sme2", "--seed=3", runner=runner)
+        assert (code, error) == (0, "")
+        outputs.append((folder / "output_0.bin").read_bytes())
+    assert outputs[0] == outputs[1]
 
 
 def test_every_call_of_kleidiai_has_a_caller_in_xnnpack(toy_fp16: Path, tmp_path: Path) -> None:
-    document, _ = trace(find_build("sme2-trace"), toy_fp16, tmp_path, "--sme=sme2", "--threads=1")
-    calls = calls_of(document)
+    build = find_build("sme2")
+    calls = calls_of(trace(build, toy_fp16, tmp_path, "--sme=sme2", "--threads=1", runner=TRACING))
     ours = sum(n for name, (_, n) in calls.items() if name.startswith("kai_run_"))
-    shims = [k["name"] for k in document["kernels"] if "neonsme" in k["name"]]
-    assert ours == sum(calls[name][1] for name in shims) > 0
+    shims = [n for name, (_, n) in calls.items() if "neonsme" in name]
+    assert ours == sum(shims) > 0
 
 
 def test_counts_are_exact_with_threads(toy_fp16: Path, tmp_path: Path) -> None:
-    build = find_build("sme2-trace")
+    build = find_build("sme2")
     first, second = (
-        calls_of(trace(build, toy_fp16, tmp_path, "--sme=sme2", "--threads=4")[0]) for _ in range(2)
+        calls_of(trace(build, toy_fp16, tmp_path, "--sme=sme2", "--threads=4", runner=TRACING))
+        for _ in range(2)
     )
     assert first == second
