@@ -63,7 +63,7 @@ MUTATIONS = (
     ),
     Mutation(
         9, "a pair at named thread counts is dropped", "analysis/compare/pairs.py",
-        "if named or alike or not several:", "if alike or not several:", (COMPARISON, PROMISES),
+        "if alike or not several:", "if alike:", (COMPARISON, PROMISES),
     ),
     Mutation(
         21, "load without the method's part", "analysis/run_analysis.py",
@@ -119,8 +119,8 @@ MUTATIONS = (
     ),
     Mutation(
         45, "a second input is the same run", "measuring/resume.py",
-        "for each in manifest.inputs] != inputs:",
-        "for each in manifest.inputs][:1] != inputs[:1]:", (PIPELINE, PROMISES),
+        "for each in measured.inputs] != inputs:",
+        "for each in measured.inputs][:1] != inputs[:1]:", (PIPELINE, PROMISES),
     ),
     Mutation(
         37, "precise enough at twice the width", "measuring/stopping.py",

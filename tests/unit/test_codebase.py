@@ -18,6 +18,8 @@ import pytest
 
 import etprof
 from tests import house_debts
+from tests.mutants.__main__ import find
+from tests.mutants.known import MUTATIONS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "etprof"
@@ -431,3 +433,9 @@ def test_help_imports_nothing_heavy() -> None:
         "sqlalchemy",
     ):
         assert f"'{heavy}'" not in loaded, heavy
+
+
+def test_every_mutation_is_of_a_text_that_is_there() -> None:
+    """A mutation whose text was rewritten is lost, and with it what its tests are held to."""
+    lost = [each.number for each in MUTATIONS if find(PACKAGE, each) is None]
+    assert not lost

@@ -38,6 +38,12 @@ def assign_backends(
     }
 
 
-def delegate_label(names: Sequence[str], label_id: int, number: int) -> str:
-    """Names a delegate's operator: by its label, or by number where the delegate only counts."""
-    return names[label_id] if label_id >= 0 else f"delegate operator {number}"
+def event_label(names: Sequence[str], own: int, label: int, number: int) -> tuple[str, bool]:
+    """Names an event, and says whether it is a delegate's operator.
+
+    That has a label (a place in `names`), or a number where the delegate only counts; another
+    event has its own name.
+    """
+    if label >= 0:
+        return names[label], True
+    return (f"delegate operator {number}", True) if number >= 0 else (names[own], False)

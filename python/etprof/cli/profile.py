@@ -159,7 +159,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments, model if model.suffix == ".pte" else _export(arguments), generation, target
     )
     recorded = _read_etrecord(arguments.etrecord, config.model)
-    measured = measure_and_show(config, target, arguments, delegation=recorded)
+    delegations = {"": recorded} if recorded else {}
+    measured = measure_and_show(config, target, arguments, delegations=delegations)
     return report_run(config.output_root, as_json=arguments.json, measured=measured)
 
 

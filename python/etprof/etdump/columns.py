@@ -42,6 +42,11 @@ class ProfileColumns:
     """Position in the file; 0: no metadata, not even empty."""
     metadata_size: NDArray[np.uint32]
 
+    @property
+    def naming(self) -> tuple[NDArray[np.int32], ...]:
+        """The columns that name an event: its own name, a delegate's label, a delegate's number."""
+        return self.name_id, self.delegate_debug_id_str_id, self.delegate_debug_id_int
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AllocationColumns:

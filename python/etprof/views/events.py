@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from etprof.backends.registry import delegate_label
+from etprof.backends.registry import event_label
 from etprof.etdump.plausibility import CONTAINERS
 from etprof.tables.events import EVENTS, TIMELINE
 from etprof.views.files import build_frame, csv_text, safe_cell
@@ -58,16 +58,9 @@ def _some_columns(
     synthetic: Sequence[int],
 ) -> Sequence[Sequence[Value]]:
     names, blocks = texts
-    label_ids = profile.delegate_debug_id_str_id[rows].tolist()
-    numbers = profile.delegate_debug_id_int[rows].tolist()
-    name_ids = profile.name_id[rows].tolist()
-    flags = [
-        int(label >= 0 or number >= 0) for label, number in zip(label_ids, numbers, strict=True)
-    ]
-    labels = [
-        delegate_label(names, label, number) if flag else names[name]
-        for flag, label, number, name in zip(flags, label_ids, numbers, name_ids, strict=True)
-    ]
+    ids = zip(*(column[rows].tolist() for column in profile.naming), strict=True)
+    told = [event_label(names, *each) for each in ids]
+    labels, flags = [label for label, _ in told], [int(is_delegated) for _, is_delegated in told]
     missing: Sequence[Value] = [None] * rows.size
     return (
         profile.event_index[rows].tolist(),
@@ -143,15 +136,7 @@ def _events(
 ) -> tuple[Event, ...]:
     profile = dump.profile
     keys = np.stack(
-        [
-            column[rows].astype(np.int64)
-            for column in (
-                profile.instruction_id,
-                profile.name_id,
-                profile.delegate_debug_id_str_id,
-                profile.delegate_debug_id_int,
-            )
-        ],
+        [column[rows].astype(np.int64) for column in (profile.instruction_id, *profile.naming)],
         axis=1,
     )
     if not rows.size:
@@ -171,10 +156,7 @@ def _event(
     names: Sequence[str],
 ) -> Event:
     profile, row = dump.profile, rows[0]
-    label, number = profile.delegate_debug_id_str_id[row], profile.delegate_debug_id_int[row]
-    is_delegated = bool(label >= 0 or number >= 0)
-    own = names[profile.name_id[row]]
-    name = delegate_label(names, int(label), int(number)) if is_delegated else own
+    name, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
     instruction = int(profile.instruction_id[row])
     return Event(
         name,

@@ -15,7 +15,7 @@ import numpy as np
 
 from etprof.analysis.launch_state import fastest_core_khz, hottest_sensor_c, load_average
 from etprof.analysis.split.executions import STEADY_BLOCK
-from etprof.backends.registry import PORTABLE, delegate_label
+from etprof.backends.registry import PORTABLE, event_label
 from etprof.etdump.plausibility import CONTAINERS, KERNEL_PREFIX, LOAD_EVENTS, ticks_from
 
 if TYPE_CHECKING:
@@ -191,13 +191,9 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
 
 def _event(experiment: ExperimentAnalysis, row: int, names: Sequence[str]) -> _Event:
     profile, times = experiment.dump.profile, experiment.events.times
-    label, number = (
-        int(profile.delegate_debug_id_str_id[row]),
-        int(profile.delegate_debug_id_int[row]),
-    )
-    is_delegated = label >= 0 or number >= 0
+    name, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
     return _Event(
-        delegate_label(names, label, number) if is_delegated else names[profile.name_id[row]],
+        name,
         experiment.delegates.backend(int(profile.instruction_id[row]))
         if is_delegated
         else PORTABLE,

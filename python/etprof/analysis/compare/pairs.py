@@ -52,10 +52,9 @@ def _configured_pairs(sides: tuple[Side, ...], wanted: Compared) -> Iterator[tup
     for pair in wanted.compare_pairs:
         for one in (side for side in sides if _is_wanted(side, pair.baseline)):
             for other in (side for side in sides if _is_wanted(side, pair.candidate)):
-                named = pair.candidate.threads is not None
                 alike = one.experiment.threads == other.experiment.threads
                 several = sum(_is_wanted(side, pair.candidate) for side in sides) > 1
-                if named or alike or not several:
+                if alike or not several:
                     yield one, other
 
 

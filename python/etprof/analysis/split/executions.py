@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from etprof.backends.registry import OPAQUE, assign_backends, delegate_label
+from etprof.backends.registry import OPAQUE, assign_backends, event_label
 from etprof.base.errors import InputFileError
 from etprof.base.units import count_of
 from etprof.etdump.plausibility import Events, Role, describe_position, examine_events
@@ -112,7 +112,7 @@ class Delegates:
         """Names an operator of a delegate, or the whole call of an opaque one."""
         if self.backend(instruction).ns_per_tick is None:
             return self.named.get(instruction, "call of an unknown delegate")
-        return delegate_label(names, label_id, number)
+        return event_label(names, label_id, label_id, number)[0]
 
 
 _LABELS_AT_ONCE: Final = 100_000
