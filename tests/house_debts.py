@@ -46,7 +46,6 @@ UNREAD_FIELDS = {
     "ExportManifest.stages": _FOR_PEOPLE, "MemoryPlan.peak_live_bytes": _FOR_PEOPLE,
     "MemoryPlan.peak_node": _FOR_PEOPLE, "MemoryPlan.tensors_at_peak": _FOR_PEOPLE,
     "MethodSummary.delegated_operator_share": _FOR_PEOPLE,
-    "LaunchRecord.asked": "for people: what the runner was given",
     "BlockColumns.bundled_input_index": _OF_AN_ETDUMP, "BlockColumns.event_end": _OF_AN_ETDUMP,
     "DebugColumns.is_output": _OF_AN_ETDUMP,
     "Quantization.activation_bits": _FOR_PEOPLE,

@@ -105,6 +105,7 @@ def test_every_link_leads_to_a_file_of_the_site(site: Path) -> None:
     assert links > 100
 
 
+@pytest.mark.slow
 def test_every_choice_of_a_form_leads_to_a_file(site: Path) -> None:
     files = {path.name for path in site.iterdir()}
     for page in site.glob("*.html"):

@@ -302,6 +302,7 @@ def test_a_small_file_that_describes_a_huge_tree(build: Callable[[], writer.Tabl
     assert refusal(data).reason == OVERLAP
 
 
+@pytest.mark.slow
 def test_strings_that_overlap() -> None:
     # GIVEN 20,000 names that each claim nearly the whole file and differ in where they start
     count = 20_000

@@ -392,6 +392,7 @@ def test_the_summary_has_the_same_operators(assessment: Assessment) -> None:
     assert rows == wanted
 
 
+@pytest.mark.slow
 @given(
     times=st.lists(st.integers(1, 9000), min_size=len(OFF_OPS), max_size=len(OFF_OPS)),
     last=st.lists(st.integers(1, 9000), min_size=len(OFF_OPS), max_size=len(OFF_OPS)),

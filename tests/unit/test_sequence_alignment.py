@@ -38,6 +38,6 @@ def test_repetitions_stay_in_their_places() -> None:
 @pytest.mark.slow
 def test_a_thousand_operators_take_a_second_or_two() -> None:
     kinds = ["product", "add", "clamp", "mean"] * 250
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(align(kinds, kinds[:-3], unmistakable=PRODUCTS)) == 997
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

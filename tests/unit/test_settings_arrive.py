@@ -152,7 +152,7 @@ class Log:
                 "output_root": "out",
                 "target": kind,
                 "experiments": [first, {"name": "second", "sme": "off"}],
-                "measurement": {"blocks": 8} | measurement,
+                "measurement": {"blocks": 4} | measurement,
             }
         )
         config = parse_config(text, "c.json")
@@ -199,8 +199,12 @@ def test_every_field_has_its_place() -> None:
 def test_a_field_of_the_measurement_arrives(log: Log, name: str) -> None:
     """T18: the seed, cool-down and temperature wait could be broken without a red test."""
     value, places = MEASUREMENT[name]
-    # The longest wait is one for a temperature.
-    needed = {"max_start_temperature_c": 50.0} if name == "max_wait_s" else {}
+    # The longest wait is one for a temperature; six blocks at least tell how well a median is known.
+    needed: dict[str, Any] = {}
+    if name == "max_wait_s":
+        needed = {"max_start_temperature_c": 50.0}
+    elif name == "target_half_width":
+        needed = {"blocks": 8}
     assert differences(log.of(needed, {}), log.of({**needed, name: value}, {})) == places
 
 
