@@ -49,14 +49,19 @@ def write_documents(
     written = []
     for name in formats:
         for path, content in _files(load_format(name), assessments, folder):
-            if isinstance(content, bytes):
-                write_bytes(path, content)
-            elif isinstance(content, str):
-                write_text(path, content)
-            else:
-                write_json(path, content)
+            write_content(path, content)
             written.append(path)
     return written
+
+
+def write_content(path: Path, content: Content) -> None:
+    """Writes what a view made: bytes and text as they are, data as JSON."""
+    if isinstance(content, bytes):
+        write_bytes(path, content)
+    elif isinstance(content, str):
+        write_text(path, content)
+    else:
+        write_json(path, content)
 
 
 def check_formats(formats: Sequence[str]) -> None:

@@ -47,6 +47,7 @@ ALLOWED: dict[str, set[str]] = {
         "backends", "base", "etrecord", "measuring", "registry", "run", "tables", "targets", "views",
     },
     "optimize": {"backends", "base", "export", "registry", "run"},
+    "numerics": {"analysis", "backends", "base", "export", "targets"},
     "bench": {
         "analysis", "backends", "base", "config", "export", "history", "measuring",
         "registry", "report_files", "run", "statistics", "tables", "targets", "views",
@@ -56,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
 }  # fmt: skip
 HEAVY = {"torch", "executorch", "torchao", "transformers"}
 MAY_IMPORT_TORCH = {
-    "export", "etrecord",
+    "export", "etrecord", "numerics",
     # A backend's part of the export; `Backend.exporter` imports it when a model is exported.
     "backends/xnnpack/exporting.py", "backends/xnnpack/graph.py", "backends/xnnpack/lowering_rewrites.py", "backends/xnnpack/graph_rewrites.py",
     "backends/rewrite.py",

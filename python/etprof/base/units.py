@@ -106,6 +106,7 @@ _FORMATS: Final[Mapping[str, Callable[[float | None], str]]] = {
     "change": format_change,
     "≤": lambda value: f"≤ {format_number(value)}",
     "p": lambda value: MISSING if value is None else f"{value:.2g}",
+    "scientific": lambda value: MISSING if value is None else f"{value:.2e}",
 }
 
 

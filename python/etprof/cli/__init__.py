@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "optimize",
     "analyze",
     "compare",
+    "numerics",
     "report",
     "validate",
     "calibrate",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import etprof
 from etprof import registry
-from etprof.base.errors import EtprofError
+from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
+from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock
 from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
-    from etprof.export.request import ExportedFiles, ExportRequest
+    from etprof.export.request import ExportedFiles
     from etprof.export.stages import StageListener
     from etprof.run.program import ExportManifest
 
@@ -83,3 +85,42 @@ def _has_options(request: ExportRequest, manifest: ExportManifest) -> bool:
     before = manifest.options.get("weights")
     known = before.get("sha256") if isinstance(before, dict) else None
     return made == asked and known == (hash_file(weights) if weights else None)
+
+
+def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
+    """Returns the request that the export manifest beside `program` describes.
+
+    Raises InputFileError where nothing says which model it came from, or where that has changed.
+    """
+    manifest = load_export_manifest(program)
+    if manifest is None:
+        raise InputFileError(
+            f"{program} says what is computed, not what it came from, and {program.name}.json is not "
+            "beside it; name the model instead, such as `etprof numerics path/to/file.py:Class`"
+        )
+    made_of = manifest.source
+    model = manifest.model
+    if made_of.origin.endswith(".py") and model not in registry.find_models():
+        model = f"{made_of.origin}:{manifest.model}"
+    if registry.find_model(model).hash_files() != made_of.sha256:
+        raise InputFileError(
+            f"{program} was exported from other code than {made_of.origin} is now; export it again"
+        )
+    identity = manifest.options.get("weights")
+    if isinstance(identity, dict) and (weights is None or hash_file(weights) != identity["sha256"]):
+        raise InputFileError(
+            f"{program} was exported with the weights of {identity.get('path')}; give the same file "
+            "with --weights"
+        )
+    known = {each.name for each in fields(ExportOptions)}
+    options: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in manifest.options.items()
+        if name in known
+    }
+    return ExportRequest(
+        model=model,
+        precision=manifest.precision,
+        backend=manifest.backend,
+        options=ExportOptions(**{**options, "weights": weights}),
+    )

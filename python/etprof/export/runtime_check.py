@@ -11,6 +11,7 @@ import math
 import re
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.targets.runner import ask_host_runner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from etprof.base.process import Completed
     from etprof.export.eager_model import ExportMethod
@@ -124,24 +125,44 @@ def execute(
 
     Raises ExportError when the runtime refuses the program or crashes.
     """
-    given = [value for value in inputs if isinstance(value, torch.Tensor)]
     with tempfile.TemporaryDirectory(prefix="etprof-check-") as name:
-        folder = Path(name)
-        files = [folder / f"input_{index}.bin" for index in range(len(given))]
-        for file, value in zip(files, given, strict=True):
-            file.write_bytes(tensors.raw_bytes(value))
-        request = RunnerRequest(
-            model=program,
-            data=external_data,
-            method=method,
-            inputs=tuple(files),
-            shapes=tuple("x".join(map(str, value.shape)) or "scalar" for value in given),
-            iterations=1,
-            outputs=folder / "outputs",
-            result=folder / "result.json",
-        )
+        request = make_request(program, external_data, method, inputs, Path(name))
         _run(program, method, runner_arguments(request))
-        return _read_outputs(folder, _output_orders(program, method))
+        return [read() for read in find_outputs(request)]
+
+
+def make_request(
+    program: Path, external_data: Path | None, method: str, inputs: Sequence[Any], folder: Path
+) -> RunnerRequest:
+    """Writes the tensors of flat `inputs` into `folder`, and asks for one inference that keeps its outputs."""
+    given = [value for value in inputs if isinstance(value, torch.Tensor)]
+    files = [folder / f"input_{index}.bin" for index in range(len(given))]
+    for file, value in zip(files, given, strict=True):
+        file.write_bytes(tensors.raw_bytes(value))
+    return RunnerRequest(
+        model=program,
+        data=external_data,
+        method=method,
+        inputs=tuple(files),
+        shapes=tuple("x".join(map(str, value.shape)) or "scalar" for value in given),
+        iterations=1,
+        outputs=folder / "outputs",
+        result=folder / "result.json",
+    )
+
+
+def find_outputs(request: RunnerRequest) -> list[Callable[[], torch.Tensor]]:
+    """Returns what reads each output tensor of a launch that ended well, in its logical shape."""
+    described = ask_host_runner(["--describe", "--model", request.model])
+    methods = {each["name"]: each for each in parse_json(described.stdout)["methods"]}
+    outputs = methods[request.method]["outputs"]
+    orders = [each["dim_order"] for each in outputs if each["kind"] == "tensor"]
+    result = read_json(request.result, way_out="export again")
+    folder = request.result.parent
+    return [
+        partial(_read_output, folder, entry, order)
+        for entry, order in zip(result["outputs"], orders, strict=True)
+    ]
 
 
 def _run(program: Path, method: str, words: list[str]) -> None:
@@ -161,21 +182,6 @@ def _run(program: Path, method: str, words: list[str]) -> None:
     else:
         msg = f"ExecuTorch's runtime cannot execute method {method!r}: {detail}"
     raise ExportError(msg)
-
-
-def _output_orders(program: Path, method: str) -> list[list[int]]:
-    """Returns the dimension order of each output, outermost first."""
-    described = ask_host_runner(["--describe", "--model", program])
-    methods = {each["name"]: each for each in parse_json(described.stdout)["methods"]}
-    return [each["dim_order"] for each in methods[method]["outputs"] if each["kind"] == "tensor"]
-
-
-def _read_outputs(folder: Path, orders: list[list[int]]) -> list[torch.Tensor]:
-    result = read_json(folder / "result.json", way_out="export again")
-    return [
-        _read_output(folder, entry, order)
-        for entry, order in zip(result["outputs"], orders, strict=True)
-    ]
 
 
 def _read_output(folder: Path, entry: dict[str, Any], order: list[int]) -> torch.Tensor:

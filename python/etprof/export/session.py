@@ -74,7 +74,7 @@ class ExportSession:
             self.rewriting = Rewriting(sound_rewrites(self.request))
             options = replace(self.request.options, rewrites=tuple(self.rewriting.names))
             torch.manual_seed(SEED)
-            prepared = self._prepare(self.request.parsed_precision())
+            prepared = self.prepare()
             with self.clock.stage("torch.export"):
                 traced = {
                     name: self.rewriting.before_lowering(
@@ -94,8 +94,9 @@ class ExportSession:
             with staged_folder(self.files.pte.parent, last=self.files.manifest.name) as folder:
                 ExportOutput(self, folder, log, prepared, lowered, program, references).write()
 
-    def _prepare(self, precision: Precision) -> Prepared:
+    def prepare(self) -> Prepared:
         """Loads the model, computes its reference outputs, and converts it."""
+        precision = self.request.parsed_precision()
         dtype = getattr(torch, precision.float_dtype)
         with self.clock.stage("load model"):
             methods = model_loading.load_methods(self.request.model, self.request.options.weights)
@@ -120,12 +121,16 @@ class ExportSession:
         return Prepared(methods, references, reports, shared)
 
 
+def in_float32(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
+    """Returns the method in float32, in place, with inputs that are rounded to `dtype`."""
+    inputs, kwarg_inputs = tensors.cast_floating((method.inputs, dict(method.kwarg_inputs)), dtype)
+    return lowering.cast_method(ExportMethod(method.module, inputs, kwarg_inputs), torch.float32)
+
+
 def run_reference(method: ExportMethod, dtype: torch.dtype) -> list[Any]:
     """Runs the eager model in float32 on inputs rounded to `dtype`."""
-    inputs, kwarg_inputs = tensors.cast_floating((method.inputs, dict(method.kwarg_inputs)), dtype)
-    rounded = ExportMethod(method.module, inputs, kwarg_inputs)
     try:
-        outputs = lowering.run_eager(lowering.cast_method(rounded, torch.float32))
+        outputs = lowering.run_eager(in_float32(method, dtype))
     # As above.
     except Exception as error:
         msg = f"the model fails on its own example inputs: {lowering.first_line(error)}"

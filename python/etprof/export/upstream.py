@@ -21,6 +21,11 @@ with quiet_upstream():
     from executorch.devtools.bundled_program.serialize import (
         serialize_from_bundled_program_to_flatbuffer,
     )
+    from executorch.devtools.intermediate_output_tap import (
+        FULL_TENSOR,
+        strip_taps_,
+        tap_intermediate_outputs_,
+    )
     from executorch.exir import (
         EdgeCompileConfig,
         EdgeProgramManager,

@@ -42,7 +42,7 @@ def render_html(assessments: Sequence[Assessment]) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     runs = [_run_view(entry, f"r{i}") for i, entry in enumerate(assessments)]
     names = dict.fromkeys(run["title"] for run in runs)
-    return _template().render(
+    return _template("report.html.j2").render(
         title=", ".join(names),
         identities=_identities(assessments),
         runs=runs,
@@ -61,9 +61,19 @@ def _identities(assessments: Sequence[Assessment]) -> list[str]:
     return [hashlib.sha256(content).hexdigest() for content in manifests if content is not None]
 
 
+def render_sections(title: str, sections: Sequence[Section]) -> str:
+    """Returns tables and what is said of them as a self-contained page without a script."""
+    return _template("sections.html.j2").render(
+        title=title,
+        sections=[_section_view(section) for section in sections],
+        style=_asset("report.css"),
+        version=etprof.__version__,
+    )
+
+
 @cache
-def _template() -> jinja2.Template:
-    return template_environment(_asset).get_template("report.html.j2")
+def _template(name: str) -> jinja2.Template:
+    return template_environment(_asset).get_template(name)
 
 
 def _asset(name: str) -> str:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from etprof.analysis.insight import ExperimentInsight
 
 _GRADIENT = [{"stop": 0, "bgColor": "#fff7ec"}, {"stop": 1, "bgColor": "#d7301f"}]
-_GOOD_WHEN_LOW = [{"stop": 0, "bgColor": "#1a9850"}, {"stop": 1, "bgColor": "#d73027"}]
-_GOOD_WHEN_HIGH = [{"stop": 0, "bgColor": "#d73027"}, {"stop": 1, "bgColor": "#1a9850"}]
+GOOD_WHEN_LOW = [{"stop": 0, "bgColor": "#1a9850"}, {"stop": 1, "bgColor": "#d73027"}]
+GOOD_WHEN_HIGH = [{"stop": 0, "bgColor": "#d73027"}, {"stop": 1, "bgColor": "#1a9850"}]
 
 
 def node_data(assessment: Assessment) -> dict[str, Any]:
@@ -34,15 +34,17 @@ def node_data(assessment: Assessment) -> dict[str, Any]:
     if primary.experiment.split.times is None:
         return {}
     after = _node_times(primary)
-    data = {f"{primary.experiment.name} us": _entry(after, _GRADIENT)}
+    data = {f"{primary.experiment.name} us": describe_nodes(after, _GRADIENT)}
     if comparison is not None:
         insight = assessment.insight.of(comparison.baseline.experiment.name)
         before = _node_times(insight)
         both = [name for name in after if name in before]
-        data[f"{insight.experiment.name} us"] = _entry(before, _GRADIENT)
-        data["difference us"] = _entry({n: after[n] - before[n] for n in both}, _GOOD_WHEN_LOW)
+        data[f"{insight.experiment.name} us"] = describe_nodes(before, _GRADIENT)
+        data["difference us"] = describe_nodes(
+            {n: after[n] - before[n] for n in both}, GOOD_WHEN_LOW
+        )
         ratios = {n: before[n] / after[n] for n in both if after[n] > 0}
-        data["speed-up"] = _entry(ratios, _GOOD_WHEN_HIGH)
+        data["speed-up"] = describe_nodes(ratios, GOOD_WHEN_HIGH)
     return {name: {"name": name, **entry} for name, entry in data.items()}
 
 
@@ -57,9 +59,10 @@ def _node_times(insight: ExperimentInsight) -> dict[str, float]:
     return times
 
 
-def _entry(values: Mapping[str, float], gradient: list[dict[str, Any]]) -> dict[str, Any]:
+def describe_nodes(values: Mapping[str, float], gradient: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns a quantity of nodes by their names, with its colours."""
     return {
-        "results": {name: {"value": round(value, 3)} for name, value in values.items()},
+        "results": {name: {"value": round(value, 9)} for name, value in values.items()},
         "gradient": gradient,
     }
 

@@ -1,0 +1,139 @@
+"""Find the operator at which a program's values part from the eager model's.
+
+Every operator's value is made an output, inside delegates too, in each SME mode of the target, and
+compared with eager: what the operator itself adds, from the values that the program had, and what
+it inherits. MODEL is lowered anew; of FILE.pte the export manifest beside it names the model, and
+its own outputs are held against those of the program with taps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args
+
+from etprof.cli.flags import JSON, NO_WAIT, add_flags, whole_number
+from etprof.cli.output import show, show_json
+from etprof.targets.registry import KINDS, LOCAL
+
+if TYPE_CHECKING:
+    import argparse
+
+    from etprof.analysis.numeric_gap import NumericGaps
+    from etprof.export.request import ExportRequest
+    from etprof.numerics.session import GapRequest
+
+EXAMPLES = """\
+examples:
+  etprof numerics toy_cnn
+  etprof numerics mobilenet_v2 --dtype int8 --target emulator
+  etprof numerics my_model.pte --sme sme2 --sme off --target emulator
+  etprof numerics path/to/my_model.py:MyModel --memory 64
+"""
+_MIB: Final = 2**20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    from etprof.base.records import SmeInForce
+
+    parser.epilog = EXAMPLES
+    add_flags(
+        parser,
+        ("model", str, "MODEL|FILE.pte", "see `etprof models`"),
+        ("--dtype --precision", str, "PRECISION", "as for `etprof export` (default fp16)"),
+        ("--backend", str, "", "the delegate that takes what it can (default), or portable"),
+        ("--weights", Path, "FILE", "a checkpoint of the model"),
+        ("--method", str, "", "which method (default: forward, or the first)"),
+        ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
+         {"default": LOCAL}),
+        ("--serial", str, "", "Android: the device, if several are attached"),
+        ("--runner", Path, "", "Android: the runner built for it"),
+        ("--sme", (*get_args(SmeInForce),), "", "only this mode; may be given again (default: all)",
+         {"action": "append", "default": []}),
+        ("--memory", whole_number(1, 2**20), "MIB",
+         "tapped values of one program; more are spread over several (default 128)"),
+        ("--taps", whole_number(1), "N", "taps of one program (default: as many as fit)"),
+        ("--inside-fused", bool, "",
+         "also tap operators that the delegate makes one of, which keeps it from that"),
+        ("--out", Path, "DIR", "folder of the files (default out_<model>/numerics/<target>)"),
+        ("--top", whole_number(1), "N", "operators to list (default %(default)s)", {"default": 12}),
+        NO_WAIT,
+        JSON,
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compares, writes the files and shows the operators that add most error."""
+    from etprof.cli.export import StageProgress
+    from etprof.cli.measuring import patience_of
+    from etprof.targets.device_lock import device_lock
+    from etprof.targets.registry import make_target
+
+    request = _make_request(arguments)
+    fields = {"serial": arguments.serial, "runner": arguments.runner}
+    target = make_target(arguments.target, fields, "--target")
+    with device_lock(target.device(), patience_of(arguments)):
+        from etprof.numerics.session import compare_with_eager
+
+        gaps = compare_with_eager(request, target, StageProgress())
+    folder = arguments.out or Path(f"out_{gaps.model}") / "numerics" / gaps.platform
+    _write(gaps, folder, arguments)
+    return 0
+
+
+def _make_request(arguments: argparse.Namespace) -> GapRequest:
+    """Returns what the flags ask for; the manifest beside a program says how that was exported."""
+    from etprof.backends.registry import DEFAULT
+    from etprof.export.request import ExportOptions, ExportRequest
+    from etprof.numerics.session import MOST_BYTES, GapRequest
+
+    program = Path(arguments.model) if arguments.model.endswith((".pte", ".bpte")) else None
+    export = (
+        ExportRequest(
+            model=arguments.model,
+            precision=arguments.dtype or "fp16",
+            backend=arguments.backend or DEFAULT,
+            options=ExportOptions(weights=arguments.weights),
+        )
+        if program is None
+        else _exported_as(program, arguments)
+    )
+    return GapRequest(
+        export=export,
+        method=arguments.method,
+        program=program,
+        modes=tuple(arguments.sme),
+        most_bytes=MOST_BYTES if arguments.memory is None else arguments.memory * _MIB,
+        most_taps=arguments.taps,
+        taps_fused=arguments.inside_fused,
+    )
+
+
+def _exported_as(program: Path, arguments: argparse.Namespace) -> ExportRequest:
+    """Returns the request that made a program; raises where nothing says what it came from."""
+    from etprof.base.errors import InputFileError, UsageError
+    from etprof.export.exporter import repeat_request
+
+    for flag in ("dtype", "backend"):
+        if getattr(arguments, flag) is not None:
+            raise UsageError(
+                f"{program} is exported already; --{flag} is for a MODEL, leave it out"
+            )
+    if not program.is_file():
+        raise InputFileError(f"{program} does not exist; `etprof export MODEL` makes a program")
+    return repeat_request(program, arguments.weights)
+
+
+def _write(gaps: NumericGaps, folder: Path, arguments: argparse.Namespace) -> None:
+    from etprof.report_files import write_content
+    from etprof.tables.numerics import sections
+    from etprof.views.numerics import gap_document, gap_files
+    from etprof.views.terminal import terminal_sections
+
+    for name, content in gap_files(gaps).items():
+        write_content(folder / name, content)
+    if arguments.json:
+        show_json(gap_document(gaps))
+        return
+    told = [section for section in sections(gaps) if section.place != "page"]
+    show(*terminal_sections(told, top=arguments.top), f"Everything is in {folder}")

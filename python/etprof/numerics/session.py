@@ -1,0 +1,349 @@
+"""Runs a program with taps in every SME mode of a target, and compares each operator with eager."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from etprof.analysis.numeric_gap import NumericGaps, OperatorGap, measure_gap, own_floor_db
+from etprof.base.errors import ExportError, UsageError
+from etprof.export import lowering, model_loading, operators, runtime_check, tensors, upstream
+from etprof.export.changes.rewriting import Rewriting, sound_rewrites
+from etprof.export.session import SEED, ExportSession, in_float32
+from etprof.export.stages import StageClock
+from etprof.numerics import taps
+
+if TYPE_CHECKING:
+    from etprof.analysis.numeric_gap import Gap
+    from etprof.export.eager_model import ExportMethod
+    from etprof.export.request import ExportRequest
+    from etprof.export.session import Prepared
+    from etprof.export.stages import StageListener
+    from etprof.numerics.taps import Tap
+    from etprof.targets import Target
+
+MOST_BYTES: Final = 128 * 2**20
+"""Of tapped values that one program gives; a program keeps all of its outputs until it ends."""
+Read = Callable[[], torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapRequest:
+    """What to compare, and how."""
+
+    export: ExportRequest
+    method: str | None = None
+    """None: `forward`, or the first."""
+    program: Path | None = None
+    """A program that was exported so: what its outputs are held against those of the tapped one."""
+    modes: tuple[str, ...] = ()
+    """SME modes to run in; empty: all that the target has."""
+    most_bytes: int = MOST_BYTES
+    most_taps: int | None = None
+    """Taps of one program."""
+    taps_fused: bool = False
+    """Whether operators that the delegate makes one of are tapped too, which keeps it from that."""
+
+
+@dataclass
+class Launched:
+    """What one SME mode computed."""
+
+    outputs: list[Read] = field(default_factory=list)
+    """Of the program without taps."""
+    tapped_outputs: list[Read] = field(default_factory=list)
+    values: dict[str, Read] = field(default_factory=dict)
+    """Tapped values, by the node whose value it is."""
+
+
+@dataclass(frozen=True)
+class TappedPrograms:
+    """A traced method, lowered without taps and with them."""
+
+    method: str
+    inputs: Sequence[Any]
+    """Flat, as the graph takes them."""
+    traced: torch.export.ExportedProgram
+    untapped: Path
+    tapped: dict[Path, list[Tap]]
+    delegates: Mapping[str, int]
+    prevented: tuple[str, ...]
+
+
+def compare_with_eager(
+    request: GapRequest, target: Target, listener: StageListener | None = None
+) -> NumericGaps:
+    """Exports, runs and compares; raises as an export and a launch do.
+
+    Raises UsageError for a method or a mode that is not there.
+    """
+    modes = _choose_modes(request.modes, target)
+    clock = StageClock(listener)
+    with tempfile.TemporaryDirectory(prefix="etprof-numerics-") as name, upstream.quiet_upstream():
+        folder = Path(name)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(SEED)
+            request, session = start_export(request, clock)
+            prepared = session.prepare()
+        method = _choose_method(prepared.methods, request.method)
+        with clock.stage("lower with taps"):
+            programs = make_programs(request, session, prepared, method, folder)
+        launched = {}
+        for mode in modes:
+            with clock.stage(f"run, SME {mode}"):
+                launched[mode] = launch(programs, target, mode, folder / mode)
+        with clock.stage("compare with eager"):
+            return _compare(request, target, programs, launched)
+
+
+def _choose_modes(asked: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    own = target.sme_modes()
+    for mode in asked:
+        if mode not in own:
+            raise UsageError(
+                f"--sme {mode}: the CPU of {target.platform} has {', '.join(own)}; choose of these, "
+                "or --target emulator"
+            )
+    return tuple(mode for mode in own if not asked or mode in asked)
+
+
+def _choose_method(methods: Mapping[str, ExportMethod], asked: str | None) -> str:
+    name = asked or ("forward" if "forward" in methods else next(iter(methods)))
+    if name not in methods:
+        raise UsageError(f"the model has no method {name!r}; it has {', '.join(methods)}")
+    return name
+
+
+def start_export(request: GapRequest, clock: StageClock) -> tuple[GapRequest, ExportSession]:
+    """Returns an export of what is asked for, and the request with its rewrites by name."""
+    export = request.export
+    session = ExportSession(export, export.files(), clock)
+    session.rewriting = Rewriting(sound_rewrites(export))
+    options = replace(export.options, rewrites=tuple(session.rewriting.names))
+    return replace(request, export=replace(export, options=options)), session
+
+
+def make_programs(
+    request: GapRequest, session: ExportSession, prepared: Prepared, name: str, folder: Path
+) -> TappedPrograms:
+    """Lowers without taps, which says where to tap, and with them."""
+    traced = session.rewriting.before_lowering(lowering.trace(name, prepared.methods[name]))
+    backend, options = request.export.backend, request.export.options
+    shared = prepared.shared_buffers
+    plain = lowering.lower({name: traced}, backend, options)
+    fusions = taps.find_fusions(plain, name, traced.graph)
+    untapped = request.program or folder / "untapped.pte"
+    if request.program is None:
+        untapped.write_bytes(lowering.make_program(plain.edge, options, shared).buffer)
+    del plain
+    chosen = taps.choose_taps(traced.graph, () if request.taps_fused else fusions)
+    if not chosen:
+        raise ExportError(f"method {name!r} has no operator that gives floating-point values")
+    tapped: dict[Path, list[Tap]] = {}
+    delegates: dict[str, int] = {}
+    kept: set[tuple[str, ...]] = set()
+    for group in taps.split_passes(chosen, request.most_bytes, request.most_taps):
+        copied = taps.add_taps(traced, group)
+        lowered = taps.lower_tapped(name, copied, backend, options)
+        # A fusion counts as kept where the taps of every pass leave it.
+        found = taps.find_fusions(lowered, name, copied.graph)
+        kept = found if not tapped else kept & found
+        delegates |= taps.find_delegates(lowered, name, copied.graph)
+        path = folder / f"tapped_{len(tapped)}.pte"
+        path.write_bytes(lowering.make_program(lowered.edge, options, shared).buffer)
+        tapped[path] = group
+    prevented = tuple(taps.name_fusions(fusions - kept))
+    given = prepared.methods[name]
+    inputs = tensors.flatten((given.inputs, dict(given.kwarg_inputs)))
+    return TappedPrograms(name, inputs, traced, untapped, tapped, delegates, prevented)
+
+
+def launch(programs: TappedPrograms, target: Target, mode: str, folder: Path) -> Launched:
+    """Runs every program once in one SME mode."""
+    external = programs.untapped.with_suffix(".ptd")
+    launched = Launched()
+    own = len(programs.traced.graph_signature.user_outputs)
+    for number, path in enumerate((programs.untapped, *programs.tapped)):
+        place = folder / str(number)
+        place.mkdir(parents=True)
+        data = external if number == 0 and external.is_file() else None
+        request = runtime_check.make_request(path, data, programs.method, programs.inputs, place)
+        target.run(replace(request, sme=mode))
+        outputs = runtime_check.find_outputs(request)
+        if number == 0:
+            launched.outputs = outputs
+            continue
+        launched.tapped_outputs = launched.tapped_outputs or outputs[:own]
+        group = programs.tapped[path]
+        launched.values |= zip((tap.place.name for tap in group), outputs[own:], strict=True)
+    return launched
+
+
+def _compare(
+    request: GapRequest,
+    target: Target,
+    programs: TappedPrograms,
+    launched: Mapping[str, Launched],
+) -> NumericGaps:
+    chosen = [tap for group in programs.tapped.values() for tap in group]
+    inherited = _compare_inherited(programs, launched)
+    own = {mode: compare_own(programs, each) for mode, each in launched.items()}
+    wide = _compare_float32(request, programs.method, chosen, launched)
+    delegates = programs.delegates
+    rows = tuple(
+        OperatorGap(
+            **_describe(order, tap, delegates),
+            mode=mode,
+            own=own[mode][tap.place.name],
+            eager=inherited[mode, "eager"][tap.place.name],
+            float32=wide.get(mode, {}).get(tap.node.name),
+            off=inherited.get((mode, "off"), {}).get(tap.place.name),
+        )
+        for order, tap in enumerate(chosen)
+        for mode in launched
+    )
+    precision = request.export.precision
+    return NumericGaps(
+        model=request.export.model_name(),
+        backend=request.export.backend,
+        precision=precision,
+        method=programs.method,
+        platform=target.platform,
+        floor_db=own_floor_db(precision),
+        passes=len(programs.tapped),
+        rows=rows,
+        prevented=programs.prevented,
+        checks={mode: _check_taps(each) for mode, each in launched.items()},
+    )
+
+
+def _describe(order: int, tap: Tap, delegates: Mapping[str, int]) -> dict[str, Any]:
+    origin = operators.find_origin(tap.node)
+    line = origin.source
+    return {
+        "order": order,
+        "node": tap.node.name,
+        "operator": tap.operator,
+        "module": origin.module_path,
+        "source": None if line is None else f"{line.file}:{line.line}",
+        "shape": tuple(operators.shape_of(tap.place) or ()),
+        "dtype": tensors.dtype_name(tap.place.meta["val"]),
+        "delegate": delegates.get(tap.node.name),
+    }
+
+
+def _compare_inherited(
+    programs: TappedPrograms, launched: Mapping[str, Launched]
+) -> dict[tuple[str, str], dict[str, Gap]]:
+    """Returns by mode and reference how far each value is from eager's, and from SME off's."""
+    found: dict[tuple[str, str], dict[str, Gap]] = {}
+    off = launched.get("off")
+
+    def see(name: str, value: torch.Tensor) -> torch.Tensor:
+        before = off.values[name]() if off is not None and name in off.values else None
+        for mode, each in launched.items():
+            if name in each.values:
+                own = each.values[name]()
+                found.setdefault((mode, "eager"), {})[name] = _gap_between(own, value)
+                if before is not None and mode != "off":
+                    found.setdefault((mode, "off"), {})[name] = _gap_between(own, before)
+        return value
+
+    _walk(programs.traced, programs.inputs, see)
+    return found
+
+
+def compare_own(programs: TappedPrograms, launched: Launched) -> dict[str, Gap]:
+    """Returns how far each operator is from eager on the values that the program itself had."""
+    found = {}
+
+    def see(name: str, value: torch.Tensor) -> torch.Tensor:
+        if name not in launched.values:
+            return value
+        own = launched.values[name]()
+        found[name] = _gap_between(own, value)
+        return own.to(value.dtype).reshape(value.shape)
+
+    _walk(programs.traced, programs.inputs, see)
+    return found
+
+
+def _compare_float32(
+    request: GapRequest, method: str, chosen: Sequence[Tap], launched: Mapping[str, Launched]
+) -> dict[str, dict[str, Gap]]:
+    """Returns by mode how far each operator is from the model in float32, where that has it.
+
+    It has it under the same name, as the same operator of the same shape: a quantised graph may
+    have lost some, such as batch norms.
+    """
+    precision = request.export.parsed_precision()
+    dtype = getattr(torch, precision.float_dtype)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        methods = model_loading.load_methods(request.export.model, request.export.options.weights)
+    wide = in_float32(methods[method], dtype)
+    traced = lowering.trace(method, wide)
+    known = {(node.name, node.target) for node in traced.graph.nodes}
+    places = {
+        tap.node.name: tap.place.name for tap in chosen if (tap.node.name, tap.node.target) in known
+    }
+    found: dict[str, dict[str, Gap]] = {}
+
+    def see(name: str, value: torch.Tensor) -> torch.Tensor:
+        for mode, each in launched.items() if name in places else ():
+            own = each.values[places[name]]()
+            if own.shape == value.shape:
+                found.setdefault(mode, {})[name] = _gap_between(own, value)
+        return value
+
+    _walk(traced, tensors.flatten((wide.inputs, dict(wide.kwarg_inputs))), see)
+    return found
+
+
+def _check_taps(launched: Launched) -> Gap:
+    """Compares the outputs of the tapped program with those of the one without taps."""
+    pairs = zip(launched.tapped_outputs, launched.outputs, strict=True)
+    gaps = [_gap_between(tapped(), untapped()) for tapped, untapped in pairs]
+    return max(gaps, key=lambda gap: gap.relative)
+
+
+See = Callable[[str, torch.Tensor], torch.Tensor]
+"""Gets a node's name and its value in eager, and returns the value that its readers get."""
+
+
+class _Walk(torch.fx.Interpreter):
+    """Keeps no value longer than its last reader needs it."""
+
+    def __init__(self, module: torch.fx.GraphModule, see: See) -> None:
+        super().__init__(module)
+        self._see = see
+
+    def run_node(self, n: torch.fx.Node) -> Any:  # noqa: ANN401 - a node's value
+        """Computes a node and shows it."""
+        value = super().run_node(n)
+        is_seen = n.op == "call_function" and isinstance(value, torch.Tensor)
+        return self._see(n.name, value) if is_seen else value
+
+
+def _walk(program: torch.export.ExportedProgram, inputs: Sequence[Any], see: See) -> None:
+    """Runs `program` on flat inputs; buffers that it changes are as before afterwards."""
+    module = program.module(check_guards=False)
+    names = lowering.buffer_names(module)
+    with torch.no_grad(), lowering.unchanged_buffers(module, names):
+        _Walk(module, see).run(*inputs, enable_io_processing=False)
+
+
+def _gap_between(value: torch.Tensor, reference: torch.Tensor) -> Gap:
+    """Compares two tensors of one shape."""
+    return measure_gap(_array(value), _array(reference))
+
+
+def _array(value: torch.Tensor) -> Any:  # noqa: ANN401 - NumPy's
+    # NumPy has no bfloat16.
+    kept = value.float() if value.dtype == torch.bfloat16 else value
+    return kept.detach().contiguous().numpy()

@@ -1,0 +1,175 @@
+"""Programs whose intermediate values are outputs too, inside their delegates as well.
+
+ExecuTorch's taps mark a value of the traced graph as an output and stay opaque to partitioners.
+A tap between operators that the delegate makes one of would keep it from doing so; so the program
+without taps is lowered first, and only the last of such operators is tapped.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from etprof.backends.registry import backend_of
+from etprof.export import lowering, operators, upstream
+
+if TYPE_CHECKING:
+    from etprof.export.lowering import Lowered
+    from etprof.export.request import ExportOptions
+
+_LONGEST_HISTORY: Final = 64
+"""Graphs that a node went through; more is a circle."""
+_NO_WORK: Final = frozenset({"clone", "detach", "alias", "lift_fresh_copy"})
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A value to look at."""
+
+    node: torch.fx.Node
+    """The operator in the traced graph."""
+    place: torch.fx.Node
+    """Whose value is looked at: the operator's, or what is left of it when it was quantised."""
+    operator: str
+    """What people call it; those that became one with it are named too."""
+
+    @property
+    def bytes(self) -> int:
+        """Size of the value."""
+        value = self.place.meta["val"]
+        return operators.element_count(self.place) * int(value.element_size())
+
+
+def trace_names(nodes: Iterable[torch.fx.Node], traced: torch.fx.Graph) -> dict[str, str]:
+    """Returns, by the names of lowered nodes, those of the nodes of `traced` they come from."""
+    found = {node.name: _find_source(node, id(traced)) for node in nodes}
+    return {name: source for name, source in found.items() if source is not None}
+
+
+def _find_source(node: torch.fx.Node, graph_id: int) -> str | None:
+    sources: Sequence[Any] = node.meta.get("from_node") or ()
+    for _ in range(_LONGEST_HISTORY):
+        if not sources:
+            return None
+        if sources[-1].graph_id == graph_id:
+            return str(sources[-1].name)
+        sources = sources[-1].from_node
+    return None
+
+
+def find_delegates(lowered: Lowered, method: str, traced: torch.fx.Graph) -> dict[str, int]:
+    """Returns the number of the delegate call that computes each node of the traced graph."""
+    return {
+        name: number
+        for number, delegate in enumerate(lowered.methods[method].delegates)
+        for name in trace_names(delegate.nodes, traced).values()
+    }
+
+
+def find_fusions(lowered: Lowered, method: str, traced: torch.fx.Graph) -> set[tuple[str, ...]]:
+    """Returns the operators of the traced graph that a delegate computes as one, by their names."""
+    order = {node.name: index for index, node in enumerate(traced.nodes)}
+    working = {node.name for node in traced.nodes if _computes(node)}
+    found = set()
+    for delegate in lowered.methods[method].delegates:
+        names = trace_names(delegate.nodes, traced)
+        exporter = backend_of(delegate.backend).exporter()
+        for node in exporter.read_delegate(delegate.blob, delegate.nodes, operators.is_quantize):
+            behind = {names[each] for each in node.operators if each in names} & working
+            if len(behind) > 1 and node.attribution != "inserted":
+                found.add(tuple(sorted(behind, key=order.__getitem__)))
+    return found
+
+
+def _computes(node: torch.fx.Node) -> bool:
+    """Whether a node gives new floating-point values, not a view, a part or a quantisation."""
+    value = node.meta.get("val")
+    if node.op != "call_function" or not isinstance(value, torch.Tensor):
+        return False
+    is_moved = getattr(node.target, "is_view", False) or operators.is_quantize(node)
+    kind = operators.target_name(node).partition(".")[0]
+    shape = operators.shape_of(node)
+    has_values = shape is not None and math.prod(shape) > 0 and value.is_floating_point()
+    return has_values and not is_moved and kind not in _NO_WORK
+
+
+def choose_taps(traced: torch.fx.Graph, fusions: Iterable[tuple[str, ...]]) -> list[Tap]:
+    """Returns a tap for every operator, in order; of fused ones, for the last of them alone."""
+    inside = {name for group in fusions for name in group[:-1]}
+    ends: dict[str, tuple[str, ...]] = {group[-1]: group for group in fusions}
+    kinds = {node.name: operators.target_name(node).partition(".")[0] for node in traced.nodes}
+    return [
+        Tap(
+            node,
+            _place_of(node),
+            " + ".join(kinds[name] for name in ends.get(node.name, (node.name,))),
+        )
+        for node in traced.nodes
+        if _computes(node) and node.name not in inside
+    ]
+
+
+def _place_of(node: torch.fx.Node) -> torch.fx.Node:
+    """Looks behind a quantisation that is the operator's only reader: its integers are the result."""
+    place = node
+    for wanted in (operators.QUANTIZE, operators.DEQUANTIZE):
+        readers = list(place.users)
+        if not readers or not all(operators.is_quantize(reader) for reader in readers):
+            return node
+        if wanted == operators.QUANTIZE and len(readers) > 1:
+            return node
+        place = readers[0]
+    return place if operators.DEQUANTIZE in operators.target_name(place) else node
+
+
+def split_passes(taps: Sequence[Tap], most_bytes: int, most_taps: int | None) -> list[list[Tap]]:
+    """Spreads taps over programs of which none has more outputs, or more bytes of them."""
+    passes: list[list[Tap]] = []
+    held = 0
+    for tap in taps:
+        is_full = not passes or held + tap.bytes > most_bytes or len(passes[-1]) == most_taps
+        if is_full:
+            passes.append([])
+            held = 0
+        passes[-1].append(tap)
+        held += tap.bytes
+    return passes
+
+
+def add_taps(
+    traced: torch.export.ExportedProgram, taps: Sequence[Tap]
+) -> torch.export.ExportedProgram:
+    """Returns a copy, of the same weights, that gives the tapped values after its own outputs."""
+    shared: dict[int, Any] = {id(each): each for each in (traced.state_dict, traced.constants)}
+    tapped = copy.deepcopy(traced, shared)
+    nodes = {node.name: node for node in tapped.graph.nodes}
+    places = set()
+    for tap in taps:
+        place = nodes[tap.place.name]
+        if tap.place is not tap.node:
+            # A delegate leaves out a dequantisation that another operator reads, and its value too.
+            with tapped.graph.inserting_after(place):
+                place = tapped.graph.node_copy(place)
+        places.add(place)
+    rule = (lambda node: node in places, upstream.FULL_TENSOR)
+    upstream.tap_intermediate_outputs_(tapped, rule)
+    return tapped
+
+
+def lower_tapped(
+    name: str, tapped: torch.export.ExportedProgram, backend: str, options: ExportOptions
+) -> Lowered:
+    """Lowers a tapped method as it is lowered without taps, and makes its taps plain outputs."""
+    lowered = lowering.lower({name: tapped}, backend, options)
+    upstream.strip_taps_(lowered.edge)
+    return lowered
+
+
+def name_fusions(groups: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Writes groups of nodes as text, in order."""
+    yield from sorted(" + ".join(group) for group in groups)

@@ -1,0 +1,155 @@
+"""The tables of `etprof numerics`: how far each operator is from eager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from etprof.base.units import format_number
+from etprof.tables.table import Column, Section, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from etprof.analysis.numeric_gap import Gap, NumericGaps, OperatorGap
+    from etprof.tables.table import Place, Value
+
+SAME: Final = "identical"
+
+
+def _gap(
+    name: str,
+    title: str,
+    of: Callable[[Any], Gap | None],
+    *,
+    says: str,
+    place: Place = "everywhere",
+) -> Column:
+    """A signal-to-noise ratio; missing where there is no error, or nothing to compare with."""
+
+    def value(row: OperatorGap) -> Value:
+        gap = of(row)
+        return None if gap is None else gap.snr_db
+
+    return Column(name, "float64", unit="dB", title=title, of=value, says=says, place=place)
+
+
+OPERATORS: Final = Table(
+    "numerics",
+    (
+        Column("order", "Int64", unit="count", title="#", of=lambda r: r.order,
+               says="Its place among the compared operators of the graph"),
+        Column("operator", "string", of=lambda r: r.operator,
+               says="ATen's name; operators that the delegate makes one of are joined"),
+        Column("node", "string", of=lambda r: r.node, says="Its name in the exported graph"),
+        Column("module", "string", of=lambda r: r.module, place="page", says="Of the model"),
+        Column("mode", "string", title="SME", of=lambda r: r.mode, place="several",
+               says="The SME mode that ran"),
+        Column("own_error", "float64", unit="scientific", of=lambda r: r.own.relative, place="page",
+               says="Root mean square of what the operator itself adds, as part of its result: the "
+               "program's value from eager's of the values that the program had"),
+        _gap("own_snr", "own SNR", lambda r: r.own,
+             says="The same as a signal-to-noise ratio; missing where there is no error"),
+        _gap("eager_snr", "SNR to eager", lambda r: r.eager,
+             says="From the eager model in the program's precision, with all that was inherited"),
+        _gap("float32_snr", "SNR to float32", lambda r: r.float32,
+             says="From the eager model in float32; missing where it has no such operator"),
+        _gap("off_snr", "SNR to SME off", lambda r: r.off, place="page",
+             says="From the same program, SME off"),
+        Column("cosine", "float64", of=lambda r: r.eager.cosine, place="page",
+               says="Of the angle to eager's value"),
+        Column("max_abs", "float64", unit="scientific", of=lambda r: r.eager.max_abs, place="page",
+               title="largest difference", says="From eager's value"),
+        Column("mse", "float64", unit="scientific", of=lambda r: r.eager.mse, place="page",
+               title="MSE", says="Mean squared difference from eager's value"),
+        Column("own_mse", "float64", unit="scientific", of=lambda r: r.own.mse, place="data",
+               says="Mean squared difference that the operator itself adds"),
+        Column("own_max_abs", "float64", unit="scientific", of=lambda r: r.own.max_abs,
+               place="data", says="Largest difference that the operator itself adds"),
+        Column("nonfinite", "Int64", unit="count", of=lambda r: r.own.nonfinite or None,
+               says="Values that are infinite or no number on one side only"),
+        Column("delegate", "Int64", unit="count", of=lambda r: r.delegate, place="page",
+               says="Number of the delegate call that computes it; missing outside"),
+        Column("shape", "string", of=lambda r: "x".join(map(str, r.shape)), place="page",
+               says="Of its result"),
+        Column("dtype", "string", of=lambda r: r.dtype, place="data", says="Of its result"),
+        Column("source", "string", of=lambda r: r.source, place="page",
+               says="The line of the model's own code"),
+    ),
+    says="An operator in one SME mode beside eager.",
+    by="own_error",
+)  # fmt: skip
+CHECKS: Final = Table(
+    "numerics_modes",
+    (
+        Column("mode", "string", title="SME", of=lambda r: r[0], says="The SME mode that ran"),
+        Column("first", "string", title="first to part", of=lambda r: r[1],
+               says="The first operator whose own error is more than its precision explains"),
+        Column("module", "string", of=lambda r: r[2], says="Where it is in the model"),
+        Column("outputs", "string", title="outputs with taps", of=lambda r: r[3],
+               says="From those of the program without taps"),
+    ),
+    says="One SME mode: where it parts from eager, and whether taps changed what it computes.",
+)  # fmt: skip
+
+
+def mode_table(gaps: NumericGaps) -> Table:
+    """Returns a row per SME mode."""
+    rows = []
+    for mode, check in gaps.checks.items():
+        first = gaps.first_parted(mode)
+        named = (
+            (None, None) if first is None else (f"{first.operator} ({first.node})", first.module)
+        )
+        same = SAME if check.snr_db is None else f"{format_number(check.snr_db)} dB"
+        rows.append((mode, *named, same))
+    return CHECKS.of(rows)
+
+
+def headline(gaps: NumericGaps) -> str:
+    """Says at which operator the program parts from eager first."""
+    subject = f"{gaps.model} {gaps.precision} ({gaps.method}) on {gaps.platform}"
+    firsts = {mode: gaps.first_parted(mode) for mode in gaps.modes}
+    told = [
+        f"{row.operator} {row.node} in {row.module or 'the model itself'} (SME {mode}, "
+        f"{format_number(row.own.snr_db)} dB)"
+        for mode, row in firsts.items()
+        if row is not None
+    ]
+    floor = f"{format_number(gaps.floor_db)} dB"
+    if not told:
+        return f"{subject}: no operator adds more error than its precision explains ({floor})"
+    return f"{subject} parts from eager first at {'; '.join(told)}; at least {floor} is expected"
+
+
+def notes(gaps: NumericGaps) -> tuple[str, ...]:
+    """Says what taps changed."""
+    lines = [
+        f"Taps kept the delegate from making one operator of {group}" for group in gaps.prevented
+    ]
+    lines += [
+        f"SME {mode}: taps changed the outputs ({format_number(check.snr_db)} dB), so values inside "
+        "may differ from those of the program without taps too"
+        for mode, check in gaps.checks.items()
+        if check.snr_db is not None
+    ]
+    if gaps.passes > 1:
+        lines.append(
+            f"The taps are spread over {gaps.passes} programs, each within the memory asked for"
+        )
+    return tuple(lines)
+
+
+def sections(gaps: NumericGaps) -> tuple[Section, ...]:
+    """Returns the report: where it parts, the operators that add most error, and all in order."""
+    ranked = tuple(row for mode in gaps.modes for row in gaps.ranked(mode))
+    return (
+        Section("first", "Where it parts", (mode_table(gaps),), lead=headline(gaps),
+                lines=notes(gaps)),
+        Section("ranked", "By own error", (OPERATORS.of(ranked, title="By own error").sorted(),),
+                says="What an operator itself adds stands first; what it inherits is in the ratios "
+                "to eager."),
+        Section("graph", "In the graph's order",
+                (OPERATORS.of(gaps.rows, title="In the graph's order"),), place="page",
+                says="Ratios to eager fall where an operator adds error, and hold where the next "
+                "ones only pass it on."),
+    )  # fmt: skip

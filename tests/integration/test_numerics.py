@@ -1,0 +1,110 @@
+"""`etprof numerics` on real programs: a weight that is off names its operator (issue 16.3)."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from etprof.cli import main
+from etprof.export import lowering
+from etprof.export.request import ExportRequest
+from etprof.numerics.session import GapRequest, compare_with_eager
+from etprof.targets.local import LocalTarget
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from etprof.analysis.numeric_gap import NumericGaps
+    from etprof.export.lowering import Lowered
+    from etprof.export.request import ExportOptions
+    from tests.integration.conftest import Exports
+
+WEIGHTS = {"stem.weight": "relu", "depthwise.weight": "relu_1", "pointwise.weight": "relu_2",
+           "head.weight": "linear"}  # fmt: skip
+"""toy_cnn's weights and the node whose value each goes into first, a fused ReLU's."""
+TOY = GapRequest(export=ExportRequest("toy_cnn", "fp16"))
+
+
+@pytest.fixture(scope="module")
+def toy() -> NumericGaps:
+    return compare_with_eager(TOY, LocalTarget())
+
+
+def test_a_sound_program_parts_nowhere(toy: NumericGaps) -> None:
+    for mode in toy.modes:
+        assert toy.first_parted(mode) is None
+        assert toy.checks[mode].snr_db is None
+    assert toy.prevented == ()
+    nodes = [row.node for row in toy.rows if row.mode == toy.modes[0]]
+    assert nodes == ["relu", "relu_1", "relu_2", "max_pool2d", "mean", "linear"]
+    assert [row.delegate is None for row in toy.rows[:: len(toy.modes)]] == [
+        node == "mean" for node in nodes
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_weight_that_is_off_by_one_per_cent_is_named_first(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight = random.Random(seed).choice(sorted(WEIGHTS))  # noqa: S311
+    lower = lowering.lower
+
+    def lower_broken(
+        programs: dict[str, torch.export.ExportedProgram], backend: str, options: ExportOptions
+    ) -> Lowered:
+        for program in programs.values():
+            state = program.state_dict
+            value = torch.nn.Parameter(state[weight] * 1.01, requires_grad=False)
+            broken = {weight: value}
+            monkeypatch.setattr(program, "_state_dict", {**state, **broken})
+        return lower(programs, backend, options)
+
+    monkeypatch.setattr(lowering, "lower", lower_broken)
+    gaps = compare_with_eager(TOY, LocalTarget())
+    for mode in gaps.modes:
+        first, worst = gaps.first_parted(mode), gaps.ranked(mode)[0]
+        assert first is not None
+        assert first.node == worst.node == WEIGHTS[weight]
+        assert first.own.snr_db == pytest.approx(40, abs=4)
+
+
+def test_taps_inside_a_fused_operator_name_the_fusion_that_they_prevent() -> None:
+    gaps = compare_with_eager(replace(TOY, taps_fused=True, most_taps=5), LocalTarget())
+    assert set(gaps.prevented) == {"conv2d + relu", "conv2d_1 + relu_1", "conv2d_2 + relu_2"}
+    assert gaps.passes == 2
+    assert len(gaps.rows) == 9 * len(gaps.modes)
+
+
+def test_an_exported_program_is_compared_with_the_model_it_came_from(
+    exports: Exports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = exports.get(ExportRequest("toy_cnn", "int8")).pte
+    assert main(["numerics", str(program), "--out", str(tmp_path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == json.loads((tmp_path / "numerics.json").read_text())
+    assert set(shown["first_parted"].values()) == {None}
+    # Its own outputs are those of the program with taps.
+    assert {check["snr_db"] for check in shown["checks"].values()} == {None}
+    assert min(row["own_snr"] or 99 for row in shown["operators"]) > shown["least_own_snr_db"]
+
+
+def test_a_program_that_nothing_describes_is_refused(
+    exports: Exports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = tmp_path / "alone.pte"
+    alone.write_bytes(exports.get(ExportRequest("toy_cnn", "int8")).pte.read_bytes())
+    assert main(["numerics", str(alone)]) == 4
+    assert "alone.pte.json" in capsys.readouterr().err
+
+
+def test_a_mode_that_the_target_lacks_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(LocalTarget, "sme_modes", lambda _: ("off",))
+    assert main(["numerics", "toy_cnn", "--sme", "sme2"]) == 2
+    assert "--sme sme2" in capsys.readouterr().err

@@ -1,0 +1,156 @@
+"""The gap between a program's values and eager's, and what is made of it (issue 16.3)."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etprof.analysis import numeric_gap
+from etprof.analysis.numeric_gap import (
+    NO_LIKENESS_DB,
+    Gap,
+    NumericGaps,
+    OperatorGap,
+    measure_gap,
+    own_floor_db,
+)
+from etprof.tables.numerics import OPERATORS, headline, mode_table, notes, sections
+from etprof.views.numerics import gap_document, gap_files, gap_nodes
+
+
+def make_gap(snr_db: float | None) -> Gap:
+    return Gap(mse=0.25, snr_db=snr_db, cosine=0.5, max_abs=2.0, nonfinite=0)
+
+
+def make_row(order: int, own_db: float | None, mode: str = "off") -> OperatorGap:
+    return OperatorGap(
+        order=order,
+        node=f"conv2d_{order}",
+        operator="conv2d + relu",
+        module=f"blocks.{order}",
+        source="model.py:7",
+        shape=(1, 8),
+        dtype="float16",
+        delegate=0,
+        mode=mode,
+        own=make_gap(own_db),
+        eager=make_gap(50.0),
+        float32=None,
+        off=None,
+    )
+
+
+def make_gaps(*rows: OperatorGap, prevented: tuple[str, ...] = ()) -> NumericGaps:
+    return NumericGaps(
+        model="net",
+        backend="portable",
+        precision="fp16",
+        method="forward",
+        platform="linux",
+        floor_db=46.0,
+        passes=1,
+        rows=rows,
+        prevented=prevented,
+        checks={row.mode: make_gap(None) for row in rows},
+    )
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=1, max_size=40),
+    st.integers(1, 7),
+)
+def test_gap_is_the_formula_whatever_the_pieces(
+    pairs: list[tuple[float, float]], piece: int
+) -> None:
+    value, reference = np.array(pairs).T
+    whole = measure_gap(value, reference)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numeric_gap, "_CHUNK", piece)
+        pieces = measure_gap(value, reference)
+    error = value - reference
+    assert whole.mse == pytest.approx(np.mean(error**2))
+    assert whole.max_abs == np.abs(error).max()
+    assert pieces.mse == pytest.approx(whole.mse)
+    assert pieces.max_abs == whole.max_abs
+    if not error.any():
+        assert whole.snr_db is None
+    elif np.sum(reference**2) == 0:
+        assert whole.snr_db == NO_LIKENESS_DB
+    elif np.sum(error**2) > 0:
+        expected = 10 * math.log10(np.sum(reference**2) / np.sum(error**2))
+        assert whole.snr_db == pytest.approx(max(expected, NO_LIKENESS_DB), abs=1e-6)
+
+
+def test_one_per_cent_is_40_db() -> None:
+    reference = np.linspace(-1, 1, 101)
+    gap = measure_gap(reference * 1.01, reference)
+    assert gap.snr_db == pytest.approx(40.0)
+    assert gap.relative == pytest.approx(0.01)
+    assert gap.cosine == pytest.approx(1.0)
+
+
+def test_a_value_that_is_no_number_on_one_side_is_no_likeness() -> None:
+    odd = measure_gap(np.array([1.0, np.nan, np.inf]), np.array([1.0, np.nan, 3.0]))
+    assert (odd.nonfinite, odd.snr_db) == (1, NO_LIKENESS_DB)
+    same = measure_gap(np.array([1.0, np.nan, np.inf]), np.array([1.0, np.nan, np.inf]))
+    assert (same.nonfinite, same.snr_db) == (0, None)
+
+
+def test_the_first_to_part_is_the_first_in_the_graph_and_the_worst_is_ranked_first() -> None:
+    gaps = make_gaps(make_row(0, 70.0), make_row(1, 40.0), make_row(2, 20.0), make_row(3, None))
+    first = gaps.first_parted("off")
+    assert first is not None
+    assert first.node == "conv2d_1"
+    assert [row.order for row in gaps.ranked("off")] == [2, 1, 0, 3]
+    assert gaps.first_parted("sme2") is None
+    assert mode_table(gaps).rows[0][1:3] == ("conv2d + relu (conv2d_1)", "blocks.1")
+    assert "conv2d_1" in headline(gaps)
+
+
+def test_without_a_gap_nothing_is_named() -> None:
+    gaps = make_gaps(make_row(0, 70.0))
+    assert gaps.first_parted("off") is None
+    assert mode_table(gaps).rows[0][1] is None
+    assert gap_document(gaps)["first_parted"] == {"off": None}
+
+
+def test_one_per_cent_of_a_weight_is_below_every_floor() -> None:
+    assert min(own_floor_db(name) for name in ("fp32", "fp16", "int8", "8da4w_b32")) > 40
+
+
+def test_what_taps_changed_is_told() -> None:
+    gaps = make_gaps(make_row(0, 70.0), prevented=("conv2d + relu",))
+    changed = replace(gaps, checks={"off": make_gap(55.0)}, passes=3)
+    assert len(notes(gaps)) == 1
+    assert len(notes(changed)) == 3
+    assert mode_table(changed).rows[0][3] == "55.0 dB"
+
+
+def test_files_hold_the_same_rows_in_the_order_of_the_graph() -> None:
+    gaps = make_gaps(make_row(0, 70.0), make_row(1, 40.0), make_row(2, None))
+    files = gap_files(gaps)
+    document = json.loads(json.dumps(files["numerics.json"], allow_nan=False))
+    assert [row["order"] for row in document["operators"]] == [0, 1, 2]
+    assert str(files["numerics.csv"]).splitlines()[0].split(",") == OPERATORS.names
+    page = str(files["numerics.html"])
+    assert page.count("conv2d_1") >= 2
+    assert "<script" not in page
+
+
+def test_node_data_has_a_value_per_node_that_has_one() -> None:
+    data = gap_nodes(make_gaps(make_row(0, 70.0), make_row(1, None)))
+    own = data["own snr, SME off"]
+    assert own["results"] == {"conv2d_0": {"value": 70.0}}
+    assert set(data["own error, SME off"]["results"]) == {"conv2d_0", "conv2d_1"}
+
+
+def test_the_terminal_shows_the_worst_first() -> None:
+    gaps = make_gaps(*(make_row(i, 90.0 - i) for i in range(20)))
+    ranked = next(section for section in sections(gaps) if section.anchor == "ranked")
+    assert ranked.tables[0].rows[0][0] == 19
