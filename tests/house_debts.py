@@ -23,7 +23,6 @@ IMPORTED_ONCE = {
     "export/bundle_runtime.py": "a program of its own, in a process of its own",
     "optimize/recipe.py": "the text of a program of its own",
     "optimize/search.py": "decides without files or exports, so that tests can plant causes",
-    "export/changes/half_sums.py": "facts about ExecuTorch's kernels, with the pass that follows from them",
 }
 """Modules of up to 150 lines that only one module of their folder imports, and why."""
 

@@ -40,7 +40,9 @@ def test_metrics_are_medians_over_blocks(tmp_path: Path) -> None:
         "load_ns", "peak_rss_bytes",
     ]  # fmt: skip
     latency = metrics["latency_ns"]
-    assert (latency.value, latency.low, latency.high) == (4500, 1000, 8000)
+    assert latency.value == 4500
+    # Between the outermost launches, which hold 99 %, and the next, which hold 93 %.
+    assert (latency.low, latency.high) == pytest.approx((1935.64, 7064.36), abs=0.01)
     assert latency.samples == (3000, 1000, 2000, 8000, 5000, 4000, 7000, 6000)
     assert (latency.count, latency.unit, latency.higher_is_better) == (8, "ns", False)
     assert metrics["load_ns"].value == 91_003.5
