@@ -75,6 +75,12 @@ APPLIES = {
     "kept_dimensions rows": (
         Call(lambda x: x.mean(-1, keepdim=True)), (halves(1, 4, 64).float(),), 1, 1, 0,
     ),
+    "kept_dimensions halves": (
+        Call(lambda x: x.mean(-1, keepdim=True)), (halves(1, 4, 64),), 1, 1, 2,
+    ),
+    "plain_views repeat": (
+        Call(lambda x: x.repeat_interleave(2, dim=1) * 2.0), (halves(1, 2, 8),), 1, 3, 1,
+    ),
     "spelled_norms layer": (nn.LayerNorm(64).half(), (halves(1, 4, 64),), 1, 3, 2),
     "spelled_norms rms": (nn.RMSNorm(64).half(), (halves(1, 4, 64),), 1, 5, 2),
     "spelled_norms two": (nn.LayerNorm((4, 16)).half(), (halves(1, 4, 16),), 1, 3, 2),

@@ -48,6 +48,14 @@ def _row_mean(value: Tensor) -> Tensor:
     return _aten().linear.default(value, row)  # type: ignore[no-any-return]
 
 
+def _repeated(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """Returns it in `shape`, each dimension of one repeated: as a product with ones."""
+    wanted = [
+        1 if is_ == should else should for is_, should in zip(value.shape, shape, strict=True)
+    ]
+    return value * _aten().full.default(wanted, 1.0, dtype=value.dtype)  # type: ignore[no-any-return]
+
+
 class HalfActivations(GraphRewrite):
     """Activations whose usual forms compute in float32, or have no half-precision kernel."""
 
@@ -93,9 +101,9 @@ class KeptDimensions(GraphRewrite):
     operators = ("aten.mean.dim",)
     changes = (
         "a mean over both axes of an image keeps them, and a reshape drops them; a mean over the "
-        "last dimension becomes a product with a constant row of 1/n"
+        "last dimension becomes a product with a constant row of 1/n, in float32"
     )
-    legal = "the same sums; the order of summation may differ"
+    legal = "the same sums, halves summed in float32; the order of summation may differ"
     rests_on = "XNNPACK's partitioner takes mean.dim of four dimensions, [2, 3], with keepdim only"
 
     @classmethod
@@ -118,9 +126,9 @@ class KeptDimensions(GraphRewrite):
         if value.dim() == 4 and dims == [2, 3] and not keepdim:
             mean = _aten().mean.dim(value, [2, 3], keepdim=True)
             return _reshape(mean, value.shape[:2])
-        # A sum of halves would lose what the mean of floats keeps.
-        if dims == [value.dim() - 1] and value.dim() > 1 and not _is_half(value):
-            mean = _row_mean(value)
+        if dims == [value.dim() - 1] and value.dim() > 1 and value.dtype.is_floating_point:
+            # A sum of halves would lose what a sum of floats keeps.
+            mean = _row_mean(value.float()).to(value.dtype)
             return mean if keepdim else _reshape(mean, value.shape[:-1])
         return NotImplemented
 
@@ -301,10 +309,11 @@ class PlainViews(GraphRewrite):
     operators = (
         "aten.select.int", "aten.unbind.int", "aten.split_with_sizes.default", "aten.split.Tensor",
         "aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.expand.default",
+        "aten.repeat_interleave.self_int",
     )  # fmt: skip
     changes = (
         "select, unbind and split become slices, squeeze and unsqueeze reshapes; an expand is left "
-        "out where it has no effect, and else is a product with ones"
+        "out where it has no effect, and else, as repetition, is a product with ones"
     )
     legal = "the same elements"
     rests_on = "XNNPACK's partitioner takes slice, reshape and a product that broadcasts"
@@ -320,6 +329,7 @@ class PlainViews(GraphRewrite):
             "unsqueeze": cls._unsqueeze,
             "squeeze": cls._squeeze,
             "expand": cls._expand,
+            "repeat_interleave": cls._repeat,
         }
         return found[operator.split(".")[1]]
 
@@ -383,15 +393,21 @@ class PlainViews(GraphRewrite):
             return _aten().alias.default(value)
         if not value.dtype.is_floating_point or not all(isinstance(each, int) for each in full):
             return NotImplemented
-        ones = _aten().full.default(
-            [
-                1 if axis >= more and value.shape[axis - more] == each else each
-                for axis, each in enumerate(full)
-            ],
-            1.0,
-            dtype=value.dtype,
+        return _repeated(_reshape(value, [1] * more + list(value.shape)), full)
+
+    @staticmethod
+    def _repeat(
+        value: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None
+    ) -> Any:  # noqa: ANN401
+        del output_size
+        if dim is None or not _is_static(value) or not value.dtype.is_floating_point:
+            return NotImplemented
+        dim %= value.dim()
+        before, size, after = value.shape[:dim], value.shape[dim], value.shape[dim + 1 :]
+        parts = _reshape(value, [*before, size, 1, *after])
+        return _reshape(
+            _repeated(parts, [*before, size, repeats, *after]), [*before, size * repeats, *after]
         )
-        return _reshape(value, [1] * more + list(value.shape)) * ones
 
 
 class ChannelWeights(GraphRewrite):
