@@ -111,7 +111,13 @@ def measure(model: str, precision: str, seeds: int) -> str:
         )
         given = prepared.methods[gaps.method]
         runtime_check.check_program(
-            untapped, None, gaps.method, given, prepared.references[gaps.method]
+            untapped,
+            None,
+            gaps.method,
+            given,
+            prepared.references[gaps.method],
+            precision=request.export.precision,
+            floors=request.export.floors(),
         )
         untapped_s = time.monotonic() - start
         programs = make_programs(request, session, prepared, gaps.method, folder)

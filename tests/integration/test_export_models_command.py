@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from etprof.cli import main
+from etprof.export.model_loading import describe_models
 from etprof.export.operators import MacCounter, call_nodes, count_macs
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def list_models(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
@@ -71,3 +75,23 @@ def test_macs_are_counted_alike_before_and_after_the_export() -> None:
     assert sum(count_macs(node) or 0 for node in call_nodes(decomposed.graph)) == expected
     (whole,) = [node for node in call_nodes(exported.graph) if "attention" in node.name]
     assert count_macs(whole) == attention
+
+
+def test_a_model_that_looks_at_values_is_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X4: `models` said of a model that exports that it cannot be created."""
+    folder = tmp_path / "looking"
+    folder.mkdir()
+    (folder / "model.py").write_text(
+        "import torch\n"
+        "class Looking:\n"
+        "    def get_eager_model(self):\n"
+        "        return torch.nn.Linear(4, int(torch.ones(2).sum().item()))\n"
+        "    def get_example_inputs(self):\n"
+        "        return (torch.ones(1, 4),)\n"
+    )
+    monkeypatch.setenv("ETPROF_MODEL_PATH", str(tmp_path))
+    found = {each["name"]: each for each in describe_models()}["looking"]
+    assert found["problem"] is None
+    assert found["parameters"] == 10

@@ -160,3 +160,35 @@ def test_kernels_are_found_by_instruction_and_name(tmp_path: Path) -> None:
     assert found[0] is not None
     assert found[0].reason == "keepdim"
     assert found[1] is None
+
+
+def test_a_depthwise_convolution_is_found_whatever_its_microkernel(tmp_path: Path) -> None:
+    """F-i: of 7x7 kernels and larger XNNPACK makes an `IGEMM`; 18 of them had no module."""
+    ops = [
+        Op("Convolution (NHWC, F32) IGEMM #1", 5),
+        Op("Fully Connected (NC, F32) GEMM #1", 5),
+        Op("Convolution (NHWC, F32) IGEMM #2", 5),
+    ]
+    nodes = [
+        node("DepthwiseConv2d", "a", macs=1),
+        node("Conv2d", "b", macs=2),
+        node("DepthwiseConv2d", "c", macs=3),
+    ]
+    operators = [operator("a", 1), operator("b", 2), operator("c", 3)]
+    found = attribute(tmp_path, ops, nodes, operators)
+    assert [each and each.graph_operators for each in found] == [("a",), ("b",), ("c",)]
+    assert [each and each.macs for each in found] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("lost_us", "fires"), [(6, True), (4, False)])
+def test_time_without_a_module_is_told(tmp_path: Path, lost_us: int, fires: bool) -> None:
+    """F-i: no finding said that a fifth of the time is unattributed."""
+    # GIVEN an operator that the delegate has no node for
+    ops = [
+        Op("Fully Connected (NC, F32) GEMM #1", 100 - lost_us),
+        Op("Deconvolution (NHWC, F32) IGEMM #1", lost_us),
+    ]
+    run = described(ops, [node("Conv2d", "a", macs=1)], [operator("a", 1)])
+    (findings,) = assess_run(analyze(tmp_path / "r", run)).findings
+    assert "F18" in findings.checked
+    assert ("F18" in {each.rule for each in findings.findings}) is fires

@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "registry": {"base", "export"},
     "etrecord": {"backends", "base", "export", "run"},
     "export": {
-        "backends", "base", "etrecord", "measuring", "registry", "run", "tables", "targets", "views",
+        "backends", "base", "etrecord", "measuring", "registry", "run", "statistics", "tables", "targets", "views",
     },
     "optimize": {"backends", "base", "export", "registry", "run"},
     "numerics": {"analysis", "backends", "base", "export", "targets"},

@@ -151,7 +151,7 @@ CASES: dict[str, tuple[Run, Run]] = {
 }  # fmt: skip
 DRIFTING = [100.0 + 2 * i for i in range(10)]
 WITH_OTHER_RUNS = {"F4", "F7", "F8"}
-WITH_OTHER_FILES = {"F17"}
+WITH_OTHER_FILES = {"F17", "F18"}
 
 
 def findings_of(run: RunInsight, **others: Any) -> ExperimentFindings:  # noqa: ANN401

@@ -84,12 +84,11 @@ def test_a_wrong_answer_is_no_result(tmp_path: Path) -> None:
     assert finding.summary.startswith("1 output further from the eager model's than this precision")
     (row,) = finding.evidence
     assert row.text == "14.8 dB signal to noise (at least 40), largest difference 1"
-    for name, values, at_export_db in (
-        ("near", [1, 2, 3, 4.001], 100),
-        ("as near as at the export", [1, 2, 3, 5], 20.0),
-    ):
-        (tmp_path / name).mkdir()
-        assert "F17" not in fired(with_outputs(tmp_path / name, values, at_export_db=at_export_db))
+    (tmp_path / "near").mkdir()
+    assert "F17" not in fired(with_outputs(tmp_path / "near", [1, 2, 3, 4.001]))
+    # X1: an export that was as bad is no excuse
+    (tmp_path / "as bad").mkdir()
+    assert "F17" in fired(with_outputs(tmp_path / "as bad", [1, 2, 3, 5], at_export_db=20.0))
 
 
 @pytest.mark.parametrize("least_db", [15.0, 14.0])

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from etprof.analysis.output_check import compare, mode_tolerance_db
+from etprof.analysis.output_check import mode_tolerance_db
 from etprof.base.errors import InputFileError
 from etprof.run.tensors import load_tensor
+from etprof.statistics.likeness import compare
 
 
 def test_equal_outputs_are_identical_even_where_they_are_no_numbers() -> None:

@@ -7,7 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.generation import GenerationSpeed, summarise_generation
-from etprof.analysis.output_check import OutputCheck, check_references
+from etprof.analysis.output_check import (
+    OutputCheck,
+    check_references,
+    judge_export,
+    judge_outputs,
+)
 from etprof.analysis.split.attribution import Attribution, attribute_operators
 from etprof.analysis.split.evidence import (
     ModeEvidence,
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from etprof.analysis.split.executions import Delegates
     from etprof.etdump.plausibility import Events
     from etprof.etdump.reader import ETDump
+    from etprof.run.accuracy import Verdict
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.kernel_trace import KernelTrace
     from etprof.run.load import LoadedProgram, Place, Run
@@ -186,6 +192,18 @@ class RunAnalysis:
         """The outputs of every experiment beside the eager model's, as far as both are known."""
         every = (*self.loaded.experiments, *self.loaded.others)
         return {each.name: check_references(each) for each in every}
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Are the outputs right? The export's answers, then those on every experiment's outputs."""
+        every = (*self.loaded.experiments, *self.loaded.others)
+        exports = [verdict for each in self.loaded.programs for verdict in judge_export(each)]
+        return (*exports, *(verdict for each in every for verdict in judge_outputs(each)))
+
+    @property
+    def wrong(self) -> tuple[Verdict, ...]:
+        """The verdicts that speak against all figures of this run."""
+        return tuple(each for each in self.verdicts if each.answer == "failed")
 
     @property
     def name(self) -> str:

@@ -215,6 +215,10 @@ class Backend:
         """Returns the kind of a node of the delegate's own graph."""
         return text.lower()
 
+    def loose_kind(self, kind: str) -> str:
+        """Returns the kind as which an operator of this one may run too."""
+        return kind
+
     def exporter(self) -> Exporter:
         """Returns its part of the export; imports what it needs of ExecuTorch only now."""
         return Exporter()

@@ -11,12 +11,12 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.cli.flags import add_flags
+from etprof.cli.flags import ALLOW_INACCURATE, add_flags, decibels, share
 from etprof.cli.output import show
 
 if TYPE_CHECKING:
@@ -56,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--out", Path, "FILE", "the program's own path"),
         ("--weights", Path, "FILE", "a checkpoint of the model"),
         ("--quiet", bool, "", "show nothing but errors"),
+        ALLOW_INACCURATE,
     )  # fmt: skip
+    _add_thresholds(parser)
     add_flags(
         parser.add_argument_group("insight"),
         ("--explain", bool, "", "say of every node why it stays out"),
@@ -84,13 +86,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _add_thresholds(parser: argparse.ArgumentParser) -> None:
+    """Declares what is good enough beside the float32 model."""
+    add_flags(
+        parser.add_argument_group("what is good enough beside the float32 model"),
+        ("--least-snr", decibels, "DB", "least signal-to-noise ratio; fp16 40, int8 20, 8da4w 15"),
+        ("--least-cosine", share, "C", "least cosine of both outputs, up to 1"),
+        ("--least-top1", share, "P", "least share of rows with the same largest entry"),
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Exports the model, shows the delegation report and prints the paths."""
     from etprof.export.exporter import export_model
+    from etprof.run.program import refuse_inaccurate
 
-    files = export_model(make_request(arguments), None if arguments.quiet else StageProgress())
+    request = replace(make_request(arguments), allow_inaccurate=True)
+    files = export_model(request, None if arguments.quiet else StageProgress())
     if not arguments.quiet:
         _show(files, explain=arguments.explain)
+    if not arguments.allow_inaccurate:
+        refuse_inaccurate(files.pte)
     return 0
 
 
@@ -98,6 +114,7 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
     """Returns what the flags ask for."""
     from etprof.backends.registry import DEFAULT
     from etprof.export.request import ExportOptions, ExportRequest
+    from etprof.run.accuracy import Floors
 
     return ExportRequest(
         model=_model_name(arguments),
@@ -105,6 +122,11 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
         backend=arguments.backend or DEFAULT,
         outdir=arguments.outdir,
         out=arguments.out,
+        least={
+            name: least
+            for name in Floors.model_fields
+            if (least := getattr(arguments, f"least_{name.removesuffix('_db')}")) is not None
+        },
         options=ExportOptions(
             **{each.name: getattr(arguments, each.name) for each in fields(ExportOptions)}
         ),

@@ -12,6 +12,8 @@ from etprof.base.limits import LARGEST_SEED, MOST_SECONDS
 
 _MOST_DIGITS = 20
 """Of a number that is read at all: those of the largest seed."""
+_MOST_DECIBELS = 200
+"""More than float64 has."""
 
 
 Row = tuple[str, Any, str, str] | tuple[str, Any, str, str, dict[str, Any]]
@@ -23,6 +25,10 @@ JSON: Final[Row] = ("--json", bool, "", "print the same data as JSON")
 NO_WAIT: Final[Row] = (
     "--no-wait", bool, "",
     "fail at once (exit code 5) if another etprof has the device, instead of waiting",
+)  # fmt: skip
+ALLOW_INACCURATE: Final[Row] = (
+    "--allow-inaccurate", bool, "",
+    "go on with a program whose outputs are wrong (else exit code 6); every report says so",
 )  # fmt: skip
 STORE: Final[Row] = (
     "--store", str, "FILE|URL", "the history (default: $ETPROF_HISTORY, then a file here)",
@@ -100,6 +106,22 @@ def fraction(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"must be a fraction above 0 and below 1, such as 0.02, not {text}"
         )
+    return value
+
+
+def decibels(text: str) -> float:
+    """A ratio from 0 to 200 dB."""
+    value = _number(text)
+    if not 0 <= value <= _MOST_DECIBELS:
+        raise argparse.ArgumentTypeError(f"must be from 0 to {_MOST_DECIBELS} dB, not {text}")
+    return value
+
+
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    value = _number(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 1, not {text}")
     return value
 
 

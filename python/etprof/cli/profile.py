@@ -31,6 +31,7 @@ from etprof.base.limits import (
     VectorBits,
 )
 from etprof.cli.flags import (
+    ALLOW_INACCURATE,
     JSON,
     NO_WAIT,
     add_flags,
@@ -103,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--prefill-method", str, "NAME", "reads the prompt (default prefill)"),
         ("--decode-method", str, "NAME", "adds one token (default decode, else forward)"),
     )  # fmt: skip
-    add_flags(parser, NO_WAIT, JSON)
+    add_flags(parser, ALLOW_INACCURATE, NO_WAIT, JSON)
 
 
 def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
@@ -225,6 +226,7 @@ def _config(
         "min_seconds": arguments.min_seconds,
         "seed": arguments.seed,
         "timeout_s": arguments.timeout,
+        "allow_inaccurate": arguments.allow_inaccurate or None,
     }
     name = describe_program(model).name
     fields: dict[str, Any] = {
@@ -299,6 +301,7 @@ def _export(arguments: argparse.Namespace) -> Path:
         model=arguments.model,
         precision="fp16" if arguments.dtype is None else arguments.dtype,
         backend=arguments.backend or DEFAULT,
+        allow_inaccurate=arguments.allow_inaccurate,
     )
     manifest = None if arguments.export else find_export(request, any_options=True)
     if manifest is None:

@@ -136,6 +136,7 @@ def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
     from etprof.base.units import format_duration
     from etprof.measuring.plan import (
         configured_experiments,
+        configured_program,
         configured_settings,
         plan,
         planned_target,
@@ -143,7 +144,16 @@ def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
     from etprof.measuring.starting import describe_starts, list_starts
 
     settings = configured_settings(config)
-    planned = plan(configured_experiments(config, only), settings, planned_target(config))
+    # The program may be on another machine.
+    has_references = config.model.is_file() and any(
+        each.references for each in configured_program(config).every.values()
+    )
+    planned = plan(
+        configured_experiments(config, only),
+        settings,
+        planned_target(config),
+        has_references=has_references,
+    )
     timed = sum(map(len, planned.timing))
     least_s = timed * (settings.min_seconds + settings.cool_down_s)
     if as_json:

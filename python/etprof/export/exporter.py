@@ -13,7 +13,7 @@ from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock
-from etprof.run.program import load_export_manifest
+from etprof.run.program import load_export_manifest, refuse_inaccurate
 
 if TYPE_CHECKING:
     from etprof.export.request import ExportedFiles
@@ -29,7 +29,8 @@ def export_model(request: ExportRequest, listener: StageListener | None = None) 
 
     The request and the model's name are checked before PyTorch is imported. Raises UsageError for
     a request that cannot be met, ExportError when the model cannot be turned into a program, and
-    OutputError when the files cannot be written; then no file of this export is left.
+    OutputError when the files cannot be written; then no file of this export is left. Raises
+    ExportError for a program whose outputs are wrong too, unless that is allowed: its files stay.
     """
     clock = StageClock(listener, is_tracing=request.options.trace)
     files = request.files()
@@ -37,6 +38,8 @@ def export_model(request: ExportRequest, listener: StageListener | None = None) 
     with clock.stage("import ExecuTorch"):
         from etprof.export import session
     session.ExportSession(request, files, clock).run()
+    if not request.allow_inaccurate:
+        refuse_inaccurate(files.pte)
     return files
 
 

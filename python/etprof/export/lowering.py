@@ -77,7 +77,7 @@ def cast_method(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
 
 
 def output_dtypes(program: torch.export.ExportedProgram) -> list[torch.dtype | None]:
-    """Returns the element type of each output of a traced method; None for a number."""
+    """Returns the element type of each output of a traced method; None for what is no tensor."""
     output = program.graph.output_node()
     values = [
         node.meta.get("val") if isinstance(node, torch.fx.Node) else None for node in output.args[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -136,13 +137,29 @@ def _describe(source: registry.ModelSource) -> dict[str, Any]:
 
 
 def _measure(name: str) -> dict[str, Any]:
-    """Returns inputs, parameters and multiply-accumulates, without computing any weight."""
-    with FakeTensorMode(), torch.no_grad():
-        methods = load_methods(name)
-        described = [_describe_method(*item) for item in methods.items()]
+    """Returns inputs, parameters and multiply-accumulates, without computing any weight.
+
+    A model whose code looks at values, which fake tensors have none of, is computed after all.
+    """
+    # Whatever its code raises: the same without fake tensors tells whether it is the model's fault.
+    with contextlib.suppress(Exception), FakeTensorMode(), torch.no_grad():
+        return _measure_methods(name)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            return _measure_methods(name)
+    except EtprofError:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        msg = f"model {name!r} fails on its own example inputs: {type(error).__name__}: {reason}"
+        raise ExportError(msg) from error
+
+
+def _measure_methods(name: str) -> dict[str, Any]:
+    methods = load_methods(name)
     module = next(iter(methods.values())).module
     return {
-        "methods": described,
+        "methods": [_describe_method(*item) for item in methods.items()],
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "problem": None,
     }

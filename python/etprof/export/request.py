@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
+from etprof.run.accuracy import find_floors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from etprof.run.accuracy import Floors
 
 BLOCK_MULTIPLE = 32
 """XNNPACK takes 4-bit weights in rows and blocks of a multiple of this many elements."""
@@ -143,6 +149,18 @@ class ExportRequest:
     out: Path | None = None
     """The program's own path, instead of a name made of model, backend and precision."""
     options: ExportOptions = field(default_factory=ExportOptions)
+    least: Mapping[str, float] = field(default_factory=dict)
+    """Thresholds of the precision's verdict in place of the usual, by their names in `Floors`."""
+    allow_inaccurate: bool = False
+    """A program whose outputs are wrong is no error; it carries its verdicts all the same."""
+
+    def floors(self) -> Floors:
+        """Returns what the outputs have to keep beside the float32 model's."""
+        usual = find_floors(self.precision)
+        if usual is None:
+            msg = f"etprof knows no thresholds for precision {self.precision}"
+            raise UsageError(msg)
+        return usual.model_copy(update=dict(self.least))
 
     def parsed_precision(self) -> Precision:
         """Returns the precision; raises UsageError for an unknown name."""

@@ -7,10 +7,11 @@ quantisation outside a delegate.
 
 from __future__ import annotations
 
-import math
+import itertools
 import re
 import sys
 import tempfile
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,9 @@ from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.process import run_command
 from etprof.export import bundle_runtime, lowering, tensors, upstream
-from etprof.run.program import BundleCheck, CheckedOutput
+from etprof.run.accuracy import NO_LIKENESS_DB, judge_lowering, judge_precision
+from etprof.run.program import BundleCheck, CheckedOutput, ExportCheck
+from etprof.statistics.likeness import compare
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.targets.runner import ask_host_runner
 
@@ -31,87 +34,104 @@ if TYPE_CHECKING:
 
     from etprof.base.process import Completed
     from etprof.export.eager_model import ExportMethod
+    from etprof.run.accuracy import Floors
+    from etprof.statistics.likeness import Parity
 
 
-_NO_LIKENESS_DB = -3000.0
-"""Of values that are not finite: JSON has no number for infinity."""
-PRECISION_MARGIN_DB = 3.0
-"""A program may be this much further from float32 than the eager model in the same precision."""
+@dataclass(frozen=True)
+class CheckedMethod:
+    """What one execution of a method gave, and how right that is."""
+
+    check: ExportCheck
+    outputs: list[torch.Tensor | None]
+    converted: list[torch.Tensor | None]
+    """What the converted eager model gives for the same inputs."""
 
 
-def is_close(output: CheckedOutput, minimum_db: float | None) -> bool:
-    """Tells whether an output is as good as its precision allows.
-
-    A network may amplify rounding: then the eager model is no better in the same precision.
-    """
-    if output.snr_db is None or minimum_db is None or output.snr_db >= minimum_db:
-        return True
-    own = output.snr_db_precision
-    return own is not None and output.snr_db >= own - PRECISION_MARGIN_DB
-
-
-def check_program(
+def check_program(  # noqa: PLR0913 - the program, what it should give, and how near
     pte: Path,
     ptd: Path | None,
     name: str,
     method: ExportMethod,
-    references: Sequence[Any],
-) -> tuple[list[CheckedOutput], list[torch.Tensor]]:
-    """Executes method `name`; returns the comparison of every output tensor, and the outputs.
+    references: Sequence[torch.Tensor | None],
+    *,
+    precision: str,
+    floors: Floors,
+) -> CheckedMethod:
+    """Executes method `name` and answers both questions on its outputs.
 
-    Raises ExportError when the runtime refuses the program or gives NaN or infinity.
+    Raises ExportError when the runtime refuses the program.
     """
     inputs = tensors.flatten((method.inputs, dict(method.kwarg_inputs)))
-    outputs = execute(pte, ptd, name, inputs)
+    given = execute(pte, ptd, name, inputs)
     converted = lowering.run_eager(method)
-    if len(outputs) != len(references):
-        msg = f"method {name!r} gives {len(outputs)} outputs, the eager model {len(references)}"
+    expected = sum(each is not None for each in references)
+    if len(given) != expected:
+        msg = f"method {name!r} gives {len(given)} outputs, the eager model {expected}"
         raise ExportError(msg)
-    checks = [
-        compare_output(index, output, reference, own)
-        for index, (output, reference, own) in enumerate(
-            zip(outputs, references, converted, strict=True)
+    left = iter(given)
+    outputs = [None if each is None else next(left) for each in references]
+    found = [
+        [
+            compare_output(index, output, expected, floors.snr_db)
+            for index, (output, expected) in enumerate(pairs)
+            if output is not None and expected is not None
+        ]
+        for pairs in (
+            zip(outputs, references, strict=True),
+            zip(outputs, converted, strict=True),
+            zip(converted, references, strict=True),
         )
     ]
-    return checks, outputs
+    own, lowered, cost = found
+    costs = {each.index: each.snr_db for each in cost}
+    verdicts = (
+        judge_lowering(lowered, precision, costs),
+        judge_precision(own, floors),
+    )
+    check = ExportCheck(
+        minimum_snr_db=floors.snr_db,
+        passed=all(each.answer != "failed" for each in verdicts),
+        floors=floors,
+        verdicts=verdicts,
+        outputs=tuple(itertools.starmap(_checked, zip(own, lowered, cost, strict=True))),
+    )
+    return CheckedMethod(check, outputs, converted)
 
 
 def compare_output(
-    index: int, output: torch.Tensor, reference: torch.Tensor, converted: torch.Tensor
-) -> CheckedOutput:
-    """Compares one output; raises ExportError when it is not finite."""
-    nonfinite = int((~torch.isfinite(output)).sum()) if output.is_floating_point() else 0
-    if nonfinite:
-        kind = tensors.dtype_name(output)
-        msg = f"output {index} has {nonfinite} values that are not finite in {kind}, unlike eager; "
-        raise ExportError(msg + "export in fp32, or keep the model's values within fp16's ±65504")
-    expected, found = reference.double(), output.double()
-    return CheckedOutput(
-        index=index,
-        snr_db=snr_db(expected, found),
-        max_abs_error=float((expected - found).abs().max()) if found.numel() else 0.0,
-        top1_agreement=_top1_agreement(expected, found),
-        snr_db_converted=snr_db(converted.double(), found),
-        snr_db_precision=snr_db(expected, converted.double()),
+    index: int, output: torch.Tensor, reference: torch.Tensor, least_db: float | None = None
+) -> Parity:
+    """Compares one output with what it should be; raises ExportError for one of another size."""
+    if output.numel() != reference.numel():
+        shapes = f"{list(output.shape)}, eager {list(reference.shape)}"
+        raise ExportError(f"output {index} of the program has shape {shapes}; return fixed shapes")
+    return compare(
+        index,
+        output.detach().double().reshape(-1).numpy(),
+        reference.detach().double().reshape(-1).numpy(),
+        output.shape[-1] if output.dim() else 1,
+        least_db=least_db,
+        is_whole=not output.is_floating_point(),
     )
 
 
-def snr_db(expected: torch.Tensor, found: torch.Tensor) -> float | None:
-    """Returns 10 log10(Σ expected² / Σ (expected - found)²), or None when they are equal."""
-    error = float((expected - found).square().sum())
-    signal = float(expected.square().sum())
-    if not math.isfinite(error + signal):
-        return _NO_LIKENESS_DB
-    if error == 0 or signal == 0:
-        return None if error == 0 else float(-10 * torch.log10(torch.tensor(error)))
-    return float(10 * torch.log10(torch.tensor(signal / error, dtype=torch.float64)))
+def _checked(own: Parity, lowered: Parity, cost: Parity) -> CheckedOutput:
+    return CheckedOutput(
+        index=own.index,
+        snr_db=_finite(own.snr_db),
+        max_abs_error=own.max_abs,
+        cosine=own.cosine,
+        top1_agreement=own.top1,
+        snr_db_converted=_finite(lowered.snr_db),
+        snr_db_precision=_finite(cost.snr_db),
+        degenerate=own.degenerate,
+    )
 
 
-def _top1_agreement(expected: torch.Tensor, found: torch.Tensor) -> float | None:
-    if expected.dim() == 0 or expected.shape[-1] < 2:
-        return None
-    same = expected.argmax(-1) == found.argmax(-1)
-    return float(same.double().mean())
+def _finite(ratio_db: float | None) -> float | None:
+    """JSON has no number for infinity."""
+    return None if ratio_db is None else max(ratio_db, NO_LIKENESS_DB)
 
 
 TIMEOUT_S = 600.0
@@ -121,7 +141,7 @@ _MISSING_OPERATOR = re.compile(r"Missing operator: \[\d+\] ([\w:.]+)")
 def execute(
     program: Path, external_data: Path | None, method: str, inputs: Sequence[Any]
 ) -> list[torch.Tensor]:
-    """Returns the output tensors of one execution.
+    """Returns the output tensors of one execution; a None among the outputs is left out.
 
     Raises ExportError when the runtime refuses the program or crashes.
     """
@@ -157,11 +177,12 @@ def find_outputs(request: RunnerRequest) -> list[Callable[[], torch.Tensor]]:
     methods = {each["name"]: each for each in parse_json(described.stdout)["methods"]}
     outputs = methods[request.method]["outputs"]
     orders = [each["dim_order"] for each in outputs if each["kind"] == "tensor"]
-    result = read_json(request.result, way_out="export again")
+    entries = read_json(request.result, way_out="export again")["outputs"]
     folder = request.result.parent
+    kept = [each for each in entries if each["dtype"] != "none"]
     return [
         partial(_read_output, folder, entry, order)
-        for entry, order in zip(result["outputs"], orders, strict=True)
+        for entry, order in zip(kept, orders, strict=True)
     ]
 
 

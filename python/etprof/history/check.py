@@ -113,6 +113,9 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
         baselines = baseline_runs(session, request.baseline, candidate)
         if candidate.status == FAILED:
             entries.append(_told(candidate, baselines, "failed", candidate.failure or "it failed"))
+        elif candidate.wrong_outputs is not None:
+            reason = f"its outputs are wrong, so no time counts: {candidate.wrong_outputs}"
+            entries.append(_told(candidate, baselines, "failed", reason))
         elif not baselines:
             alone.append(candidate)
         elif not candidate.representative:

@@ -20,6 +20,7 @@ from etprof.base.records import first_problem
 from etprof.base.text import RAW_NAMES, clean, clean_data, raw_names
 from etprof.history.metric_names import METRICS
 from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
+from etprof.run.accuracy import export_place
 from etprof.run.directory import METRICS as METRICS_FILE
 from etprof.run.directory import safe_name
 from etprof.run.load import Run as LoadedRun
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from etprof.analysis.run_analysis import RunAnalysis
     from etprof.history.schema import Run
+    from etprof.run.accuracy import Verdict
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
     from etprof.run.manifest import Manifest, MeasuredProgram
 
@@ -54,7 +57,11 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
         msg = f"{run} is not a run directory: no manifest.json; `etprof profile MODEL` makes one"
         raise InputFileError(msg)
     facts = _facts(loaded, manifest, device)
-    categories, damaged, problem = _categories(loaded)
+    analysis, problem = _analyze(loaded)
+    categories = _categories(analysis) if analysis else {}
+    wrong = analysis.wrong if analysis else ()
+    others = analysis.loaded.others if analysis else ()
+    damaged = {each.name: f"operator split: {each.damage}" for each in others if each.damage}
     raw = _raw(loaded)
     found = []
     try:
@@ -75,6 +82,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
                     "sme_mode": (measured and measured.sme) or _sme_of_failed(manifest, experiment),
                     "threads": measured.threads if measured else experiment.threads,
                     "variant": _variant(manifest, experiment),
+                    "wrong_outputs": _wrong_outputs(wrong, experiment),
                     "artefacts": _artefacts(run, manifest, experiment),
                     "metrics": _metrics(measured) if measured else (),
                     "categories": categories.get(experiment.name, {}),
@@ -344,22 +352,29 @@ def _block_values(block: BlockMetrics) -> dict[str, float]:
     return values | block_values(block)
 
 
-def _categories(
-    loaded: LoadedRun,
-) -> tuple[dict[str, dict[str, float]], dict[str, str], str | None]:
-    """Mean time of an inference by category of operators; why one has none, and why all."""
+def _analyze(loaded: LoadedRun) -> tuple[RunAnalysis | None, str | None]:
+    """Returns what the run's files give, and why a part of it is missing."""
     if loaded.problem is not None:
-        return {}, {}, f"operator split: {loaded.problem}"
+        return None, f"operator split: {loaded.problem}"
     try:
-        analysis = analyze_run(loaded)
+        return analyze_run(loaded), "; ".join(loaded.problems) or None
     except EtprofError as error:
-        return {}, {}, f"operator split: {error}"
-    others = analysis.loaded.others
-    damaged = {each.name: f"operator split: {each.damage}" for each in others if each.damage}
+        return None, f"operator split: {error}"
+
+
+def _categories(analysis: RunAnalysis) -> dict[str, dict[str, float]]:
+    """Mean time of an inference by category of operators."""
     found: dict[str, dict[str, float]] = {}
     for experiment in analysis.experiments:
         totals = found.setdefault(experiment.name, {})
         for name, times in category_times(experiment.split).items():
             if times.total_ns:
                 totals[name] = times.mean_ns
-    return found, damaged, "; ".join(loaded.problems) or None
+    return found
+
+
+def _wrong_outputs(wrong: Sequence[Verdict], experiment: Experiment) -> str | None:
+    """Says what is wrong with the outputs of the program, or of this experiment."""
+    places = {export_place(experiment.program), experiment.name}
+    told = [each.text for each in wrong if each.where in places]
+    return "; ".join(told) or None

@@ -169,6 +169,9 @@ class Run(Table):
     NULL where an etprof of schema 0001 added it, or where there is no directory."""
     key: Mapped[str] = _fact("key", accepts=Digest, unique=True)
     """Hash of program, experiment, launches and samples: the same run is added once."""
+    wrong_outputs: Mapped[str | None] = _fact("wrong outputs")
+    """What its verdicts say against its outputs; NULL for nothing, or where nobody knows. No time of
+    a wrong answer counts."""
     representative: Mapped[bool]
     """Whether its target proves times. One that does not has none: no row of it is written, and
     those that older stores hold are never handed out."""

@@ -130,6 +130,7 @@ def baseline_runs(session: Session, baseline: str, candidate: Run) -> Sequence[R
     same_series = (
         select(Run)
         .where(Run.series == candidate.series, Run.status == OK, Run.id != candidate.id)
+        .where(Run.wrong_outputs.is_(None))
         .order_by(*NEWEST_FIRST)
     )
     earlier = same_series.where(Run.measured_at <= candidate.measured_at)

@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 CHECK_VERSION: Final = 1
 _SHOWN_DIGITS: Final = 10
 """Of a commit."""
-_STYLES: Final = {"failed": "bold red", "regression": "bold red", "improvement": "green"}
+_STYLES: Final = {
+    "failed": "bold red",
+    "wrong outputs": "bold red",
+    "regression": "bold red",
+    "improvement": "green",
+}
 _MARKS: Final = {
     "failed": "❌ failed",
     "regression": "🔴 regression",
@@ -58,6 +63,8 @@ def _outcome(run: Run) -> str:
     """A run's headline, or why there is none."""
     if run.status == FAILED:
         return "failed"
+    if run.wrong_outputs is not None:
+        return "wrong outputs"
     if not run.representative:
         return "emulated"
     found = next((metric for metric in run.metrics if metric.name == HEADLINE), None)

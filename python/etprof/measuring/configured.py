@@ -56,7 +56,8 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     """
     program, run = configured_program(config), config.output_root
     experiments, settings = configured_experiments(config, only), configured_settings(config)
-    planned = plan(experiments, settings, target)
+    has_references = any(each.references for each in program.every.values())
+    planned = plan(experiments, settings, target, has_references=has_references)
     earlier = Earlier()
     # Whoever has the device may be writing this very run.
     with device_lock(target.device(), listener.waiting):

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.errors import TargetError
+from etprof.analysis.output_check import judge_outputs
+from etprof.base.errors import ExportError, TargetError
 from etprof.measuring.journal import Earlier, Journal
 from etprof.measuring.launching import Launcher
 from etprof.measuring.plan import Launch
 from etprof.measuring.resume import tidy
+from etprof.run.accuracy import WAY_TO_RIGHT
 from etprof.run.directory import (
     BlockMetrics,
     ExperimentMetrics,
@@ -25,7 +27,9 @@ from etprof.run.directory import (
     remove_empty_folders,
     reserved,
 )
+from etprof.run.load import Run
 from etprof.run.manifest import MANIFEST
+from etprof.run.program import refuse_inaccurate
 from etprof.run.tokenizer import decode_tokens
 from etprof.statistics.order_statistics import median_interval
 from etprof.targets.registry import proves_times
@@ -93,10 +97,15 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
 
     `progress` is told before each launch what starts, how many are done, and of how many.
     Writes results, ETDumps, metrics.json and manifest.json into `run`; the latter after every
-    launch. Raises the first launch's error, and leaves no empty folders, when nothing at all
+    launch. Raises ExportError before timing where outputs are wrong, unless the settings allow
+    that. Raises the first launch's error, and leaves no empty folders, when nothing at all
     could be measured. With `keep_going` no experiment is given up after failures. `delegations`
     are the reports of programs that have none beside them, by the experiments' names for them.
     """
+    settings = planned.settings
+    if not settings.allow_inaccurate:
+        for each in program.every.values():
+            refuse_inaccurate(each.model)
     journal = Journal(
         run=run,
         program=program,
@@ -111,9 +120,23 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
     with reserved(run):
         tidy(run, earlier or Earlier())
         state = _Progress(journal, launcher, earlier or Earlier(), keep_going=keep_going)
+        state.execute(planned.outputs, progress)
+        wrong = find_wrong(run) if planned.outputs and not settings.allow_inaccurate else None
+        if wrong is not None:
+            state.conclude(run, target, (f"stopped before timing: {wrong}",))
+            raise ExportError(f"{run}: {wrong}; {WAY_TO_RIGHT}")
         state.time(planned, progress)
         state.execute(state.possible_passes(planned), progress)
         return state.conclude(run, target, planned.notes)
+
+
+def find_wrong(run: Path) -> str | None:
+    """Says what is wrong with the outputs so far; None when nothing is, or nobody knows."""
+    loaded = Run.load(run, whole=False)
+    every = (*loaded.experiments, *loaded.others)
+    verdicts = [verdict for each in every for verdict in judge_outputs(each)]
+    wrong = [each.text for each in verdicts if each.answer == "failed"]
+    return f"the outputs are wrong: {'; '.join(wrong)}" if wrong else None
 
 
 def is_precise_enough(experiments: Iterable[Sequence[RunnerResult]], half_width: float) -> bool:

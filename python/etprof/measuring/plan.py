@@ -80,6 +80,9 @@ class Plan:
 
     experiments: tuple[Experiment, ...]
     settings: Settings
+    outputs: tuple[Launch, ...]
+    """Before all timing, where there is something to hold outputs against: no time of a wrong answer
+    counts."""
     timing: tuple[tuple[Launch, ...], ...]
     """In blocks: one launch of each experiment, so each is launched whole or not at all."""
     passes: tuple[Launch, ...]
@@ -90,11 +93,19 @@ class Plan:
     @property
     def launches(self) -> list[Launch]:
         """All, in their order."""
-        return [*itertools.chain.from_iterable(self.timing), *self.passes]
+        return [*self.outputs, *itertools.chain.from_iterable(self.timing), *self.passes]
 
 
-def plan(experiments: Sequence[Experiment], settings: Settings, target: Target) -> Plan:
+def plan(
+    experiments: Sequence[Experiment],
+    settings: Settings,
+    target: Target,
+    *,
+    has_references: bool = False,
+) -> Plan:
     """Plans what was asked for, as far as the kind of `target` can prove it.
+
+    With references, which say what the outputs should be, those are computed before timing.
 
     Raises UsageError when kernels are asked for that no runner at hand can count.
     """
@@ -105,6 +116,8 @@ def plan(experiments: Sequence[Experiment], settings: Settings, target: Target) 
         for each in experiments
         for purpose in _purposes_beside_timing(each, settings, target)
     ]
+    outputs = [Launch(each, "outputs") for each in timed] if has_references else []
+    passes = [each for each in passes if each not in outputs]
     notes = _notes_on_counting(timed, settings, target)
     ignored = set() if is_timed or not settings.blocks else settings.model_fields_set & _OF_TIMING
     for each in experiments:
@@ -113,8 +126,14 @@ def plan(experiments: Sequence[Experiment], settings: Settings, target: Target) 
     if ignored:
         words = ", ".join(sorted(ignored))
         notes.append(f"{words}: without effect, for {target.platform} proves no times")
-    blocks = tuple(draw_blocks(timed, settings))
-    return Plan(tuple(experiments), settings, blocks, tuple(passes), tuple(notes))
+    return Plan(
+        experiments=tuple(experiments),
+        settings=settings,
+        outputs=tuple(outputs),
+        timing=tuple(draw_blocks(timed, settings)),
+        passes=tuple(passes),
+        notes=tuple(notes),
+    )
 
 
 def _purposes_beside_timing(

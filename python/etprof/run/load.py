@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from etprof.run.directory import ExperimentMetrics, Metrics
     from etprof.run.kernel_trace import KernelTrace
     from etprof.run.manifest import Experiment, Manifest, MeasuredModel, MeasuredProgram
-    from etprof.run.program import MethodFiles
+    from etprof.run.program import MethodFiles, TensorFile
     from etprof.run.runner_result import RunnerResult
     from etprof.run.tensors import StoredTensor
 
@@ -65,6 +65,8 @@ class LoadedProgram:
     exported: ExportManifest | None = None
     references: Mapping[int, StoredTensor] = field(default_factory=dict)
     """The eager model's outputs for the inputs that were measured, as the export wrote them."""
+    converted: Mapping[int, StoredTensor] = field(default_factory=dict)
+    """The same of the eager model as it was lowered: cast or quantised."""
 
     @property
     def model(self) -> MeasuredModel | None:
@@ -520,7 +522,12 @@ def _load_programs(
         read = partial(read_export, export)
         exported = _read_or_tell(read, problems) if export.is_file() else None
         program = LoadedProgram(name, each, report, exported)
-        yield replace(program, references=_load_references(program))
+        method = program.method
+        yield replace(
+            program,
+            references=_load_expected(program, method.references if method else ()),
+            converted=_load_expected(program, method.converted if method else ()),
+        )
 
 
 def read_export(path: Path) -> ExportManifest:
@@ -528,8 +535,10 @@ def read_export(path: Path) -> ExportManifest:
     return read_record(ExportManifest, path, way_out="export the model again and measure it")
 
 
-def _load_references(program: LoadedProgram) -> dict[int, StoredTensor]:
-    """Reads the eager model's outputs beside the program, where they are still the export's.
+def _load_expected(
+    program: LoadedProgram, tensors: Iterable[TensorFile]
+) -> dict[int, StoredTensor]:
+    """Reads an eager model's outputs beside the program, where they are still the export's.
 
     None for other inputs than the export's: what the outputs should be is then not known.
     """
@@ -540,7 +549,7 @@ def _load_references(program: LoadedProgram) -> dict[int, StoredTensor]:
     if (program.inputs or ()) != examples or None in examples:
         return {}
     folder, found = Path(model.path or "").parent, {}
-    for index, expected in enumerate(method.references):
+    for index, expected in enumerate(tensors):
         path = folder / (expected.path or "")
         if not path.is_file():
             continue

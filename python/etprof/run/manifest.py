@@ -224,6 +224,9 @@ class Measurement(Record):
         None, description="stop early when every interval is within ± this fraction"
     )
     budget_s: Seconds | None = Field(None, description="start no timing launch after this time")
+    allow_inaccurate: bool = Field(
+        False, description="measure a program whose outputs are wrong; every report says so"
+    )
 
 
 class Settings(Measurement):

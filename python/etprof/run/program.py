@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from etprof.base.errors import InputFileError, UsageError
+from etprof.base.errors import ExportError, InputFileError, UsageError
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
+from etprof.run.accuracy import WAY_TO_RIGHT, Floors, Verdict
 from etprof.run.directory import (
     DELEGATION_REPORT,
     EXPORT_MANIFEST,
@@ -18,26 +19,6 @@ from etprof.run.directory import (
     safe_name,
 )
 from etprof.run.manifest import FileIdentity, GitState
-
-_MINIMUM_SNR_DB: Final = {
-    "fp32": 80.0,
-    "fp16": 40.0,
-    "int8": 20.0,
-    "int8_per_tensor": 20.0,
-    "int8_dynamic": 20.0,
-    "8da4w": 15.0,
-}
-"""Below this distance from the float32 model a result is called out.
-
-The zoo's models keep all of it. Rounding alone leaves some 40 dB to an 8-bit value and 20 dB to a
-4-bit weight. The outputs for another image are 9 to 18 dB away in the zoo's MobileNets, ResNet and
-ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
-"""
-
-
-def find_minimum_snr_db(precision: str | None) -> float | None:
-    """Returns the least signal-to-noise ratio expected of a precision, `8da4w_b…` as `8da4w`."""
-    return _MINIMUM_SNR_DB.get((precision or "").partition("_b")[0])
 
 
 class TensorFile(Record):
@@ -61,6 +42,10 @@ class CheckedOutput(Record):
     snr_db: float | None = None
     """10 log10 of signal power over error power; None when there is no error at all."""
     max_abs_error: float = 0.0
+    cosine: float | None = None
+    """Of the angle between both."""
+    degenerate: Name | None = None
+    """Why likeness to the reference says nothing; None when it does."""
     top1_agreement: float | None = None
     """Share of rows whose largest entry is at the same place; None for a single column."""
     snr_db_converted: float | None = None
@@ -84,6 +69,11 @@ class ExportCheck(Record):
 
     minimum_snr_db: float | None = None
     passed: bool | None = None
+    """Whether no verdict is that the outputs are wrong; None where an earlier etprof did not say."""
+    floors: Floors | None = None
+    """What was asked for of the precision."""
+    verdicts: tuple[Verdict, ...] = ()
+    """On lowering and precision; none of an export by an earlier etprof."""
     outputs: tuple[CheckedOutput, ...] = ()
     bundle: BundleCheck | None = None
 
@@ -93,6 +83,9 @@ class MethodFiles(Record):
 
     inputs: tuple[TensorFile, ...] = ()
     references: tuple[TensorFile, ...] = ()
+    """Outputs of the float32 model."""
+    converted: tuple[TensorFile, ...] = ()
+    """Outputs of the eager model as it was lowered: cast or quantised."""
     check: ExportCheck | None = None
     widened: Named[Count] = Field(default_factory=dict)
     """Operators that compute in float32 where ExecuTorch sums halves in a half, by kind."""
@@ -148,6 +141,16 @@ class ExportManifest(Record):
     """The one that runs unless another is chosen."""
     methods: Named[MethodFiles] = Field(default_factory=dict)
 
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """What is wrong with the outputs, by method; empty when nothing is, or nobody knows."""
+        return tuple(
+            f"method {name!r}: {verdict.text}"
+            for name, files in self.methods.items()
+            for verdict in (files.check.verdicts if files.check else ())
+            if verdict.answer == "failed"
+        )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
@@ -179,6 +182,14 @@ def load_export_manifest(model: Path) -> ExportManifest | None:
     if not path.exists():
         return None
     return read_record(ExportManifest, path, way_out="export the model again")
+
+
+def refuse_inaccurate(program: Path) -> None:
+    """Raises ExportError for a program whose export found its outputs to be wrong."""
+    manifest = load_export_manifest(program)
+    failed = manifest.failed if manifest else ()
+    if failed:
+        raise ExportError(f"{program} gives wrong outputs: {'; '.join(failed)}; {WAY_TO_RIGHT}")
 
 
 def find_descriptions(model: Path, name: str = "") -> dict[str, Path]:

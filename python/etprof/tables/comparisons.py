@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from etprof.analysis.compare.waterfall import WaterfallStep
 from etprof.tables.operators import DETAIL_COLUMNS, NUMBER, ROW_COLUMNS
 from etprof.tables.table import Column, Table, speed_up
-from etprof.tables.verdicts import badge_of
+from etprof.tables.verdicts import WRONG, badge_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from etprof.tables.table import Value
 
 VERDICT_STYLES: Final = {
-    "faster": "bold green", "slower": "bold red", "different results": "bold red",
+    "faster": "bold green", "slower": "bold red", "different results": "bold red", WRONG: "bold red",
     "inconclusive": "yellow",
 }  # fmt: skip
 
@@ -336,6 +336,32 @@ OUTPUTS: Final = Table(
     from_each="output",
     title="Outputs",
     says="one row per output of a program on two sides",
+)  # fmt: skip
+
+
+ACCURACY: Final = Table(
+    "accuracy",
+    (
+        Column("where", "string", title="outputs of", of=lambda s: s.where,
+               says="the export's own check, or an experiment"),
+        Column("question", "string", of=lambda s: s.question,
+               says="lowering: is it what the converted eager model gives? precision: is that good "
+               "enough beside float32?"),
+        Column("answer", "string", of=lambda s: s.answer, says="passed, failed or unknown",
+               styles={"passed": "green", "failed": "bold red", "unknown": "yellow"}),
+        Column("output", "Int64", "count", of=lambda s: s.output, place="page", says="the one that decides"),
+        Column("snr_db", "float64", "dB", title="SNR", of=lambda s: s.snr_db,
+               says="signal to noise; missing without any error"),
+        Column("least_snr_db", "float64", "dB", title="at least", of=lambda s: s.least_snr_db,
+               says="what is asked for"),
+        Column("cosine", "float64", of=lambda s: s.cosine, place="page", says="of the angle between both"),
+        Column("top1", "float64", "share", title="top-1", of=lambda s: s.top1,
+               place="page", says="rows whose largest entry is at the same place"),
+        Column("reason", "string", of=lambda s: s.reason, says="why it failed or is not known"),
+    ),
+    from_each="verdict",
+    title="Are the outputs right?",
+    says="one row per question and place of outputs",
 )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ DECLARED: Final[dict[str, Table]] = {
         operators.OPERATORS, operators.SPLIT, operators.CATEGORIES, *operators.ROLLUPS.values(),
         comparisons.COMPARISONS, comparisons.OPERATOR_CHANGES, comparisons.CATEGORY_CHANGES,
         comparisons.CLASS_CHANGES, comparisons.WATERFALL, comparisons.LEDGER,
-        comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS,
+        comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS, comparisons.ACCURACY,
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
         kernels.KERNELS, kernels.MODES, kernels.USES, kernels.TILES,
         findings.FINDINGS, findings.WHY_NOT, findings.REFERENCE,
@@ -54,6 +54,7 @@ _PARTS: Final[Mapping[str, Callable[[Assessment], Iterable[object]]]] = {
     "findings": lambda assessment: assessment.findings,
     "cost": lambda assessment: assessment.tracer_costs,
     "output": lambda assessment: assessment.outputs,
+    "verdict": lambda assessment: assessment.run.verdicts,
     "counted": lambda assessment: [assessment.run.counted],
 }
 """Of what a table has rows, by its declaration."""
@@ -80,6 +81,8 @@ class Report:
     title: str
     subject: str
     head: Headline
+    alarm: str | None
+    """What is wrong with the outputs."""
     warning: str | None
     """Why its times are not representative."""
     tiles: list[Tile]
@@ -102,6 +105,7 @@ def report_of(assessment: Assessment, place: Place = "page") -> Report:
         title=assessment.run.name,
         subject=verdicts.describe_subject(assessment),
         head=verdicts.head_of(assessment),
+        alarm=verdicts.alarm_of(assessment.run),
         warning=verdicts.platform_warning(assessment),
         tiles=verdicts.tiles_of(assessment),
         findings=findings.shown_findings(assessment),
@@ -122,6 +126,8 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         return report_table(assessment, name)
 
     sections: list[Section] = []
+    accuracy = table("accuracy")
+    sections.append(Section("accuracy", accuracy.title, (accuracy,)))
     if len(assessment.comparisons) > 1:
         sections.append(Section("comparisons", "All comparisons", (table("comparisons"),)))
     sections += [

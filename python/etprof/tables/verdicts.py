@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from etprof.tables.table import Table
 
 _TILE_LABELS = ("Load method (with weight packing)", "First inference", "Peak memory")
+WRONG = "wrong outputs"
 _MODES = {"sme2": "With SME2", "sme1": "With SME (not SME2)", "off": "With SME off"}
 _ROUTES = {
     "proven": "{} ran on {} (calls counted)",
@@ -74,6 +75,8 @@ def describe_comparison(comparison: Comparison) -> str:
     if comparison.latency is None:
         return f"{comparison.name}: not timed without tracer, so there is no verdict"
     wrong = "" if comparison.outputs_agree else "different results; "
+    if comparison.wrong:
+        wrong = "WRONG OUTPUTS, so no time counts; "
     return f"{comparison.name}: {wrong}{describe_effect(comparison.latency)}"
 
 
@@ -85,7 +88,11 @@ def describe_plainly(comparison: Comparison) -> str:
         return ""
     now, then = (format_duration(entry.steady.median) for entry in (after.latency, before.latency))
     sentence = f"{_what_changed(before, after)} an inference takes {now} instead of {then}"
-    return f"{sentence}{_MEANINGS[effect.verdict]}"
+    return (
+        f"{sentence}{_MEANINGS[effect.verdict]}"
+        if not comparison.wrong
+        else (f"{sentence}, but the outputs are wrong: no time of a wrong answer counts.")
+    )
 
 
 def _what_changed(before: ExperimentAnalysis, after: ExperimentAnalysis) -> str:
@@ -99,6 +106,8 @@ def _what_changed(before: ExperimentAnalysis, after: ExperimentAnalysis) -> str:
 
 def badge_of(comparison: Comparison) -> str:
     """Returns one word for the badge; wrong results outrank any speed."""
+    if comparison.wrong:
+        return WRONG
     if not comparison.outputs_agree:
         return "different results"
     if comparison.times is None:
@@ -157,7 +166,7 @@ def head_of(assessment: Assessment) -> Headline:
     figure = format_duration(latency.steady.median) if latency else MISSING
     return Headline(
         figure=figure,
-        badge="no comparison" if primary.split.times else "not representative",
+        badge=_badge_alone(assessment),
         text=primary.name,
         plain=(f"An inference takes {figure}. " if figure != MISSING else "")
         + (
@@ -178,6 +187,12 @@ def _describe_interval(steady: BlockedMedian) -> str:
     if steady.doubt:
         return f"interval of the median {between}, less sure than 95 %: {steady.doubt}"
     return f"95 % interval of the median {between}"
+
+
+def _badge_alone(assessment: Assessment) -> str:
+    if assessment.run.wrong:
+        return WRONG
+    return "no comparison" if assessment.primary.experiment.split.times else "not representative"
 
 
 def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline:
@@ -289,6 +304,12 @@ def platform_warning(assessment: Assessment) -> str | None:
     if not assessment.run.is_timed and (kind is None or kind.policy.proves_times):
         kind = next(each for each in TARGETS if not each.policy.proves_times)
     return kind.warning if kind else None
+
+
+def alarm_of(run: RunAnalysis) -> str | None:
+    """Returns the banner of a run whose outputs are wrong: it stands above every figure."""
+    told = "; ".join(each.text for each in run.wrong)
+    return f"No time of a wrong answer counts. {told}." if told else None
 
 
 def notes_of(assessment: Assessment) -> list[str]:

@@ -55,6 +55,7 @@ def assessment_document(assessment: Assessment) -> Document:
         ),
         "kernel_evidence": _kernel_evidence(assessment),
         "outputs": json_records(comparisons.OUTPUTS.of(assessment.outputs)),
+        "accuracy": json_records(comparisons.ACCURACY.of_each(assessment.run.verdicts)),
         "findings": [_findings(entry) for entry in assessment.findings],
         "reference": clean(str(assessment.reference.source)) if assessment.reference else None,
         "notes": list(assessment.notes),
@@ -82,6 +83,7 @@ def comparison_document(comparison: Comparison) -> Document:
         "baseline": _side(comparison.baseline),
         "candidate": _side(comparison.candidate),
         "times_are_meaningful": comparison.times is not None,
+        "wrong_outputs": [each.text for each in comparison.wrong],
         "differences": [dataclasses.asdict(entry) for entry in comparison.differences],
         "notes": list(comparison.notes),
         "operators": [

@@ -42,6 +42,8 @@ def _run_lines(assessment: Assessment) -> Iterator[str]:
     report = report_of(assessment)
     head = report.head
     yield from (f"# {escape(report.title)}", escape(report.subject), "")
+    if report.alarm:
+        yield from (f"> **Wrong outputs.** {escape(report.alarm)}", "")
     if report.warning:
         yield from (f"> **Not representative.** {escape(report.warning)}", "")
     if head.plain:

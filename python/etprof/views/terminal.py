@@ -40,6 +40,8 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     parts: list[RenderableType] = [
         Text(_describe(experiment), style="bold") for experiment in assessment.run.experiments
     ]
+    if report.alarm:
+        parts.insert(0, Text(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
     parts.append(Text(f"{head.text}. {head.plain}".rstrip()))
     if head.caution:
         parts.append(Text(f"Measurement {head.caution}", style="yellow"))

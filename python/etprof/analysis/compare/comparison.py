@@ -26,6 +26,7 @@ from etprof.analysis.run_analysis import split_notes
 from etprof.analysis.split.cold_start import LedgerEntry, build_ledger, pair_blocks
 from etprof.analysis.split.operators import category_times, class_times
 from etprof.analysis.validity import Validity, check_validity
+from etprof.run.accuracy import export_place
 from etprof.statistics.effect import DEFAULT_MARGIN, Effect
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import PartTimes
     from etprof.backends.backend import OperatorClass
+    from etprof.run.accuracy import Verdict
 
 Key = TypeVar("Key")
 STEADY_ENTRY = "Steady inference"
@@ -116,6 +118,12 @@ class Comparison:
         return self.baseline.run.source == self.candidate.run.source and names[0] != names[1]
 
     @property
+    def wrong(self) -> tuple[Verdict, ...]:
+        """The verdicts that a side's outputs are wrong: no time of such a side counts."""
+        sides = (self.baseline, self.candidate)
+        return tuple(dict.fromkeys(each for side in sides for each in _wrong_of(side)))
+
+    @property
     def latency(self) -> Effect | None:
         """Steady latency without tracer, over pairs of blocks; None when it was not timed."""
         return self.times.latency if self.times else None
@@ -141,11 +149,24 @@ def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MA
         outputs=outputs,
         tokens=(tokens := _compare_tokens(before, after)),
         notes=(
+            *_wrong_notes(baseline, candidate),
             *_output_notes(outputs),
             *_token_notes(tokens),
             *_notes(baseline, candidate),
         ),
     )
+
+
+def _wrong_notes(*sides: Side) -> list[str]:
+    """Says which side's outputs are wrong."""
+    told = [f"wrong outputs of {s.run.name}, {each.text}" for s in sides for each in _wrong_of(s)]
+    return list(dict.fromkeys(told))
+
+
+def _wrong_of(side: Side) -> list[Verdict]:
+    """The verdicts against a side's program, and against what it computed."""
+    places = {export_place(side.experiment.program.name), side.experiment.name}
+    return [each for each in side.run.wrong if each.where in places]
 
 
 def _compare_times(

@@ -17,6 +17,7 @@ from etprof.base.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
+    from etprof.run.delegation import MethodReport
 
 
 @rule("F5", "fallback to portable kernels")
@@ -158,5 +159,26 @@ def find_missing_description(subject: Subject) -> Finding | None:
         action=(
             "export with `etprof export MODEL` and keep its .delegation.json and .etrecord beside "
             "the program, or copy the former into the run directory as delegation.json"
+        ),
+    )
+
+
+@rule("F18", "time without a module", lambda s: s.insight.experiment.program.report)
+def find_unattributed_time(subject: Subject, _: MethodReport) -> Finding | None:
+    """The export's description is there, and operators are not found in it."""
+    lost = subject.select(lambda detail: detail.attribution is None)
+    if subject.share_of(lost) <= subject.thresholds.unattributed_share:
+        return None
+    return Finding(
+        title="Time without a module",
+        severity="note",
+        summary=(
+            f"{count_of(len(lost), 'operator')} with {subject.weigh(lost)}, have no module, source "
+            "line or work: no node of the export's description is theirs for certain."
+        ),
+        evidence=subject.show(lost),
+        action=(
+            "read sums by module and source as what is left without them; if the program and its "
+            "delegation report belong together, please report the operators' names as a defect"
         ),
     )

@@ -42,6 +42,7 @@ class Thresholds(BaseModel):
     portable_share: Share = 0.05
     splitting_operator_share: Share = 0.01
     other_share: Share = 0.10
+    unattributed_share: Share = 0.05
     shift_before_share: Share = 0.50
     shift_after_share: Share = 0.30
     shift_movement_share: Share = 0.40

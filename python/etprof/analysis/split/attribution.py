@@ -90,6 +90,11 @@ def _attribute_delegate(
     ran_here = [rows[place] for place in places]
     names = [backend.row_kind(row.base, row.microkernel_type) for row in ran_here]
     kinds = [backend.node_kind(node.kind) for node in delegate.nodes]
+    if any(names.count(kind) != kinds.count(kind) for kind in backend.products):
+        loose = [list(map(backend.loose_kind, each)) for each in (names, kinds)]
+        # Only where that explains the difference: a product that is missing stays missing.
+        if all(loose[0].count(kind) == loose[1].count(kind) for kind in backend.products):
+            names, kinds = loose
     sharing = Counter(
         (node.operators, kind) for node, kind in zip(delegate.nodes, kinds, strict=True)
     )

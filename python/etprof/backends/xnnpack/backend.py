@@ -53,6 +53,10 @@ class XnnpackBackend(Backend):
         """Makes one word of a node's kind."""
         return labels.canonical_kind(text)
 
+    def loose_kind(self, kind: str) -> str:
+        """A depthwise convolution of more than 25 taps runs as any other does (`IGEMM`)."""
+        return "product" if kind == "depthwise" else kind
+
     def exporter(self) -> Exporter:
         """Imports ExecuTorch's exporting code for XNNPACK, which takes seconds."""
         from etprof.backends.xnnpack.exporting import XnnpackExporter

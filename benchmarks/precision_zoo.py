@@ -1,0 +1,212 @@
+"""Exports models in every precision and prints how right each program is.
+
+    python benchmarks/precision_zoo.py [--outdir DIR] [--models LIST] [--precisions LIST]
+
+The models are the zoo's and transformers' architectures in small sizes, with random weights; those
+whose package is not here are left out and told. Each export runs on this host and answers both
+questions on its outputs (docs/export.md): a row passes, or says why not. The table is Markdown;
+`--outdir` keeps the files, and a second call continues where the first stopped. The exit code is 1 when
+a row neither passed nor says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from etprof.base.errors import EtprofError
+from etprof.base.records import read_record
+from etprof.base.units import format_share, format_size, format_value
+from etprof.export.exporter import export_model
+from etprof.export.model_loading import describe_models
+from etprof.export.request import PRECISIONS, ExportRequest
+from etprof.run.delegation import DelegationReport
+from etprof.run.program import ExportManifest, MethodFiles
+
+USUAL = ("fp32", "fp16", "int8", "8da4w")
+COLUMNS = (
+    "model", "method", "precision", "answer", "SNR to fp32", "SNR to converted", "cosine",
+    "same top-1", "in float32", "delegated MACs", "SME2 MACs (predicted)", "size", "why not",
+)  # fmt: skip
+_TEXT = {
+    "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 512,
+    "vocab_size": 512, "max_position_embeddings": 64, "use_cache": False,
+}  # fmt: skip
+_GPT2 = {"n_embd": 256, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 512}
+_HEADS = {**_TEXT, "num_key_value_heads": 2, "head_dim": 64, "pad_token_id": 0}
+_IMAGE = {
+    "hidden_size": 192, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 384,
+    "image_size": 64, "patch_size": 16,
+}  # fmt: skip
+_STAGES = {"image_size": 64}
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "albert": {**_TEXT, "embedding_size": 128}, "bert": _TEXT, "camembert": _TEXT,
+    "convbert": _TEXT, "distilbert": {"dim": 256, "n_layers": 2, "n_heads": 4, "hidden_dim": 512,
+                                      "vocab_size": 512},
+    "electra": {**_TEXT, "embedding_size": 128}, "ernie": _TEXT, "mpnet": _TEXT, "roberta": _TEXT,
+    "roformer": {**_TEXT, "embedding_size": 256}, "squeezebert": {**_TEXT, "embedding_size": 256},
+    "xlm-roberta": _TEXT, "gpt2": _GPT2, "gpt_neox": _TEXT, "gemma": _HEADS, "llama": _HEADS,
+    "mistral": _HEADS, "olmo": _HEADS, "opt": {**_TEXT, "ffn_dim": 512, "word_embed_proj_dim": 256},
+    "phi": _TEXT, "qwen2": _HEADS, "qwen3": _HEADS, "stablelm": _HEADS,
+    "beit": _IMAGE, "convnext": {**_STAGES, "depths": [1, 1, 2, 1]}, "convnextv2": _STAGES,
+    "deit": _IMAGE, "dinov2": _IMAGE, "mobilenet_v1": _STAGES, "poolformer": _STAGES,
+    "regnet": _STAGES, "resnet": {**_STAGES, "depths": [1, 1, 1, 1]}, "segformer": _STAGES,
+    "vit": _IMAGE,
+}  # fmt: skip
+"""Of transformers, each with what makes it small."""
+
+
+class First(nn.Module):
+    """A transformers model that returns its first output alone."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Maps token ids or an image to the first output."""
+        result: torch.Tensor = self.network(x, return_dict=False)[0]
+        return result
+
+
+class _Architecture:
+    """A model as etprof exports it."""
+
+    kind = ""
+    requirements = ("transformers",)
+
+    def get_eager_model(self) -> nn.Module:
+        """Returns the network with random weights."""
+        from transformers import AutoConfig, AutoModel
+
+        torch.manual_seed(0)
+        config = AutoConfig.for_model(self.kind, **ARCHITECTURES[self.kind])
+        config._attn_implementation = "eager"
+        return First(AutoModel.from_config(config).eval())
+
+    def get_example_inputs(self) -> tuple[torch.Tensor, ...]:
+        """Returns 32 token ids, or one small image."""
+        generator = torch.Generator().manual_seed(1)
+        if "image_size" in ARCHITECTURES[self.kind]:
+            return (torch.randn(1, 3, 64, 64, generator=generator),)
+        return (torch.randint(1, 512, (1, 32), generator=generator),)
+
+
+def _class_name(kind: str) -> str:
+    return f"Hf_{kind.replace('-', '_')}"
+
+
+for _kind in ARCHITECTURES:
+    globals()[_class_name(_kind)] = type(_class_name(_kind), (_Architecture,), {"kind": _kind})
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of one export."""
+
+    cells: tuple[str, ...]
+    answer: str
+    reason: str
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it passed, or says why not."""
+        return self.answer == "passed" or bool(self.reason)
+
+    def render(self) -> str:
+        """Returns the row in Markdown."""
+        reason = self.reason.replace("|", "\\|").replace("\n", " ")
+        return f"| {' | '.join((*self.cells, reason))} |"
+
+
+def main() -> int:
+    """Prints the table and the sum; returns 1 when a row passes over something in silence."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outdir", type=Path)
+    parser.add_argument("--models", type=lambda text: text.split(","))
+    parser.add_argument("--precisions", type=lambda text: text.split(","), default=USUAL)
+    arguments = parser.parse_args()
+    print(f"| {' | '.join(COLUMNS)} |")
+    print(f"|{'---|' * len(COLUMNS)}", flush=True)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        for model in arguments.models or [*_find_loadable(), *ARCHITECTURES]:
+            for precision in arguments.precisions:
+                for row in _measure(model, precision, arguments.outdir or Path(temporary)):
+                    print(row.render(), flush=True)
+                    rows.append(row)
+    passed = sum(row.answer == "passed" for row in rows)
+    told = sum(row.is_told for row in rows)
+    print(f"\n{passed} of {len(rows)} passed, {told - passed} say why not", file=sys.stderr)
+    return 0 if told == len(rows) else 1
+
+
+def _find_loadable() -> list[str]:
+    """Returns the names of all models whose packages are there; the others are told on stderr."""
+    models = describe_models()
+    for model in models:
+        if model["problem"] is not None:
+            print(f"left out: {model['problem']}", file=sys.stderr)
+    return [model["name"] for model in models if model["problem"] is None]
+
+
+def _measure(model: str, precision: str, folder: Path) -> list[Row]:
+    """Exports once; returns one row per method."""
+    name = f"{Path(__file__)}:{_class_name(model)}" if model in ARCHITECTURES else model
+    request = ExportRequest(name, precision, outdir=folder, allow_inaccurate=True)
+    assert precision in PRECISIONS or "_b" in precision
+    files = request.files()
+    try:
+        if not files.manifest.exists():
+            export_model(request)
+    except EtprofError as error:
+        missing = ("–",) * (len(COLUMNS) - 5)
+        return [Row((model, "", precision, "not exported", *missing), "not exported", str(error))]
+    manifest = read_record(ExportManifest, files.manifest, way_out="export again")
+    report = read_record(DelegationReport, files.report, way_out="export again")
+    return [_make_row(model, manifest, report, name) for name in report.methods]
+
+
+def _make_row(model: str, manifest: ExportManifest, report: DelegationReport, method: str) -> Row:
+    files, summary = manifest.methods[method], report.methods[method].summary
+    assert files.check is not None
+    lowering, precision = files.check.verdicts
+    answers = {lowering.answer, precision.answer}
+    answer = next(each for each in ("failed", "unknown", "passed") if each in answers)
+    cells = (
+        model,
+        method,
+        manifest.precision,
+        answer,
+        *(
+            "equal" if each.snr_db is None and each.answer == "passed" else _ratio(each.snr_db)
+            for each in (precision, lowering)
+        ),
+        "–" if precision.cosine is None else str(round(precision.cosine, 5)),
+        format_share(precision.top1),
+        _widened(files),
+        format_share(summary.delegated_macs_share if summary else None),
+        format_share(summary.predicted_sme2_macs_share if summary else None),
+        format_size(report.size.total_bytes if report.size else None),
+    )
+    reasons = dict.fromkeys(each.reason for each in (lowering, precision) if each.reason)
+    return Row(cells, answer, "; ".join(reasons))
+
+
+def _ratio(snr_db: float | None) -> str:
+    return "–" if snr_db is None else format_value("dB", snr_db)
+
+
+def _widened(files: MethodFiles) -> str:
+    return str(sum(files.widened.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

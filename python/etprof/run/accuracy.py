@@ -1,0 +1,203 @@
+"""Are a program's outputs right? Two questions, one table of thresholds, one record of the answers.
+
+*Lowering*: does the program compute what the converted (cast, quantised) eager model computes?
+*Precision*: is that good enough, held against the float32 model? A program that fails the first is
+broken, and one that fails the second is of no use at this precision; no time of either counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from etprof.base.records import Count, Name, Record
+from etprof.base.units import format_share, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from etprof.statistics.likeness import Parity
+
+Question = Literal["lowering", "precision"]
+QUESTIONS: Final[tuple[Question, ...]] = get_args(Question)
+Answer = Literal["passed", "failed", "unknown"]
+AT_EXPORT: Final = "export"
+WAY_TO_RIGHT: Final = (
+    "export another precision, or calibrate with inputs like the real ones; --allow-inaccurate "
+    "goes on all the same, and every report says so"
+)
+NO_LIKENESS_DB: Final = -3000.0
+"""Of values that are not finite: JSON has no number for infinity."""
+
+
+def export_place(program: str) -> str:
+    """Says whose verdict the export's is; `program` is what experiments call it, empty for none."""
+    return f"{AT_EXPORT} of {program}" if program else AT_EXPORT
+
+
+class Floors(Record):
+    """The least likeness to the float32 model that is good enough; no margin lowers it."""
+
+    snr_db: float
+    cosine: float
+    top1: float
+    """Over rows whose largest entry leads clearly."""
+
+
+class Verdict(Record):
+    """The answer to one question, and what it rests on: the worst output's likeness."""
+
+    question: Question
+    answer: Answer
+    where: Name = AT_EXPORT
+    """The export, or the experiment whose outputs these are."""
+    output: Count | None = None
+    snr_db: float | None = None
+    """None without any error."""
+    least_snr_db: float | None = None
+    cosine: float | None = None
+    top1: float | None = None
+    reason: Name = ""
+
+    @property
+    def text(self) -> str:
+        """The answer in words, for a banner."""
+        words = {
+            "lowering": "lowering is not faithful",
+            "precision": "precision is not good enough",
+        }
+        return f"{self.where}: {words[self.question]}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class _Faithful:
+    """Of the program to the converted eager model."""
+
+    usual_db: float
+    least_db: float
+    """Even where the model amplifies rounding, so that the usual cannot be had."""
+
+
+FLOORS: Final[Mapping[str, Floors]] = {
+    "fp32": Floors(snr_db=80, cosine=0.99999, top1=0.99),
+    "fp16": Floors(snr_db=40, cosine=0.9995, top1=0.95),
+    "int8": Floors(snr_db=20, cosine=0.99, top1=0.9),
+    "8da4w": Floors(snr_db=15, cosine=0.97, top1=0.8),
+}
+"""By precision; `int8_…` has int8's and `8da4w_b…` 8da4w's.
+
+The zoo's models keep all of it. Rounding alone leaves some 40 dB to an 8-bit value and 20 dB to a
+4-bit weight. The outputs for another image are 9 to 18 dB away in the zoo's MobileNets, ResNet and
+ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
+"""
+_FAITHFUL: Final[Mapping[str, _Faithful]] = {
+    "fp32": _Faithful(80, 60),
+    "fp16": _Faithful(40, 25),
+    "int8": _Faithful(20, 12),
+    "8da4w": _Faithful(15, 10),
+}
+_MARGIN_DB: Final = 3.0
+"""A program may be this much further from the converted model than that is from float32: a network
+may amplify rounding, and kernels round otherwise."""
+
+
+def _kind(precision: str | None) -> str:
+    name = precision or ""
+    return next((each for each in FLOORS if name == each or name.startswith(f"{each}_")), "")
+
+
+def find_floors(precision: str | None) -> Floors | None:
+    """Returns what a precision has to keep; None for one that etprof does not know."""
+    return FLOORS.get(_kind(precision))
+
+
+def judge_precision(found: Iterable[Parity], floors: Floors, where: str = AT_EXPORT) -> Verdict:
+    """Says whether outputs are good enough beside the float32 model's."""
+    return _worst("precision", where, [(each, floors.snr_db, floors) for each in found])
+
+
+def judge_lowering(
+    found: Iterable[Parity],
+    precision: str | None,
+    costs_db: Mapping[int, float | None],
+    where: str = AT_EXPORT,
+) -> Verdict:
+    """Says whether outputs are those of the converted eager model.
+
+    `costs_db` has the converted model's own ratio to the float32 one, by output.
+    """
+    limits = _FAITHFUL.get(_kind(precision))
+    if limits is None:
+        return unknown("lowering", f"no threshold is known for precision {precision}", where)
+    rows = []
+    for each in found:
+        cost = costs_db.get(each.index)
+        reachable = limits.usual_db if cost is None else cost - _MARGIN_DB
+        least = max(limits.least_db, min(limits.usual_db, reachable))
+        rows.append((each, least, None))
+    return _worst("lowering", where, rows)
+
+
+def unknown(question: Question, reason: str, where: str = AT_EXPORT) -> Verdict:
+    """Returns the answer of nobody."""
+    return Verdict(question=question, answer="unknown", where=where, reason=reason)
+
+
+def _worst(
+    question: Question, where: str, rows: Sequence[tuple[Parity, float, Floors | None]]
+) -> Verdict:
+    """Returns the verdict of the output that decides: a failed one, else the furthest one."""
+    if not rows:
+        return unknown(question, "there is no output to compare", where)
+    judged = [_judge(question, where, *row) for row in rows]
+    order = {"failed": 0, "passed": 1, "unknown": 2}
+
+    def rank(verdict: Verdict) -> tuple[int, float]:
+        ratio = float("inf") if verdict.snr_db is None else verdict.snr_db
+        return order[verdict.answer], ratio
+
+    first = min(judged, key=rank)
+    untold = [each for each in judged if each.answer == "unknown" and each is not first]
+    told = "; ".join(filter(None, [first.reason, *(each.reason for each in untold)]))
+    return first.model_copy(update={"reason": told})
+
+
+def _judge(
+    question: Question, where: str, found: Parity, least_db: float, floors: Floors | None
+) -> Verdict:
+    short = list(_shortfalls(found, least_db, floors))
+    is_scored = found.degenerate is None
+    answer: Answer = "failed" if short else "passed" if is_scored else "unknown"
+    unscored = f"output {found.index} is not scored: of the reference, {found.degenerate}"
+    reason = f"output {found.index} has {' and '.join(short)}" if short else ""
+    ratio = None if found.snr_db is None or not is_scored else max(found.snr_db, NO_LIKENESS_DB)
+    return Verdict(
+        question=question,
+        answer=answer,
+        where=where,
+        output=found.index,
+        snr_db=ratio,
+        least_snr_db=least_db,
+        cosine=found.cosine,
+        top1=found.top1,
+        reason=reason if short or is_scored else unscored,
+    )
+
+
+def _shortfalls(found: Parity, least_db: float, floors: Floors | None) -> Iterable[str]:
+    if found.nonfinite_differences:
+        yield f"{found.nonfinite_differences} values that are not finite on one side only"
+    if found.degenerate is not None:
+        return
+    if found.snr_db is not None and not found.snr_db >= least_db:
+        ratio = format_value("dB", max(found.snr_db, NO_LIKENESS_DB))
+        yield f"{ratio} signal to noise instead of {format_value('dB', least_db)} or more"
+    if floors is None:
+        return
+    if found.cosine is not None and not found.cosine >= floors.cosine:
+        yield f"a cosine of {round(found.cosine, 5)} instead of {floors.cosine} or more"
+    if found.clear_top1 is not None and found.clear_top1 < floors.top1:
+        yield (
+            f"the same largest entry in {format_share(found.clear_top1)} of the rows where it is clear, "
+            f"instead of {format_share(floors.top1)} or more"
+        )

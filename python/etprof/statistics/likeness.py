@@ -1,0 +1,139 @@
+"""How much one array is like another that should be the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from etprof.base.errors import InputFileError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_TOLERATED_ZERO: Final = 1e-3
+"""Values below this fraction of the largest have no meaningful relative error."""
+_CLEAR_LEAD: Final = 3.0
+"""By how many times the error that is allowed a row's largest entry leads, to be clearly that."""
+_USUAL_DB: Final = 40.0
+"""The error that is allowed where nobody says."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far one output is from another that should be the same."""
+
+    index: int
+    identical: bool
+    max_abs: float
+    """Largest absolute difference."""
+    max_rel: float
+    """Largest relative difference, over reference values of at least 0.1 % of the largest."""
+    snr_db: float | None
+    """10 log10 of signal power over error power; None when there is no error at all, or whole
+    numbers were compared, which agree or do not."""
+    cosine: float | None
+    """Of the angle between both; None where one is zero, or for whole numbers."""
+    top1: float | None
+    """Fraction of rows whose largest entry is at the same place; None for a single column. Of whole
+    numbers: the fraction that is equal."""
+    clear_top1: float | None
+    """The same over rows whose largest entry leads by three times the error that is allowed."""
+    nonfinite_differences: int
+    """Places where only one of both is infinite or no number."""
+    degenerate: str | None = None
+    """Why likeness to this reference says nothing; None when it does."""
+
+    def is_within(self, minimum_snr_db: float) -> bool:
+        """Whether the outputs agree as well as asked."""
+        close = self.snr_db is None or self.snr_db >= minimum_snr_db
+        return close and self.nonfinite_differences == 0
+
+
+def compare(  # noqa: PLR0913 - two arrays, and what is known of them
+    index: int,
+    value: NDArray[np.float64],
+    reference: NDArray[np.float64],
+    columns: int,
+    *,
+    least_db: float | None = None,
+    is_whole: bool = False,
+) -> Parity:
+    """Compares two flat arrays of equal size; `columns` is the length of the last dimension.
+
+    `least_db` is the signal-to-noise ratio that is asked for, and `is_whole` says that the values
+    are whole numbers such as token ids. Raises InputFileError when the sizes differ.
+    """
+    if value.size != reference.size:
+        msg = f"output {index} has {value.size} values, its reference {reference.size}"
+        raise InputFileError(msg)
+    finite = np.isfinite(value) & np.isfinite(reference)
+    same_odd = (np.isnan(value) & np.isnan(reference)) | (value == reference)
+    error = np.where(finite, value, 0) - np.where(finite, reference, 0)
+    scale = float(np.max(np.abs(reference[finite]), initial=0.0))
+    large = finite & (np.abs(reference) >= _TOLERATED_ZERO * scale) & (reference != 0)
+    equal = float((value == reference).mean()) if is_whole and value.size else None
+    lead = _allowed_error(reference[finite], _USUAL_DB if least_db is None else least_db)
+    return Parity(
+        index=index,
+        identical=bool(same_odd.all()),
+        max_abs=float(np.max(np.abs(error), initial=0.0)),
+        max_rel=float(np.max(np.abs(error[large]) / np.abs(reference[large]), initial=0.0)),
+        snr_db=None if is_whole else snr_db(reference[finite], error[finite]),
+        cosine=None if is_whole else _cosine(value[finite], reference[finite]),
+        top1=equal if is_whole else _top1(value, reference, columns, -1),
+        clear_top1=equal if is_whole else _top1(value, reference, columns, _CLEAR_LEAD * lead),
+        nonfinite_differences=int((~finite & ~same_odd).sum()),
+        degenerate=None if is_whole else find_degeneracy(reference),
+    )
+
+
+def find_degeneracy(reference: NDArray[np.float64]) -> str | None:
+    """Says why nothing can be held against `reference`; None when something can."""
+    if reference.size == 0:
+        return "it is empty"
+    odd = int((~np.isfinite(reference)).sum())
+    if odd:
+        return f"{odd} of its {reference.size} values are not finite"
+    largest = float(np.max(np.abs(reference)))
+    if 0 < largest < np.finfo(np.float32).tiny:
+        return f"it is {largest:.1g} at most, where float32 has no precision left"
+    if largest == 0 or (reference.size > 1 and np.ptp(reference) == 0):
+        return f"it is {reference[0] + 0.0:g} everywhere"
+    return None
+
+
+def snr_db(signal: NDArray[np.float64], error: NDArray[np.float64]) -> float | None:
+    """Returns 10 log10(Σ signal² / Σ error²); None without any error."""
+    noise = float(np.sum(error**2))
+    if noise == 0:
+        return None
+    power = float(np.sum(signal**2))
+    return -np.inf if power == 0 else float(10 * np.log10(power / noise))
+
+
+def _allowed_error(reference: NDArray[np.float64], least_db: float) -> float:
+    """Root mean square of the error at a signal-to-noise ratio."""
+    power = float(np.mean(reference**2)) if reference.size else 0.0
+    return float(np.sqrt(power) * 10 ** (-least_db / 20))
+
+
+def _cosine(value: NDArray[np.float64], reference: NDArray[np.float64]) -> float | None:
+    lengths = float(np.linalg.norm(value) * np.linalg.norm(reference))
+    return float(np.dot(value, reference) / lengths) if 0 < lengths < np.inf else None
+
+
+def _top1(
+    value: NDArray[np.float64], reference: NDArray[np.float64], columns: int, lead: float
+) -> float | None:
+    """Agreement over rows whose largest reference entry leads by more than `lead`."""
+    if columns < 2 or value.size == 0 or value.size % columns:
+        return None
+    rows = reference.reshape(-1, columns)
+    same = value.reshape(-1, columns).argmax(axis=1) == rows.argmax(axis=1)
+    if lead >= 0:
+        two = np.partition(rows, -2, axis=1)[:, -2:]
+        with np.errstate(invalid="ignore"):
+            same = same[two[:, 1] - two[:, 0] > lead]
+    return float(same.mean()) if same.size else None

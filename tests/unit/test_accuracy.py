@@ -1,0 +1,153 @@
+"""X1: two questions on outputs, answered with absolute thresholds; degenerate references are told."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etprof.run.accuracy import FLOORS, Verdict, find_floors, judge_lowering, judge_precision
+from etprof.statistics.likeness import Parity, compare
+
+RNG = np.random.default_rng(0)
+REFERENCE = RNG.normal(size=1000)
+
+
+def apart(snr_db: float, *, reference: np.ndarray = REFERENCE, index: int = 0) -> Parity:
+    """An output that is `snr_db` from its reference."""
+    noise = np.random.default_rng(1).normal(size=reference.size)
+    noise *= np.sqrt(np.sum(reference**2) / np.sum(noise**2)) * 10 ** (-snr_db / 20)
+    return compare(index, reference + noise, reference, 10, least_db=40)
+
+
+def precision_of(found: Parity, precision: str = "fp16") -> Verdict:
+    return judge_precision([found], FLOORS[precision])
+
+
+@pytest.mark.parametrize("precision", FLOORS)
+def test_the_floor_of_a_precision_is_absolute(precision: str) -> None:
+    floor = FLOORS[precision].snr_db
+    assert precision_of(apart(floor + 0.5), precision).answer == "passed"
+    verdict = precision_of(apart(floor - 0.5), precision)
+    assert (verdict.answer, verdict.least_snr_db) == ("failed", floor)
+    assert verdict.snr_db == pytest.approx(floor - 0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("snr_db", "costs_db", "answer"),
+    [
+        (41.0, 60.0, "passed"),  # far from what is possible, but good
+        (39.0, 60.0, "failed"),
+        (30.1, 33.0, "passed"),  # the network amplifies rounding: eager is no better
+        (29.9, 33.0, "failed"),
+        (24.0, 20.0, "failed"),  # and the margin ends here
+        (-1.8, 60.3, "failed"),  # a wrong kernel
+        (-1.8, -10.0, "failed"),  # eager is ruined too: that excuses nothing
+        (41.0, None, "passed"),  # eager is equal to float32
+    ],
+)
+def test_lowering_is_held_against_the_converted_model(
+    snr_db: float, costs_db: float | None, answer: str
+) -> None:
+    verdict = judge_lowering([apart(snr_db)], "fp16", {0: costs_db})
+    assert verdict.answer == answer
+
+
+@given(st.floats(-20, 200), st.floats(-20, 200))
+def test_no_margin_lowers_a_floor(snr_db: float, costs_db: float) -> None:
+    for precision, least in {"fp32": 60, "fp16": 25, "int8": 12, "8da4w": 10}.items():
+        verdict = judge_lowering([apart(snr_db)], precision, {0: costs_db})
+        assert verdict.answer == "failed" or snr_db >= least - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ([], "it is empty"),
+        ([0.0, 0.0], "it is 0 everywhere"),
+        ([0.0], "it is 0 everywhere"),
+        ([3.0, 3.0], "it is 3 everywhere"),
+        ([1e-41, 2e-41], "it is 2e-41 at most, where float32 has no precision left"),
+        ([1.0, math.nan], "1 of its 2 values are not finite"),
+        ([1.0, -math.inf], "1 of its 2 values are not finite"),
+        ([3.0], None),
+        ([1.0, 2.0], None),
+    ],
+)
+def test_a_degenerate_reference_is_told_and_not_scored(
+    reference: list[float], told: str | None
+) -> None:
+    expected = np.array(reference, dtype=float)
+    verdict = precision_of(compare(0, expected, expected, 1))
+    assert verdict.answer == ("passed" if told is None else "unknown")
+    assert (told or "") in verdict.reason
+
+
+def test_what_is_not_finite_on_one_side_fails_whatever_the_reference() -> None:
+    for reference in ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0]):
+        found = compare(2, np.array([1.0, math.nan, math.inf]), np.array(reference), 3)
+        verdict = precision_of(found)
+        assert verdict.answer == "failed"
+        assert verdict.reason.startswith("output 2 has 2 values that are not finite")
+
+
+def test_the_worst_output_decides_and_others_are_told() -> None:
+    degenerate = compare(1, np.zeros(3), np.zeros(3), 1)
+    verdict = judge_precision([apart(60), degenerate, apart(20, index=2)], FLOORS["fp16"])
+    assert (verdict.answer, verdict.output) == ("failed", 2)
+    assert "output 1 is not scored" in verdict.reason
+    alone = judge_precision([degenerate], FLOORS["fp16"])
+    assert (alone.answer, alone.snr_db) == ("unknown", None)
+    assert judge_precision([], FLOORS["fp16"]).answer == "unknown"
+
+
+def test_the_largest_entry_counts_where_it_is_clear() -> None:
+    # GIVEN 10 rows of which one has no clear winner, and outputs with two other ones
+    reference = np.tile([0.0, 0.0, 5.0], (10, 1))
+    reference[0] = [1.0, 0.0, 1.0001]
+    value = reference.copy()
+    value[0, 0] = 1.001
+    found = compare(0, value.ravel(), reference.ravel(), 3, least_db=40)
+    assert (found.top1, found.clear_top1) == (0.9, 1.0)
+    assert precision_of(found).answer == "passed"
+    # AND GIVEN a clear one that another wins: a floor of its own says so
+    value[1] = [5.1, 0.0, 5.0]
+    lenient = FLOORS["fp16"].model_copy(update={"snr_db": 0.0, "cosine": 0.0})
+    again = compare(0, value.ravel(), reference.ravel(), 3, least_db=40)
+    verdict = judge_precision([again], lenient)
+    assert verdict.answer == "failed"
+    assert "88.9 % of the rows" in verdict.reason
+
+
+def test_a_cosine_below_its_floor_fails() -> None:
+    floors = FLOORS["fp16"].model_copy(update={"snr_db": 0.0, "top1": 0.0})
+    verdict = judge_precision([apart(20)], floors)
+    assert verdict.answer == "failed"
+    assert "a cosine of" in verdict.reason
+
+
+def test_whole_numbers_agree_or_do_not() -> None:
+    ids = np.array([7.0, 30000.0, 5.0, 9.0])
+    other = np.array([8.0, 30000.0, 5.0, 9.0])
+    assert precision_of(compare(0, ids, ids, 4, is_whole=True)).answer == "passed"
+    verdict = precision_of(compare(0, other, ids, 4, is_whole=True))
+    assert (verdict.answer, verdict.snr_db, verdict.top1) == ("failed", None, 0.75)
+
+
+def test_a_precision_has_the_thresholds_of_its_kind() -> None:
+    assert find_floors("int8_per_tensor") == FLOORS["int8"]
+    assert find_floors("8da4w_b32") == FLOORS["8da4w"]
+    assert find_floors("fp8") is None
+    assert find_floors(None) is None
+    assert judge_lowering([apart(90)], "fp8", {}).answer == "unknown"
+
+
+def test_the_ratio_is_of_signal_to_error_power() -> None:
+    found = compare(0, np.array([3.3, 4.4]), np.array([3.0, 4.0]), 2)
+    assert found.snr_db == pytest.approx(20.0)
+    assert found.max_abs == pytest.approx(0.4)
+    assert found.cosine == pytest.approx(1.0)
+    assert found.top1 == 1.0
