@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from etprof.measuring.plan import Experiment, Settings, draw_blocks
-from etprof.statistics.effect import estimate_effect
+from etprof.statistics.effect import effect_of_runs, estimate_effect
 from etprof.statistics.summary import summarise_blocks
+from etprof.statistics.two_samples import pooled_spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -193,8 +194,58 @@ def _launch(
     return sides["one"], sides["other"]
 
 
+def _separate_runs(trials: int) -> Iterator[Row]:
+    """Runs of their own, as `compare` has them: alone, repeated, with the device's history."""
+    for spread in (0.0, 0.01, 0.02, 0.05):
+        for label, runs, history in (
+            ("one run a side", 1, 0),
+            ("one run, history of 5", 1, 5),
+            ("one run, history of 20", 1, 20),
+            ("3 against 3 runs", 3, 0),
+            ("5 against 5 runs", 5, 0),
+        ):
+            random = np.random.default_rng([runs, history, round(1000 * spread)])
+            yield _compare_runs(
+                f"{label}, spread {spread:.0%}", runs, history, spread, random, trials
+            )
+
+
+def _compare_runs(  # noqa: PLR0913, PLR0917 - one cell of a table
+    label: str, runs: int, history: int, spread: float, random: np.random.Generator, trials: int
+) -> Row:
+    def measured(count: int, level: float = 1.0) -> list[list[float]]:
+        state = spread * random.normal(size=(count, 1))
+        launches = 0.01 * random.normal(size=(count, 10))
+        found: list[list[float]] = (level * np.exp(state + launches)).tolist()
+        return found
+
+    covered = wrong = found = shown = 0
+    for _ in range(trials):
+        known = None
+        if history:
+            known = pooled_spread([[math.log(np.median(run)) for run in measured(history)]])
+        before, after = measured(runs), measured(runs)
+        same = effect_of_runs(before, after, known=known)
+        faster = [[value / 1.2 for value in run] for run in after]
+        wrong += same.verdict in {"faster", "slower"}
+        found += effect_of_runs(before, faster, known=known).verdict == "faster"
+        if same.p_value is not None and same.interval is not None:
+            shown += 1
+            covered += same.interval.low <= 1 <= same.interval.high
+    return Row(
+        label,
+        "10",
+        (
+            Share("99 % covers", covered, shown, 0.98),
+            Share("false verdicts", wrong, trials, 0.0, 0.01),
+            Share("+20 % found", found, trials),
+        ),
+    )
+
+
 SECTIONS: dict[str, Section] = {
     "run": Section("Two experiments of one run, launched in turns; in %", _in_run),
+    "compare": Section("Separate runs of ten launches that differ by 1 %; in %", _separate_runs),
 }
 
 
@@ -204,9 +255,9 @@ def show(section: Section, trials: int) -> bool:
     print(f"\n{section.title} ({trials} trials)")
     for number, row in enumerate(section.rows(trials)):
         if number == 0:
-            print(f"{'':24}{'launches':>9}" + "".join(f"{s.title:>17}" for s in row.shares))
+            print(f"{'':38}{'launches':>9}" + "".join(f"{s.title:>17}" for s in row.shares))
         print(
-            f"{row.label:24}{row.launches:>9}" + "".join(f"{s!s:>17}" for s in row.shares),
+            f"{row.label:38}{row.launches:>9}" + "".join(f"{s!s:>17}" for s in row.shares),
             flush=True,
         )
         is_good &= not any(share.misses for share in row.shares)

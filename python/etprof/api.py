@@ -267,12 +267,12 @@ class ComparisonResult:
 
     @property
     def interval(self) -> Interval | None:
-        """95 % interval of the speed-up; None below six pairs of blocks."""
+        """95 % interval of the speed-up, None below six blocks; of separate runs that of 99 %."""
         return self.comparison.latency.interval if self.comparison.latency else None
 
     @property
     def p_value(self) -> float | None:
-        """Two-sided signed-rank test of no effect."""
+        """Two-sided test of no effect; None of one run a side."""
         return self.comparison.latency.p_value if self.comparison.latency else None
 
     @cached_property

@@ -76,7 +76,7 @@ MUTATIONS = (
     ),
     Mutation(
         7, "different runs are not told", "analysis/compare/comparison.py",
-        "elif baseline.run.source != candidate.run.source:",
+        "elif not _are_in_turns(baseline, candidate):",
         "elif baseline.run.source == candidate:", (COMPARISON, PROMISES),
     ),
     Mutation(

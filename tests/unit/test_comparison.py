@@ -324,7 +324,10 @@ def test_etdumps_alone_have_no_verdict(tmp_path: Path, capsys: pytest.CaptureFix
     assert run_command_line(["compare", str(before), str(after)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "not timed without tracer, so there is no verdict" in text
-    fields = "threads, inputs, device, profile, cores, runner, method"
+    fields = (
+        "threads, inputs, device, profile, cores, runner, method, warmup, iterations, minimum_time, "
+        "blocks, load, governor"
+    )
     assert f"whether the sides agree in {fields} is not known" in text
 
 

@@ -92,7 +92,7 @@ class Assessment:
 
 def assess_run(run: RunAnalysis) -> Assessment:
     """Describes, compares and judges `run`; beside MobileNet's, where that was loaded with it."""
-    return _assess(describe_run(run), _describe(run.loaded.reference), (), None)
+    return _assess(describe_run(run), _describe(run.loaded.reference), (), (), None)
 
 
 def assess_runs(
@@ -111,6 +111,7 @@ def assess_runs(
             each,
             named or _describe(each.run.loaded.reference),
             [other for other in runs if _are_rivals(each.run, other.run)],
+            [other for other in runs if _repeat_each_other(each.run, other.run)],
             thresholds,
         )
         for each in runs
@@ -125,6 +126,7 @@ def _assess(
     insight: RunInsight,
     reference: RunInsight | None,
     rivals: Sequence[RunInsight],
+    repeats: Sequence[RunInsight],
     thresholds: Thresholds | None,
 ) -> Assessment:
     comparisons = compare_within(insight.run)
@@ -137,9 +139,21 @@ def _assess(
             comparisons=comparisons,
             reference=reference,
             rivals=rivals,
+            repeats=repeats,
             thresholds=thresholds,
         ),
         reference=reference.run if reference else None,
+    )
+
+
+def _repeat_each_other(one: RunAnalysis, other: RunAnalysis) -> bool:
+    """Whether both measured the same program on the same platform, in runs of their own."""
+    before, after = one.manifest, other.manifest
+    return (
+        one.source != other.source
+        and before is not None
+        and after is not None
+        and (before.model.content, before.platform) == (after.model.content, after.platform)
     )
 
 

@@ -1,7 +1,9 @@
 """Measure one thing against itself: what can this machine tell apart, and how often is it wrong?
 
 Runs the same experiment under two names, in the order that every comparison uses, and reports the
-noise, the rate of false alarms, and the smallest speed-up that ten pairs of blocks would find.
+noise, the false alarms, and the smallest speed-up that ten blocks would find, each with its bounds.
+With --runs N it does so N times: that tells how much separate runs differ. A history (--store)
+keeps the answer for this device; `compare` and `profile` use it.
 """
 
 from __future__ import annotations
@@ -12,20 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS, USUAL_INFERENCES, USUAL_SECONDS
-from etprof.cli.flags import JSON, NO_WAIT, add_flags, seconds, whole_number
+from etprof.cli.flags import JSON, NO_WAIT, STORE, add_flags, seconds, whole_number
 from etprof.cli.measuring import measure_and_show
 
 if TYPE_CHECKING:
     import argparse
 
     from etprof.run.directory import ExperimentMetrics
-    from etprof.statistics.calibration import Calibration
+    from etprof.statistics.calibration import Calibration, Estimate
 
 SIDES = ("first", "second")
+_MOST_RUNS = 100
 EXAMPLES = """\
 examples:
   etprof calibrate out_toy_cnn/artifacts/<program>.pte
-  etprof calibrate my_model.pte --threads 1 --blocks 60
+  etprof calibrate my_model.pte --threads 1 --runs 6 --blocks 10
 """
 
 
@@ -37,12 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("model", Path, "FILE.pte", "program to measure"),
         ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
         ("--blocks", whole_number(2, MOST_LAUNCHES), "N",
-         "pairs of process launches (default %(default)s)", {"default": 30}),
+         "launches of each side in a run (default %(default)s)", {"default": 30}),
         ("--pairs", whole_number(2, MOST_LAUNCHES), "N",
-         "pairs of the comparisons to judge (default %(default)s)", {"default": 10}),
+         "blocks of the comparisons to judge (default %(default)s)", {"default": 10}),
+        ("--runs", whole_number(1, _MOST_RUNS), "N",
+         "separate runs (default %(default)s)", {"default": 1}),
         ("--min-seconds", seconds, "S", "least time a block (default %(default)s s)",
          {"default": USUAL_SECONDS}),
         ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
+        STORE,
         NO_WAIT,
         JSON,
     )  # fmt: skip
@@ -60,12 +66,30 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}")
     program = describe_program(arguments.model)
     folder = arguments.out or runs_folder(program.name, "calibrate")
-    sides = [_block_medians(side) for side in _measure(arguments, folder)]
-    result = calibrate(*sides, pairs=arguments.pairs)
-    document = {"schema_version": 1, **dataclasses.asdict(result)}
+    several = range(1, arguments.runs + 1) if arguments.runs > 1 else ()
+    folders = [folder / f"run{number}" for number in several] or [folder]
+    measured = [[_block_medians(side) for side in _measure(arguments, each)] for each in folders]
+    result = calibrate([(one, other) for one, other in measured], pairs=arguments.pairs)
+    document = {"schema_version": 2, **dataclasses.asdict(result)}
     write_json(folder / "calibration.json", document)
+    kept = _keep(arguments.store, folders[0], result)
     print(json.dumps(document, indent=2) if arguments.json else _describe(result))
+    if kept and not arguments.json:
+        print(kept)
     return 0
+
+
+def _keep(store: str | None, folder: Path, result: Calibration) -> str | None:
+    """Adds the answer to the history of the device, where there is one."""
+    from etprof.history.run_spread import keep_calibration
+    from etprof.history.store import find_store
+
+    history = find_store(store, create=store is not None)
+    if history is None:
+        return None
+    with history:
+        device = keep_calibration(history, folder, result)
+        return f"Kept for {device} in {history.name}"
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetrics]:
@@ -107,18 +131,35 @@ def _block_medians(metrics: ExperimentMetrics) -> list[float]:
 
 
 def _describe(result: Calibration) -> str:
-    from etprof.base.units import format_ratio, format_share
+    from etprof.base.units import format_share
+    from etprof.tables.verdicts import describe_effect
 
-    smallest = None if result.smallest_effect is None else 1 + result.smallest_effect
-    found = format_ratio(smallest) if smallest else "none up to 2×"
-    return "\n".join(
+    smallest = result.smallest_effect
+    found = "nothing up to 2×" if smallest is None else _with_bounds(smallest)
+    lines = [
         (
-            (
-                f"Measured against itself in {result.measured_pairs} pairs of blocks: "
-                f"{result.overall.verdict}, speed-up {format_ratio(result.overall.speed_up)}"
-            ),
-            f"Noise of one pair: {format_share(result.noise)}",
-            f"False alarms with {result.pairs} pairs: {format_share(result.false_alarm_rate)}",
-            f"Smallest speed-up that {result.pairs} pairs find 8 times in 10: {found}",
-        )
-    )
+            f"Measured against itself in {result.measured_pairs} blocks: "
+            f"{describe_effect(result.overall)}"
+        ),
+        f"Noise of one block: {_with_bounds(result.noise)}",
+        (
+            f"False alarms with {result.pairs} blocks: {result.false_alarms} of "
+            f"{result.comparisons}, so at most {format_share(result.most_false_alarms)}"
+        ),
+        f"In one run, {result.pairs} blocks find 8 times in 10: {found}",
+    ]
+    between = result.between_runs
+    if between is None:
+        lines.append("Between runs: not known; --runs 6 measures it")
+    else:
+        lines += [
+            f"Runs differ by: {_with_bounds(between.spread)}, from {between.runs} runs",
+            f"Of two separate runs, 8 times in 10: {_with_bounds(between.smallest_effect)}",
+        ]
+    return "\n".join(lines)
+
+
+def _with_bounds(found: Estimate) -> str:
+    from etprof.base.units import format_share
+
+    return f"{format_share(found.value)} ({format_share(found.low)} … {format_share(found.high)})"

@@ -3,6 +3,11 @@
 BASELINE and CANDIDATE are run directories, one of their experiments (RUN_DIR:EXPERIMENT), or
 ETDumps. Speed-up is always baseline ÷ candidate. What was not measured alike is refused, and the
 message names the difference; --allow FIELD compares all the same.
+
+Experiments of one run took turns, and their launches tell. Two separate runs differ by more than
+their launches do: repeat them and give all of the baseline, then all of the candidate after
+--against; or give a history (--store) in which this device has measured the same series again and
+again. With neither, the verdict is "inconclusive: one run a side".
 """
 
 from __future__ import annotations
@@ -10,19 +15,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.flags import JSON, MANY, add_flags, fraction, whole_number
+from etprof.base.errors import UsageError
+from etprof.cli.flags import JSON, MANY, STORE, add_flags, fraction, whole_number
 from etprof.cli.output import show, show_json
 
 if TYPE_CHECKING:
     import argparse
 
+    from etprof.analysis.compare.comparability import Side
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.run_analysis import RunAnalysis
+    from etprof.statistics.two_samples import Spread
 
 EXAMPLES = """\
 examples:
   etprof compare out_m/runs/android:android_off out_m/runs/android:android_sme2
   etprof compare out_m/runs/linux_20261121T090000Z out_m/runs/linux
+  etprof compare old1 old2 old3 --against new1 new2 new3
   etprof compare fp32.etdump fp16.etdump --allow inputs
 """
 
@@ -35,8 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_flags(
         parser,
-        ("baseline", str, "BASELINE", "what to compare with"),
-        ("candidate", str, "CANDIDATE", "what is compared"),
+        ("runs", str, "RUN", "BASELINE CANDIDATE; or, with --against, each run of the baseline",
+         {"nargs": "+"}),
+        ("--against", str, "RUN", "each run of the candidate", {"nargs": "+"}),
+        STORE,
         ("--allow", tuple(FIELDS), "FIELD",
          f"compare although this differs: {', '.join(FIELDS)}", MANY),
         ("--margin", fraction, "FRACTION",
@@ -66,14 +77,47 @@ def _compare(arguments: argparse.Namespace) -> list[Comparison]:
     """Loads both sides, refuses unlike ones and compares the rest."""
     from etprof.analysis.compare.comparability import refuse_unlike
     from etprof.analysis.compare.comparison import compare_sides
-    from etprof.analysis.compare.pairs import match_runs
+    from etprof.analysis.compare.pairs import match_groups
 
-    baseline, first = _load(arguments.baseline)
-    candidate, second = _load(arguments.candidate)
-    pairs = match_runs(baseline, candidate, (first, second))
+    baseline, candidate = _groups(arguments)
+    pairs = match_groups([_load(each) for each in baseline], [_load(each) for each in candidate])
     for one, other in pairs:
         refuse_unlike(one, other, arguments.allow)
-    return [compare_sides(one, other, margin=arguments.margin) for one, other in pairs]
+    return [
+        compare_sides(
+            one, other, margin=arguments.margin, known=_known_spreads(arguments.store, one, other)
+        )
+        for one, other in pairs
+    ]
+
+
+def _groups(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Returns the runs of the baseline and those of the candidate."""
+    if arguments.against:
+        return arguments.runs, arguments.against
+    if len(arguments.runs) != 2:
+        raise UsageError(
+            f"compare takes two runs, not {len(arguments.runs)}; of several runs a side, those of "
+            "the candidate follow --against"
+        )
+    return arguments.runs[:1], arguments.runs[1:]
+
+
+def _known_spreads(store: str | None, one: Side, other: Side) -> dict[str, Spread]:
+    """What runs of these series are known to differ by on their device, by metric."""
+    are_runs = one.run.manifest is not None and other.run.manifest is not None
+    if one.run.source == other.run.source or not are_runs:
+        return {}
+    from etprof.analysis.split.cold_start import HISTORY_NAMES
+    from etprof.history.run_spread import known_spreads
+    from etprof.history.store import find_store
+
+    history = find_store(store)
+    if history is None:
+        return {}
+    places = [(Path(str(side.run.source)), side.experiment.name) for side in (one, other)]
+    with history, history.session() as session:
+        return known_spreads(session, places, HISTORY_NAMES.values())
 
 
 def _load(text: str) -> tuple[RunAnalysis, str | None]:

@@ -39,6 +39,19 @@ def measure_and_show(
         return measure_config(config, target, listener, **how)
 
 
+def _what_it_can_tell(run_directory: Path) -> str | None:
+    """Says what the machine was found to tell apart, where a history is at hand."""
+    from etprof.history.store import find_store
+
+    history = find_store()
+    if history is None:
+        return None
+    from etprof.history.run_spread import describe_device
+
+    with history:
+        return describe_device(history, run_directory)
+
+
 def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None = None) -> int:
     """Analyses a run, writes and shows the report, and says what failed."""
     from etprof.analysis.assessment import assess_run
@@ -63,6 +76,9 @@ def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None 
         msg = f"{told}, as told above, and nothing is left to report; see {run_directory}"
         raise TargetError(msg)
     page = run_directory / "report.html"
+    able = _what_it_can_tell(run_directory) if run.is_reportable and run.is_timed else None
+    if able is not None and not as_json:
+        say(able)
     report = f"The report is {page}; everything" if page.is_file() else "Everything"
     say(f"{report} is in {run_directory}")
     return TargetError.exit_code if problems else 0

@@ -250,6 +250,28 @@ class Baseline(Table):
     pinned_at: Mapped[datetime]
 
 
+class DeviceCalibration(Table):
+    """What a device was found to tell apart, when it measured one thing against itself."""
+
+    __tablename__ = "calibrations"
+    __table_args__ = (Index(None, "device", "measured_at"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    device: Mapped[str]
+    measured_at: Mapped[datetime]
+    model: Mapped[str]
+    pairs: Mapped[int]
+    """Blocks of a comparison."""
+    smallest: Mapped[float | None]
+    """Least true speed-up, minus one, that 80 % of comparisons in a run find, with its interval;
+    NULL above 100 %."""
+    smallest_low: Mapped[float | None]
+    smallest_high: Mapped[float | None]
+    runs: Mapped[int]
+    run_spread: Mapped[float | None]
+    """Standard deviation of a run's log latency; NULL where one run was measured."""
+
+
 def _columns_with(word: str) -> dict[str, Any]:
     columns = Run.__table__.columns
     return {column.key: column.info[word] for column in columns if column.info.get(word)}

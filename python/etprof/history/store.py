@@ -207,6 +207,15 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
     return Store(engine)
 
 
+def find_store(target: str | Path | None = None, *, create: bool = False) -> Store | None:
+    """Opens the store that is named, else the usual one where it is there."""
+    url = parse_target(target or os.environ.get(VARIABLE) or DEFAULT_STORE)
+    is_file = url.get_backend_name() == "sqlite"
+    if target is None and is_file and not Path(str(url.database)).exists():
+        return None
+    return open_store(target, create=create)
+
+
 def _refuse_scrap(path: Path) -> None:
     """Refuses what is no file, and a file that SQLite would write over: too short for its header."""
     for suffix in ("", "-wal", "-shm", "-journal"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,83 +14,156 @@ from etprof.statistics.effect import (
     Effect,
     effect_of_log_ratios,
     estimate_effect,
+    hodges_lehmann_interval,
 )
+from etprof.statistics.two_samples import POWER, Spread, difference_of_groups, pooled_spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 _DRAWS: Final = 1000
-_POWER: Final = 0.8
 _LARGEST_EFFECT: Final = 1.0
-_STEPS: Final = 10
+_TAIL: Final = 0.025
+LEAST_PAIRS: Final = 6
+"""Of a comparison: fewer have no interval."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class BetweenRuns:
+    """How much separate runs of the same thing differ."""
+
+    runs: int
+    spread: Estimate
+    """Standard deviation of a run's log value: about its relative spread."""
+    smallest_effect: Estimate
+    """Least true speed-up, minus one, that 80 % of comparisons of one run a side find with it."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Noise of a machine, and what follows for comparisons with `pairs` pairs of blocks."""
+    """Noise of a machine, and what follows for comparisons with `pairs` blocks."""
 
     measured_pairs: int
     pairs: int
-    noise: float
-    """Standard deviation of the pairs' log ratios: about the relative noise of one comparison."""
-    false_alarm_rate: float
-    """Share of comparisons of a thing with itself that were called faster or slower."""
-    smallest_effect: float | None
+    noise: Estimate
+    """Standard deviation of the blocks' log ratios: about the relative noise of one of them."""
+    smallest_effect: Estimate | None
     """Least true speed-up, minus one, that 80 % of comparisons find; None above 100 %."""
+    comparisons: int
+    """Comparisons of `pairs` blocks that were measured, no block in two of them."""
+    false_alarms: int
+    """Those of them that called the thing faster or slower than itself."""
+    most_false_alarms: float
+    """Upper bound of their rate, 95 %: the share that would still give so few."""
     overall: Effect
-    """All pairs together: should be no difference."""
+    """All blocks of the first run together: should be no difference."""
+    between_runs: BetweenRuns | None = None
+    """None where one run was measured: nothing is known of another."""
 
 
 def calibrate(
-    baseline: Sequence[float],
-    candidate: Sequence[float],
+    runs: Sequence[tuple[Sequence[float], Sequence[float]]],
     *,
     pairs: int = 10,
     margin: float = DEFAULT_MARGIN,
 ) -> Calibration:
-    """Learns from A/A data: two series of block medians of the same experiment.
+    """Learns from A/A data: of each run two series of block medians of the same experiment.
 
-    Comparisons of `pairs` pairs are drawn from the measured ones without repetition. Raises
-    ValueError when fewer pairs were measured than one comparison has.
+    Raises ValueError when a run has fewer blocks than one comparison.
     """
-    overall = estimate_effect(baseline, candidate, margin=margin)
-    logs = np.asarray(overall.log_ratios)
-    if logs.size < pairs:
-        msg = f"{logs.size} pairs were measured; a comparison has {pairs}"
+    effects = [estimate_effect(one, other, margin=margin) for one, other in runs]
+    fewest = min(effect.pairs for effect in effects)
+    if fewest < pairs:
+        msg = f"{fewest} pairs were measured; a comparison has {pairs}"
         raise ValueError(msg)
-    random = np.random.default_rng(0)
-    draws = np.stack([random.permutation(logs)[:pairs] for _ in range(_DRAWS)])
-    # The same noise without this run's own offset, either sign being as likely as the other.
-    centred = (draws - np.median(logs)) * (random.integers(0, 2, size=draws.shape) * 2 - 1)
+    logs = [np.asarray(effect.log_ratios) for effect in effects]
+    centred = np.concatenate([each - np.median(each) for each in logs])
+    noise = _spread(centred, freedom=centred.size - len(runs))
+    parts = [each[i : i + pairs] for each in logs for i in range(0, each.size - pairs + 1, pairs)]
+    verdicts = [effect_of_log_ratios(part, margin=margin).verdict for part in parts]
+    alarms = sum(verdict in {"faster", "slower"} for verdict in verdicts)
     return Calibration(
-        measured_pairs=logs.size,
+        measured_pairs=centred.size,
         pairs=pairs,
-        noise=float(np.std(logs, ddof=1)),
-        false_alarm_rate=1 - _share(draws, {"no difference", "inconclusive"}, margin),
-        smallest_effect=_smallest_effect(centred, margin),
-        overall=overall,
+        noise=noise,
+        smallest_effect=_smallest_effect(centred, noise, pairs, margin),
+        comparisons=len(parts),
+        false_alarms=alarms,
+        most_false_alarms=_upper_bound(alarms, len(parts)),
+        overall=effects[0],
+        between_runs=_between_runs(runs) if len(runs) > 1 else None,
     )
 
 
-def _share(draws: NDArray[np.float64], verdicts: set[str], margin: float) -> float:
-    """Share of the drawn comparisons that end in one of `verdicts`."""
-    hits = sum(effect_of_log_ratios(d, margin=margin).verdict in verdicts for d in draws)
-    return hits / len(draws)
+def _spread(values: NDArray[np.float64], freedom: int) -> Estimate:
+    """Standard deviation with the interval of chi-square, whose freedom heavy tails lessen.
+
+    A sample variance varies by (kurtosis - (n - 3)/(n - 1))/n of its square (Bonett 2006,
+    "Approximate confidence interval for standard deviation of nonnormal distributions").
+    """
+    from scipy.special import chdtri
+
+    squares = float((values**2).sum())
+    deviation = math.sqrt(squares / max(1, freedom))
+    if deviation == 0:
+        return Estimate(0.0, 0.0, 0.0)
+    count = values.size
+    kurtosis = count * float((values**4).sum()) / squares**2
+    varies = max(kurtosis - (count - 3) / max(1, count - 1), 0.0) / count
+    known = min(float(freedom), 2 / varies) if varies else float(freedom)
+    low, high = (deviation * math.sqrt(known / float(chdtri(known, p))) for p in (_TAIL, 1 - _TAIL))
+    return Estimate(deviation, low, high)
 
 
-def _smallest_effect(noise: NDArray[np.float64], margin: float) -> float | None:
-    """Finds by bisection the effect that is found with the power wanted."""
-    sample = noise[:200]
+def _smallest_effect(
+    noise: NDArray[np.float64], spread: Estimate, pairs: int, margin: float
+) -> Estimate | None:
+    """Draws comparisons from the noise, of either sign, and takes what 80 % of them need.
 
-    def is_found(effect: float) -> bool:
-        return _share(sample + math.log1p(effect), {"faster"}, margin) >= _POWER
-
-    low, high = 0.0, _LARGEST_EFFECT
-    if not is_found(high):
+    A comparison finds an effect when that lifts the lower end of its interval above zero, and the
+    upper end out of the margin.
+    """
+    random = np.random.default_rng(0)
+    signs = random.integers(0, 2, size=(_DRAWS, pairs)) * 2 - 1
+    draws = noise[random.integers(0, noise.size, size=(_DRAWS, pairs))] * signs
+    found = [hodges_lehmann_interval(draw) for draw in draws]
+    ends = np.array([(each.low, each.high) for each in found if each is not None])
+    if not ends.size:
         return None
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_found(middle) else (middle, high)
-    return high
+
+    def needed(factor: float) -> float:
+        least = np.maximum(-ends[:, 0], math.log1p(margin) / max(factor, 1e-9) - ends[:, 1])
+        return math.expm1(min(factor * float(np.quantile(least, POWER)), 700.0))
+
+    ratios = [end / spread.value if spread.value else 1.0 for end in (spread.low, spread.high)]
+    value, low, high = needed(1.0), needed(ratios[0]), needed(ratios[1])
+    return Estimate(value, low, high) if value <= _LARGEST_EFFECT else None
+
+
+def _between_runs(runs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> BetweenRuns:
+    """The spread of the runs' own values, each the median over all its blocks."""
+    values = np.log([float(np.median([*one, *other])) for one, other in runs])
+    spread = pooled_spread([values.tolist()])
+    found = _spread(values - values.mean(), freedom=values.size - 1)
+    ends = []
+    for deviation in (found.value, found.low, found.high):
+        known = Spread(deviation, spread.freedom)
+        comparison = difference_of_groups([0.0], [0.0], known=known, confidence=0.99)
+        ends.append(math.expm1(min(comparison.smallest, 700.0)) if comparison else math.inf)
+    return BetweenRuns(len(runs), found, Estimate(*ends))
+
+
+def _upper_bound(hits: int, of: int) -> float:
+    """One-sided upper bound of a share, 95 % (Clopper and Pearson 1934)."""
+    from scipy.special import betaincinv
+
+    return 1.0 if hits >= of else float(betaincinv(hits + 1, of - hits, 0.95))

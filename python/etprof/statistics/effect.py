@@ -1,10 +1,16 @@
 """How much faster is the candidate, and can that be told from noise?
 
+Launches of one run, in turns:
+
 The unit is the block: one process launch of each side, next to each other in time and in an order
 that was drawn by a fair coin. Each gives one log ratio of median latencies, baseline over candidate,
 so positive is faster. Where the sides are alike, whatever else slows a launch down has either sign
 with equal chance, independently in each block: so Wilcoxon's signed-rank test keeps its level under
 drift, throttling and disturbances of any period, and its interval covers what it says.
+
+Separate runs: the launches of one share what the machine was like that hour, so the unit is the run.
+Two runs alone cannot be told from the same thing twice; with the spread of runs, from repeated runs
+or from the device's history, Student's t compares them.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from etprof.statistics.order_statistics import CONFIDENCE, Interval
+from etprof.statistics.two_samples import Spread, difference_of_groups, shift_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,20 +36,81 @@ DEFAULT_MARGIN: Final = 0.02
 """Speed-ups within ±2 % are called no difference: smaller ones are seldom worth an action."""
 
 
+_OF_RUNS: Final = 0.99
+"""Confidence of the interval of separate runs: nothing randomised when each was measured."""
+_LARGEST_LOG: Final = 700.0
+"""Of a ratio, so that its exp is a number."""
+
+
 @dataclass(frozen=True)
 class Effect:
     """The speed-up of a candidate over a baseline; ratios are baseline ÷ candidate."""
 
     pairs: int
+    """Blocks of launches in turns; 0 of separate runs."""
     speed_up: float
-    """exp of the Hodges-Lehmann estimate of the pairs' log ratios."""
+    """exp of the Hodges-Lehmann estimate of the pairs' log ratios; of separate runs the ratio of
+    the two values, each the geometric mean of its runs' medians."""
     interval: Interval | None
-    """Exact signed-rank interval of the speed-up; None below six pairs."""
-    p_value: float
-    """Two-sided signed-rank test of no effect, exact; at most .05 when the interval is beside 1."""
+    """Exact signed-rank interval of the speed-up, None below six pairs; Student's of runs; of one
+    run a side that between launches, which says nothing of another run."""
+    p_value: float | None
+    """Two-sided, of no effect, by the test that belongs to the interval; None of one run a side."""
     margin: float
     verdict: Verdict
-    log_ratios: tuple[float, ...]
+    log_ratios: tuple[float, ...] = ()
+    rests_on: str = ""
+    """What a verdict on separate runs rests on, such as `one run a side`; empty for launches in
+    turns."""
+
+
+def effect_of_runs(
+    baseline: Sequence[Sequence[float]],
+    candidate: Sequence[Sequence[float]],
+    *,
+    known: Spread | None = None,
+    margin: float = DEFAULT_MARGIN,
+) -> Effect:
+    """Compares separate runs; each is given by its launches' values, all above zero.
+
+    `known` is the spread of one run's log value, as the device's history has it. Without it and
+    with one run a side, the verdict is "inconclusive". Raises ValueError for a side without runs.
+    """
+    sides = [[np.log(np.asarray(run, float)) for run in runs] for runs in (baseline, candidate)]
+    # Slow is more: the difference of "candidate minus baseline" is turned round.
+    after, before = (
+        [math.log(float(np.median(run))) for run in runs] for runs in (baseline, candidate)
+    )
+    found = difference_of_groups(before, after, known=known, confidence=_OF_RUNS)
+    counts = f"{len(baseline)} against {len(candidate)} runs"
+    is_alone = len(baseline) == len(candidate) == 1
+    between = shift_interval(sides[1][0], sides[0][0]) if is_alone else None
+    if found is None:
+        ratio = None if between is None else _ratio(between)
+        change = after[0] - before[0]
+        return Effect(0, _exp(change), ratio, None, margin, "inconclusive", (), "one run a side")
+    interval = found.interval
+    if between is not None:
+        low, high = min(interval.low, between.low), max(interval.high, between.high)
+        interval = Interval(low, high, interval.confidence)
+    history = f", {round(known.freedom)} degrees of freedom from the history" if known else ""
+    return Effect(
+        pairs=0,
+        speed_up=_exp(found.change),
+        interval=_ratio(interval),
+        p_value=found.p_value,
+        margin=margin,
+        verdict=judge(_ratio(interval), margin),
+        rests_on=f"{'one run a side' if is_alone else counts}{history}",
+    )
+
+
+def _exp(log: float) -> float:
+    return math.exp(max(-_LARGEST_LOG, min(log, _LARGEST_LOG)))
+
+
+def _ratio(interval: Interval) -> Interval:
+    return Interval(_exp(interval.low), _exp(interval.high), interval.confidence)
 
 
 def is_balanced(first: int, blocks: int) -> bool:

@@ -86,11 +86,11 @@ def _effect(read: Callable[[Any], Value]) -> Callable[[Any], Value]:
 
 
 def _median_of(side: str) -> Callable[[Comparison], float | None]:
-    """Reads a side's latency without tracer."""
+    """Reads a side's latency without tracer, as the speed-up has it."""
 
     def read(comparison: Comparison) -> float | None:
-        latency = getattr(comparison, side).experiment.latency
-        return latency.steady.median if latency else None
+        found: float | None = getattr(comparison.steady, side) if comparison.steady else None
+        return found
 
     return read
 
@@ -115,8 +115,7 @@ def _changed_label(subject: ChangedOperator) -> str | None:
     if pair.baseline and pair.candidate:
         before, after = pair.baseline.label, pair.candidate.label
         return f"before: {before}" if before != after else None
-    side = comparison.candidate if pair.baseline is None else comparison.baseline
-    return f"only in {side.experiment.name}"
+    return f"only in {comparison.side_names[pair.baseline is None]}"
 
 
 def changed_operators(
@@ -164,9 +163,11 @@ COMPARISONS: Final = Table(
                of=_median_of("candidate"), says="median latency without tracer"),
         *speed_up(lambda c: c.latency, says="baseline ÷ candidate"),
         Column("p_value", "float64", "p", title="p", is_timed=True, of=_effect(lambda e: e.p_value),
-               says="two-sided signed-rank test of no effect"),
+               says="two-sided test of no effect: signed ranks; Student's of separate runs"),
         Column("pairs", "Int64", "count", is_timed=True, of=_effect(lambda e: e.pairs),
-               says="pairs of process launches"),
+               says="pairs of process launches; 0 of separate runs"),
+        Column("rests_on", "string", title="rests on", of=_effect(lambda e: e.rests_on or None),
+               says="of separate runs: how many, and what is known of how much runs differ"),
         Column("accelerated_share", "float64", "share", title="accelerated", is_timed=True,
                place="page", of=_of_panel("accelerated_share"),
                says="share of the baseline's time that changed to SME"),
@@ -374,15 +375,16 @@ def compared_operators(comparison: Comparison, details: Mapping[int, OperatorDet
 
 def sides_named(table: Table, comparison: Comparison) -> Table:
     """Heads the columns of both sides with the names of their experiments."""
+    before, after = comparison.side_names
     return table.titled(
-        **dict.fromkeys(("baseline", "baseline_ns"), comparison.baseline.experiment.name),
-        **dict.fromkeys(("candidate", "candidate_ns"), comparison.candidate.experiment.name),
+        **dict.fromkeys(("baseline", "baseline_ns"), before),
+        **dict.fromkeys(("candidate", "candidate_ns"), after),
     )
 
 
 def waterfall_between_totals(comparison: Comparison, found: Waterfall, count: int) -> Table:
     """Returns the largest steps, between the totals that they lead from and to."""
-    first, last = comparison.baseline.experiment.name, comparison.candidate.experiment.name
+    first, last = comparison.side_names
     whole = WaterfallStep("", "total", found.baseline_ns, found.candidate_ns)
     steps = [
         {**_step(comparison, whole), "label": first, "candidate_ns": None, "delta_ns": None},

@@ -56,16 +56,20 @@ _MEANINGS: dict[Verdict, str] = {
 def describe_effect(effect: Effect) -> str:
     """Says what the latency did, always with its verdict and never as a bare ratio."""
     within = f" within {format_share(effect.margin)}" if effect.verdict == "no difference" else ""
-    return f"{effect.verdict}{within}, speed-up {format_speed_up(effect)}"
+    rests_on = f": {effect.rests_on}" if effect.rests_on else ""
+    return f"{effect.verdict}{within}{rests_on}, speed-up {format_speed_up(effect)}"
 
 
 def format_speed_up(effect: Effect) -> str:
     """Formats a speed-up with its interval: `1.83× (95 % interval 1.79× … 1.88×)`."""
     text = format_ratio(effect.speed_up)
     if effect.interval is None:
-        return f"{text} (no interval from {effect.pairs} pairs)"
+        return f"{text} (no interval from {effect.pairs} pairs)" if effect.pairs else text
     low, high = format_ratio(effect.interval.low), format_ratio(effect.interval.high)
-    return f"{text} (95 % interval {low} … {high})"
+    if effect.p_value is None:
+        return f"{text} ({low} … {high} between launches)"
+    share = "99 %" if effect.rests_on else "95 %"
+    return f"{text} ({share} interval {low} … {high})"
 
 
 def describe_comparison(comparison: Comparison) -> str:
@@ -86,13 +90,19 @@ def describe_plainly(comparison: Comparison) -> str:
     before, after = comparison.baseline.experiment, comparison.candidate.experiment
     if effect is None or before.latency is None or after.latency is None:
         return ""
-    now, then = (format_duration(entry.steady.median) for entry in (after.latency, before.latency))
-    sentence = f"{_what_changed(before, after)} an inference takes {now} instead of {then}"
-    return (
-        f"{sentence}{_MEANINGS[effect.verdict]}"
-        if not comparison.wrong
-        else (f"{sentence}, but the outputs are wrong: no time of a wrong answer counts.")
-    )
+    steady = comparison.steady
+    if steady is None:
+        return ""
+    now, then = (format_duration(value) for value in (steady.candidate, steady.baseline))
+    changed = _what_changed(before, after)
+    if before.name == after.name:
+        changed = f"In {comparison.side_names[1]}"
+    meaning = _MEANINGS[effect.verdict]
+    if effect.p_value is None:
+        meaning = ", but one run a side cannot tell that from another run of the same thing."
+    if comparison.wrong:
+        meaning = ", but the outputs are wrong: no time of a wrong answer counts."
+    return f"{changed} an inference takes {now} instead of {then}{meaning}"
 
 
 def _what_changed(before: ExperimentAnalysis, after: ExperimentAnalysis) -> str:
@@ -178,6 +188,16 @@ def head_of(assessment: Assessment) -> Headline:
     )
 
 
+def _test_of(effect: Effect) -> str:
+    """Says what a verdict rests on."""
+    if effect.p_value is None:
+        return effect.rests_on
+    p_value = format_value("p", effect.p_value)
+    if effect.rests_on:
+        return f"{effect.rests_on}, Student's p = {p_value}"
+    return f"{effect.pairs} pairs of process launches, signed-rank p = {p_value}"
+
+
 def _describe_interval(steady: BlockedMedian) -> str:
     """Says what the interval claims, and why it claims no more."""
     interval = steady.interval
@@ -202,11 +222,7 @@ def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline
     detail = [str(check) for check in comparison.outputs]
     detail += [f"generated: {comparison.tokens}"] if comparison.tokens else []
     if effect is not None:
-        detail.insert(
-            0,
-            f"{effect.pairs} pairs of process launches, signed-rank p = {format_value('p', effect.p_value)}; "
-            "speed-up is baseline ÷ candidate",
-        )
+        detail.insert(0, f"{_test_of(effect)}; speed-up is baseline ÷ candidate")
     if comparison.times is None:
         routes = describe_routes(assessment.primary)
         figure, plain = routes.figure, routes.text

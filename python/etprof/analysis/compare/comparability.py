@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from etprof.analysis.launch_state import load_average
 from etprof.base.errors import UsageError
 from etprof.base.text import clean
 
@@ -12,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
-    from etprof.run.manifest import Manifest
+    from etprof.run.directory import ExperimentMetrics
+    from etprof.run.manifest import Experiment, LaunchRecord, Manifest
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,14 @@ class Side:
     run: RunAnalysis
     experiment: ExperimentAnalysis
     provenance: Manifest | None
+    repeats: tuple[Side, ...] = ()
+    """Further runs of the same thing."""
+
+    @property
+    def timed(self) -> list[ExperimentMetrics]:
+        """What each of its runs measured without tracer."""
+        every = (self, *self.repeats)
+        return [m for side in every if (m := side.experiment.metrics) is not None and m.blocks]
 
     @property
     def label(self) -> str:
@@ -73,13 +84,62 @@ def _profile(side: Side) -> str | None:
     return str(side.provenance.target["profile"] or "none")
 
 
+def _planned(side: Side) -> Experiment | None:
+    planned = side.provenance.experiments if side.provenance else ()
+    return next((entry for entry in planned if entry.name == side.experiment.name), None)
+
+
 def _cores(side: Side) -> str | None:
     """The cores that the experiment was bound to."""
-    planned = side.provenance.experiments if side.provenance else ()
-    cpus = next((entry.cpus for entry in planned if entry.name == side.experiment.name), None)
-    if cpus is None:
+    planned = _planned(side)
+    return None if planned is None else ",".join(map(str, planned.cpus)) or "any"
+
+
+def _warmup(side: Side) -> str | None:
+    """What a launch does before it is timed."""
+    planned = _planned(side)
+    if planned is None:
         return None
-    return ",".join(map(str, cpus)) or "any"
+    words = [f"{planned.warmup} inferences"]
+    if planned.warmup_seconds is not None:
+        words.append(f"{planned.warmup_seconds:g} s")
+    return " and ".join([*words, *(["until steady"] if planned.warmup_steady else [])])
+
+
+def _iterations(side: Side) -> str | None:
+    planned = _planned(side)
+    return None if planned is None else f"{planned.iterations}"
+
+
+def _minimum_time(side: Side) -> str | None:
+    return f"{side.provenance.settings.min_seconds:g} s" if side.provenance else None
+
+
+def _blocks(side: Side) -> str | None:
+    return f"{side.provenance.settings.blocks}" if side.provenance else None
+
+
+def _launches(side: Side) -> list[LaunchRecord]:
+    launches = side.provenance.launches if side.provenance else ()
+    own = side.experiment.name
+    return [each for each in launches if each.experiment == own and each.purpose == "timing"]
+
+
+def _load(side: Side) -> str | None:
+    """Whether more wanted to run than the machine has cores, in half of the launches or more."""
+    cores = side.provenance.cpu.logical_cores if side.provenance and side.provenance.cpu else None
+    loads = [load_average(each.state_before or {}) for each in _launches(side)]
+    known = [load for load in loads if load is not None]
+    if not known or not cores:
+        return None
+    return "more than its cores" if median(known) > _OVERLOADED * cores else "free cores"
+
+
+def _governor(side: Side) -> str | None:
+    """What chose the cores' frequencies."""
+    found = {str(each.state_before["governor"]) for each in _launches(side)
+             if each.state_before and each.state_before.get("governor")}  # fmt: skip
+    return " and ".join(sorted(found)) or None
 
 
 def _runner(side: Side) -> str | None:
@@ -111,7 +171,16 @@ FIELDS: Final[dict[str, Callable[[Side], str | None]]] = {
     "runner": _runner,
     "method": _method,
     "vector_length": _vector_length,
+    "warmup": _warmup,
+    "iterations": _iterations,
+    "minimum_time": _minimum_time,
+    "blocks": _blocks,
+    "load": _load,
+    "governor": _governor,
 }
+_OVERLOADED: Final = 1.5
+"""Load average beside the number of cores: a run that follows another one stays below."""
+_SAME_WITHIN_A_RUN: Final = frozenset({"load", "governor", "minimum_time", "blocks"})
 
 
 def find_differences(baseline: Side, candidate: Side) -> tuple[Difference, ...]:
@@ -134,11 +203,36 @@ def run_one_program(baseline: Side, candidate: Side) -> bool:
 
 def find_unknowns(baseline: Side, candidate: Side) -> tuple[str, ...]:
     """Lists the settings that one side does not tell, and has."""
+    beside = {"vector_length"}
+    if baseline.run.source == candidate.run.source:
+        beside |= _SAME_WITHIN_A_RUN
     return tuple(
         name
         for name, read in FIELDS.items()
-        if name != "vector_length" and None in {read(baseline), read(candidate)}
+        if name not in beside and None in {read(baseline), read(candidate)}
     )
+
+
+def _of_model(side: Side, name: str) -> str | None:
+    found: str | None = getattr(side.experiment.program.model, name, None)
+    return found
+
+
+def names_of(baseline: Side, candidate: Side) -> tuple[str, str]:
+    """Names two sides by the first thing in which they differ, experiments before all else."""
+    facts: tuple[Callable[[Side], str | None], ...] = (
+        lambda side: side.experiment.name,
+        lambda side: _of_model(side, "name"),
+        lambda side: _of_model(side, "precision"),
+        lambda side: _of_model(side, "backend"),
+        lambda side: clean(side.run.source.name),
+        lambda side: side.label,
+    )
+    for read in facts:
+        before, after = read(baseline), read(candidate)
+        if before and after and before != after:
+            return before, after
+    return baseline.experiment.name, candidate.experiment.name
 
 
 def refuse_unlike(baseline: Side, candidate: Side, allowed: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from etprof.analysis.compare.comparability import (
     Side,
     find_differences,
     find_unknowns,
+    names_of,
     run_one_program,
 )
 from etprof.analysis.compare.waterfall import Waterfall, build_waterfall
@@ -23,19 +24,26 @@ from etprof.analysis.output_check import (
     program_tolerance_db,
 )
 from etprof.analysis.run_analysis import split_notes
-from etprof.analysis.split.cold_start import LedgerEntry, build_ledger, pair_blocks
+from etprof.analysis.split.cold_start import (
+    LedgerEntry,
+    SeparateRuns,
+    build_ledger,
+    build_ledger_of_runs,
+    pair_blocks,
+)
 from etprof.analysis.split.operators import category_times, class_times
 from etprof.analysis.validity import Validity, check_validity
 from etprof.run.accuracy import export_place
 from etprof.statistics.effect import DEFAULT_MARGIN, Effect
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import PartTimes
     from etprof.backends.backend import OperatorClass
     from etprof.run.accuracy import Verdict
+    from etprof.statistics.two_samples import Spread
 
 Key = TypeVar("Key")
 STEADY_ENTRY = "Steady inference"
@@ -131,15 +139,35 @@ class Comparison:
     @property
     def name(self) -> str:
         """The pair's name, such as `off → sme2`."""
-        return f"{self.baseline.experiment.name} → {self.candidate.experiment.name}"
+        return " → ".join(self.side_names)
+
+    @property
+    def side_names(self) -> tuple[str, str]:
+        """What tells the sides apart: the experiments, else the models, else the runs."""
+        return names_of(self.baseline, self.candidate)
+
+    @property
+    def steady(self) -> LedgerEntry | None:
+        """Steady latency of both sides, whose ratio the speed-up is."""
+        ledger = self.times.ledger if self.times else ()
+        return next((entry for entry in ledger if entry.label == STEADY_ENTRY), None)
 
 
-def compare_sides(baseline: Side, candidate: Side, *, margin: float = DEFAULT_MARGIN) -> Comparison:
-    """Compares two experiments that may be compared; `margin` is what counts as no difference."""
+def compare_sides(
+    baseline: Side,
+    candidate: Side,
+    *,
+    margin: float = DEFAULT_MARGIN,
+    known: Mapping[str, Spread] | None = None,
+) -> Comparison:
+    """Compares two experiments that may be compared; `margin` is what counts as no difference.
+
+    Of separate runs, `known` has the spread of one run's log value by the history's metrics.
+    """
     before, after = baseline.experiment, candidate.experiment
     aligned = align_operators(before.split.rows, after.split.rows)
     outputs = check_outputs(baseline, candidate)
-    times = _compare_times(baseline, candidate, aligned, outputs, margin)
+    times = _compare_times(baseline, candidate, aligned, outputs, (margin, known or {}))
     return Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -174,15 +202,20 @@ def _compare_times(
     candidate: Side,
     aligned: Sequence[AlignedOperator],
     outputs: tuple[OutputCheck, ...],
-    margin: float,
+    judged: tuple[float, Mapping[str, Spread]],
 ) -> ComparedTimes | None:
     one, other = baseline.experiment, candidate.experiment
     before, after = one.split.times, other.split.times
     if before is None or after is None:
         return None
     ledger: tuple[LedgerEntry, ...] = ()
+    margin, known = judged
     if one.metrics is not None and other.metrics is not None:
-        ledger = build_ledger(one.metrics, other.metrics, margin=margin)
+        if _are_in_turns(baseline, candidate):
+            ledger = build_ledger(one.metrics, other.metrics, margin=margin)
+        elif baseline.timed and candidate.timed:
+            runs = SeparateRuns(baseline.timed, candidate.timed, known)
+            ledger = build_ledger_of_runs(runs, margin=margin)
     return ComparedTimes(
         latency=next((entry.effect for entry in ledger if entry.label == STEADY_ENTRY), None),
         ledger=ledger,
@@ -192,6 +225,11 @@ def _compare_times(
         amdahl=build_amdahl_panel((one, before), (other, after), aligned),
         validity=check_validity(baseline, candidate, outputs),
     )
+
+
+def _are_in_turns(baseline: Side, candidate: Side) -> bool:
+    """Whether both were measured in one run, so that launches of a block are neighbours."""
+    return baseline.run.source == candidate.run.source
 
 
 def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
@@ -262,6 +300,31 @@ def _token_notes(tokens: TokenComparison | None) -> list[str]:
     return [f"the sides generated different tokens: {tokens}"]
 
 
+def _notes_on_runs(baseline: Side, candidate: Side) -> list[str]:
+    """Says what separate runs leave open, and the way out."""
+    notes = [
+        "the sides come from different runs, so drift between the runs is part of the difference"
+    ]
+    if len(baseline.timed) == len(candidate.timed) == 1:
+        notes.append(
+            "one run a side: the interval is between launches and does not cover another run; "
+            "measure both in one run, or repeat them (`etprof compare A1 A2 A3 --against B1 B2 B3`)"
+        )
+        return notes
+    moments = [
+        sorted(
+            each.provenance.created_at or "" for each in (side, *side.repeats) if each.provenance
+        )
+        for side in (baseline, candidate)
+    ]
+    if all(moments) and (moments[0][-1] < moments[1][0] or moments[1][-1] < moments[0][0]):
+        notes.append(
+            "all runs of one side came before the other's, so a lasting change of the machine would "
+            "look the same; measure them in turns"
+        )
+    return notes
+
+
 def _notes(baseline: Side, candidate: Side) -> list[str]:
     """What stands against taking the comparison at face value."""
     notes = [f"the sides differ in {entry}" for entry in find_differences(baseline, candidate)]
@@ -276,10 +339,8 @@ def _notes(baseline: Side, candidate: Side) -> list[str]:
     before, after = baseline.experiment.metrics, candidate.experiment.metrics
     if before is None or after is None:
         notes.append("not timed without tracer on both sides, so there is no verdict")
-    elif baseline.run.source != candidate.run.source:
-        notes.append(
-            "the sides come from different runs, so drift between the runs is part of the difference"
-        )
+    elif not _are_in_turns(baseline, candidate):
+        notes += _notes_on_runs(baseline, candidate)
     elif len(pair_blocks(before, after)) < 6:
         notes.append("fewer than six pairs of blocks: no interval of 95 % exists; use --blocks 10")
     return notes

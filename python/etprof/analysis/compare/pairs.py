@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from etprof.analysis.compare.comparability import Side
+from etprof.analysis.compare.comparability import Side, refuse_unlike, run_one_program
 from etprof.analysis.compare.comparison import Comparison, compare_sides
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import first_problem
 from etprof.run.manifest import MANIFEST, Compared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.run.manifest import ComparedSide
@@ -96,6 +97,43 @@ def _pairs(sides: tuple[Side, ...]) -> Iterator[tuple[Side, Side]]:
 
 def _of_its_program(one: Side, sides: tuple[Side, ...]) -> Iterator[Side]:
     return (each for each in sides if each.experiment.program is one.experiment.program)
+
+
+Named = tuple["RunAnalysis", "str | None"]
+"""A run, and the one experiment that is meant; None: whichever there are."""
+
+
+def match_groups(
+    baseline: Sequence[Named], candidate: Sequence[Named]
+) -> tuple[tuple[Side, Side], ...]:
+    """Pairs the experiments of two groups of runs; the first of each is shown, the rest repeat it.
+
+    Raises UsageError for a run that does not repeat the first of its group, or nothing to pair.
+    """
+    (one, name), (other, its_name) = baseline[0], candidate[0]
+    pairs = match_runs(one, other, (name, its_name))
+    return tuple(
+        (_with_repeats(before, baseline[1:]), _with_repeats(after, candidate[1:]))
+        for before, after in pairs
+    )
+
+
+def _with_repeats(side: Side, further: Sequence[Named]) -> Side:
+    """Finds the side's experiment in further runs of the same thing."""
+    repeats = []
+    for run, name in further:
+        wanted = side.experiment.name if name is None else name
+        (found,) = _named(run, wanted)
+        if found.run.source == side.run.source:
+            raise UsageError(f"{found.label} is given twice; it is one run, not two")
+        if not run_one_program(found, side):
+            raise UsageError(
+                f"{found.label} is no repetition of {side.label}: it measured another program; "
+                "compare it by itself"
+            )
+        refuse_unlike(side, found, ())
+        repeats.append(found)
+    return replace(side, repeats=tuple(repeats))
 
 
 def match_runs(

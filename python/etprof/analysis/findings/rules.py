@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, get_args
 
@@ -19,6 +19,7 @@ from etprof.base.records import SME_ON
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from etprof.analysis.compare.comparability import Side
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, RunInsight
     from etprof.run.load import LoadedProgram
@@ -50,18 +51,19 @@ class ExperimentFindings:
     """Names of the rules that were asked; those without a finding are ruled out."""
 
 
-def evaluate_run(
+def evaluate_run(  # noqa: PLR0913 - keyword-only: a run and what is set beside it
     run: RunInsight,
     *,
     comparisons: Sequence[Comparison] | None = None,
     reference: RunInsight | None = None,
     rivals: Sequence[RunInsight] = (),
+    repeats: Sequence[RunInsight] = (),
     thresholds: Thresholds | None = None,
 ) -> tuple[ExperimentFindings, ...]:
     """Asks all rules about every experiment of `run`.
 
     `comparisons` are those of `compare_within`, made here when not given; `rivals` are runs of
-    the same model at another precision.
+    the same model at another precision, `repeats` further runs of this one.
     """
     if comparisons is None:
         comparisons = compare_within(run.run)
@@ -75,7 +77,7 @@ def evaluate_run(
                 thread_comparisons=_against_fewer_threads(entry, comparisons),
                 reference=_like(reference, entry) if reference else None,
                 reference_name=reference.run.name if reference else "",
-                precision_rivals=_precision_rivals(run, entry, rivals),
+                precision_rivals=_precision_rivals([run, *repeats], entry, rivals),
             )
         )
         for entry in run.experiments
@@ -140,18 +142,37 @@ def _is_rival(one: LoadedProgram, other: LoadedProgram) -> bool:
 
 
 def _precision_rivals(
-    run: RunInsight, entry: ExperimentInsight, rivals: Sequence[RunInsight]
+    runs: Sequence[RunInsight], entry: ExperimentInsight, rivals: Sequence[RunInsight]
 ) -> tuple[Comparison, ...]:
     """Compares with the same model's experiments of other precision, equal mode and threads.
 
-    They are of other runs, or of another program that was measured in turns.
+    They are of another program that was measured in turns, or of other runs. Separate runs of one
+    precision repeat each other; a single one a side has no verdict.
     """
-    mine = next(s for s in sides_of(run.run) if s.experiment.name == entry.experiment.name)
+    mine, *repeats = _sides_like(entry, runs)
+    in_turns = [
+        [side]
+        for side in sides_of(runs[0].run)
+        if _is_rival(side.experiment.program, mine.experiment.program)
+        and (side.experiment.sme, side.experiment.threads)
+        == (entry.experiment.sme, entry.experiment.threads)
+    ]
+    groups: dict[str | None, list[Side]] = {}
+    for side in _sides_like(entry, rivals):
+        groups.setdefault(side.experiment.program.precision, []).append(side)
     return tuple(
-        compare_sides(side, mine)
-        for rival in (run, *rivals)
-        for side in sides_of(rival.run)
-        if (rival is not run or _is_rival(side.experiment.program, mine.experiment.program))
-        and side.experiment.sme == entry.experiment.sme
-        and side.experiment.threads == entry.experiment.threads
+        compare_sides(replace(first, repeats=tuple(further)), replace(mine, repeats=tuple(repeats)))
+        for first, *further in (*in_turns, *groups.values())
     )
+
+
+def _sides_like(entry: ExperimentInsight, runs: Sequence[RunInsight]) -> list[Side]:
+    """The experiments of equal mode and threads, one a run at most."""
+    wanted = entry.experiment.sme, entry.experiment.threads
+    found = []
+    for run in runs:
+        sides = [s for s in sides_of(run.run)
+                 if (s.experiment.sme, s.experiment.threads) == wanted]  # fmt: skip
+        own = [side for side in sides if side.experiment.name == entry.experiment.name]
+        found += (own or sides)[:1]
+    return found

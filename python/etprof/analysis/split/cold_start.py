@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from etprof.analysis.generation import block_values
-from etprof.statistics.effect import Effect, estimate_effect
+from etprof.statistics.effect import Effect, effect_of_runs, estimate_effect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
+    from etprof.statistics.two_samples import Spread
 
 Unit = Literal["ns", "bytes", "1/s"]
 
@@ -27,6 +28,16 @@ class LedgerEntry:
     baseline: float | None
     candidate: float | None
     effect: Effect | None
+
+
+@dataclass(frozen=True)
+class SeparateRuns:
+    """The runs of both sides where they were not measured in turns: one or more each."""
+
+    baseline: Sequence[ExperimentMetrics]
+    candidate: Sequence[ExperimentMetrics]
+    known: Mapping[str, Spread]
+    """Spread of one run's log value by the history's name of the metric; empty where unknown."""
 
 
 _ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] = (
@@ -54,18 +65,71 @@ _GENERATION: tuple[tuple[str, Unit, str], ...] = (
 )
 
 
+HISTORY_NAMES: Final = {
+    "Steady inference": "latency_ns",
+    "First inference": "first_inference_ns",
+    **{label: name for label, _, name in _GENERATION if name != "token_latency_ns"},
+}
+"""The metrics of a history that are entries here."""
+
+
 def build_ledger(
     baseline: ExperimentMetrics, candidate: ExperimentMetrics, *, margin: float
 ) -> tuple[LedgerEntry, ...]:
     """Compares every cost block by block, and the speed of generation where both have it."""
-    costs = [
-        _entry(label, unit, baseline, candidate, value, margin) for label, unit, value in _ENTRIES
+    return _with_both(
+        [
+            _entry(label, unit, baseline, candidate, value, margin)
+            for label, unit, value in _quantities()
+        ]
+    )
+
+
+def build_ledger_of_runs(runs: SeparateRuns, *, margin: float) -> tuple[LedgerEntry, ...]:
+    """Compares every cost run by run, and the speed of generation where both have it."""
+    return _with_both(
+        [_entry_of_runs(label, unit, runs, value, margin) for label, unit, value in _quantities()]
+    )
+
+
+def _quantities() -> list[tuple[str, Unit, Callable[[BlockMetrics], float | None]]]:
+    return [*_ENTRIES, *((label, unit, _reader(name)) for label, unit, name in _GENERATION)]
+
+
+def _with_both(entries: Sequence[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+    """Leaves out the speed of generation where a side has none."""
+    of_tokens = {label for label, _, _ in _GENERATION}
+    return tuple(
+        entry
+        for entry in entries
+        if entry.label not in of_tokens or None not in {entry.baseline, entry.candidate}
+    )
+
+
+def _entry_of_runs(
+    label: str,
+    unit: Unit,
+    runs: SeparateRuns,
+    value: Callable[[BlockMetrics], float | None],
+    margin: float,
+) -> LedgerEntry:
+    """Compares one quantity; the values are those whose ratio the speed-up is."""
+    sides = [
+        [[v for v in map(value, run.blocks) if v is not None] for run in side]
+        for side in (runs.baseline, runs.candidate)
     ]
-    speeds = [
-        _entry(label, unit, baseline, candidate, _reader(name), margin)
-        for label, unit, name in _GENERATION
-    ]
-    return (*costs, *(entry for entry in speeds if None not in {entry.baseline, entry.candidate}))
+    every = [v for side in sides for run in side for v in run]
+    if unit == "bytes" or not all(run for side in sides for run in side) or min(every) <= 0:
+        flat = [[v for run in side for v in run] for side in sides]
+        before, after = (float(np.median(side)) if side else None for side in flat)
+        return LedgerEntry(label, unit, before, after, None)
+    slow, fast = sides if unit == "ns" else reversed(sides)
+    known = runs.known.get(HISTORY_NAMES.get(label, ""))
+    effect = effect_of_runs(slow, fast, known=known, margin=margin)
+    before, after = (
+        float(np.exp(np.mean([np.log(np.median(run)) for run in side]))) for side in sides
+    )
+    return LedgerEntry(label, unit, before, after, effect)
 
 
 def _reader(name: str) -> Callable[[BlockMetrics], float | None]:
