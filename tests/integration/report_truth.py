@@ -91,5 +91,5 @@ def check_alignment(comparison: Comparison) -> None:
     """Each side's operators are aligned exactly once."""
     pairs = [entry.aligned for entry in comparison.operators]
     before, after = comparison.baseline.experiment.split, comparison.candidate.experiment.split
-    assert sorted(id(p.baseline) for p in pairs if p.baseline) == sorted(map(id, before.rows))
-    assert sorted(id(p.candidate) for p in pairs if p.candidate) == sorted(map(id, after.rows))
+    assert sorted(id(row) for p in pairs for row in p.before) == sorted(map(id, before.rows))
+    assert sorted(id(row) for p in pairs for row in p.after) == sorted(map(id, after.rows))

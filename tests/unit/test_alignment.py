@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.analysis.compare.alignment import AlignedOperator, align_operators
+from etprof.analysis.compare.alignment import AlignedOperator, align_operators, label_of
 from etprof.backends.xnnpack.sme import plain_types
 from tests.known_runs import OFF_OPS, ON_OPS, Experiment, Op, Run, analyze
 
@@ -19,8 +19,7 @@ def align(folder: Path, before: Sequence[Op], after: Sequence[Op]) -> list[tuple
 
 
 def describe(pair: AlignedOperator) -> tuple[str | None, ...]:
-    sides = [row.label if row else None for row in (pair.baseline, pair.candidate)]
-    return (*sides, pair.match)
+    return (label_of(pair.before), label_of(pair.after), pair.match)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from etprof.analysis.assessment import Assessment, assess_run
 from etprof.analysis.run_analysis import analyze_run
+from etprof.cli.profile import name_programs
 from etprof.history.ingest import read_run_directory
 from etprof.run.load import Run
 from etprof.run.manifest import load_manifest
@@ -252,3 +253,148 @@ def test_a_manifest_whose_experiment_has_no_program_is_damaged(
     done = etprof(run.parent, "analyze", run)
     assert done.exit_code == 4
     assert "not in programs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["toy_cnn_xnnpack_fp16"], [""]),
+        (["toy_cnn_xnnpack_fp16", "toy_cnn_xnnpack_int8"], ["fp16", "int8"]),
+        (["before", "after"], ["before", "after"]),
+        (["m", "m"], ["a", "b"]),
+        (["m", "m_new"], ["a", "b"]),
+    ],
+)
+def test_experiments_say_in_what_their_programs_differ(labels: list[str], names: list[str]) -> None:
+    assert name_programs(labels) == names
+
+
+def test_profile_measures_one_program_against_another(tmp_path: Path) -> None:
+    first = write_program(tmp_path, "m_fp32", b"one", precision="fp32")
+    second = write_program(tmp_path, "m_fp16", b"other", precision="fp16")
+    target = SimTarget(of(CONVOLUTION, programs={"m_fp16": of(CONVOLUTION, SECOND)}))
+    with simulated_host(lambda *_, **__: target):
+        done = etprof(tmp_path, "profile", first, "--against", second, "--blocks", 6)
+    assert done.exit_code == 0, done.stderr
+    run = tmp_path / "out_m" / "runs" / "linux_against_m_fp16"
+    assert assess(run).primary_comparison is not None
+    assert names_of(assess(run)) >= {"linux_sme2_fp32 → linux_sme2_fp16"}
+    assert "linux_sme2_fp32 → linux_sme2_fp16: slower" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("no_such_model:int8", "--against", "m.pte"), "'no_such_model'"),
+        (("m.pte", "--against", "gone.pte"), "gone.pte does not exist"),
+        (("m.pte", "--against", "n.pte", "--dtype", "fp32"), "--dtype is for a model's name"),
+        (("toy_cnn:fp16", "--against", "toy_cnn:int8", "--dtype", "fp32"), "--dtype has no effect"),
+    ],
+)
+def test_what_cannot_be_measured_in_turns_is_told(
+    tmp_path: Path, words: Sequence[str], told: str
+) -> None:
+    write_program(tmp_path, "m", b"one")
+    with simulated_host(lambda *_, **__: SimTarget()):
+        done = etprof(tmp_path, "profile", *words)
+    assert done.exit_code != 0
+    assert told in done.stderr
+
+
+def write_report(program: Path, *nodes: Sequence[str]) -> None:
+    """What the export says: a convolution and a ReLU of one module, by the delegate's nodes."""
+    aten = [("conv", "convolution.default"), ("relu", "relu.default")]
+    operators = [
+        {"name": name, "operator": operator, "delegate": 0, "origin": {"module_path": "stem"}}
+        for name, operator in aten
+    ]
+    kinds = {"conv": "Conv2d", "relu": "Clamp"}
+    delegate = {
+        "name": "d", "backend": "XnnpackBackend", "instruction": 0,
+        "nodes": [{"kind": kinds[each[0]], "operators": list(each)} for each in nodes],
+    }  # fmt: skip
+    method = {"operators": operators, "delegates": [delegate]}
+    document = {"schema_version": 1, "model": "m", "methods": {"forward": method}}
+    program.with_name(f"{program.name}.delegation.json").write_text(json.dumps(document))
+
+
+def test_merged_operators_are_one_row_with_both_sides_parts(tmp_path: Path) -> None:
+    """N14: a ReLU of its own on one side, in the convolution on the other, under other numbers."""
+    plain = Operator("Convolution (NHWC, F32) IGEMM #7", 90)
+    clamp = Operator("Clamp (NC, F32) #1", 30)
+    fused = Operator("Convolution (NHWC, F32) IGEMM #1", 100)
+    spec = of(plain, clamp, programs={"b": of(fused)})
+    first = write_program(tmp_path, "a", b"one", precision="fp32")
+    second = write_program(tmp_path, "b", b"other", precision="fp32")
+    write_report(first, ("conv",), ("relu",))
+    write_report(second, ("conv", "relu"))
+    done, _ = measure(tmp_path, write_config(tmp_path, first, fused=second), spec)
+    assert done.exit_code == 0, done.stderr
+    primary = assess(tmp_path / "run").primary_comparison
+    assert primary is not None
+    (change,) = primary.operators
+    assert [row.label for row in change.aligned.before] == [plain.label, clamp.label]
+    assert [row.label for row in change.aligned.after] == [fused.label]
+    assert change.aligned.match == "merged"
+    assert change.change is not None
+    assert (change.change.baseline_ns, change.change.candidate_ns) == (120_000, 100_000)
+    assert primary.times is not None
+    waterfall = primary.times.waterfall
+    assert waterfall is not None
+    assert abs(waterfall.residual_ns) < 1e-3
+    step = waterfall.steps[0]
+    assert (step.label, step.delta_ns) == (
+        f"{plain.label} + {clamp.label} → {fused.label}",
+        -20_000,
+    )
+
+
+def test_operators_keep_their_modules_when_the_delegates_change(tmp_path: Path) -> None:
+    """N14: the waterfall was `#1 → 0, #35 0 → …`: alignment was by order within delegate calls."""
+    one = [Operator(f"Fully Connected (NC, F32) GEMM #{i}", 10 * i) for i in (1, 2, 3)]
+    # The first is outside the delegate now, and all numbers and instructions are others.
+    other = [
+        Operator("native_call_linear.out", 50, 0),
+        Operator(one[0].label, 20, 1),
+        Operator(one[1].label, 30, 1),
+    ]
+    spec = of(*one, programs={"b": of(*other)})
+    paths = [write_program(tmp_path, name, name.encode(), precision="fp32") for name in "ab"]
+    calls_of: list[list[int | None]] = [[0, 0, 0], [None, 1, 1]]
+    for path, calls in zip(paths, calls_of, strict=True):
+        write_layers(path, calls)
+    done, _ = measure(tmp_path, write_config(tmp_path, paths[0], b=paths[1]), spec)
+    assert done.exit_code == 0, done.stderr
+    primary = assess(tmp_path / "run").primary_comparison
+    assert primary is not None
+    times = [(e.change.baseline_ns, e.change.candidate_ns) for e in primary.operators if e.change]
+    assert times == [(10_000, 50_000), (20_000, 20_000), (30_000, 30_000)]
+    assert primary.times is not None
+    assert primary.times.waterfall is not None
+    assert abs(primary.times.waterfall.residual_ns) < 1e-3
+    largest = primary.times.waterfall.largest(1)[0]
+    assert largest.label == f"{one[0].label} → native_call_linear.out"
+
+
+def write_layers(program: Path, calls: Sequence[int | None]) -> None:
+    """What the export says of a linear operator in each of several modules."""
+    operators = [
+        {
+            "name": f"linear_{i}", "operator": "linear.default", "delegate": call,
+            "instruction": 0 if call is None else None, "origin": {"module_path": f"layer{i}"},
+        }
+        for i, call in enumerate(calls)
+    ]  # fmt: skip
+    delegates = [
+        {
+            "name": "d", "backend": "XnnpackBackend", "instruction": call,
+            "nodes": [
+                {"kind": "FullyConnected", "operators": [f"linear_{i}"]}
+                for i, own in enumerate(calls) if own == call
+            ],
+        }
+        for call in sorted({call for call in calls if call is not None})
+    ]  # fmt: skip
+    method = {"operators": operators, "delegates": delegates}
+    document = {"schema_version": 1, "model": "m", "methods": {"forward": method}}
+    program.with_name(f"{program.name}.delegation.json").write_text(json.dumps(document))

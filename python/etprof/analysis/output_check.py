@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from etprof.run.accuracy import Floors, Verdict
-    from etprof.run.load import LoadedLaunches, LoadedProgram, Run
+    from etprof.run.load import LoadedLaunches, Run
+    from etprof.run.program import LoadedProgram
     from etprof.run.tensors import StoredTensor
     from etprof.statistics.likeness import Parity
 
@@ -87,13 +88,14 @@ def compare_outputs(
 ) -> tuple[OutputCheck, ...]:
     """Compares all outputs that both kept whole.
 
-    One that has another type or size on the other side is left out, as a missing one is.
+    One that has another size on the other side is left out, as a missing one is; within a program
+    one of another type too.
     """
     return tuple(
         OutputCheck(value.name, reference.name, parity, tolerance)
         for index, found in value.outputs.items()
         if (expected := reference.outputs.get(index)) is not None
-        and found.dtype == expected.dtype
+        and (found.dtype == expected.dtype or value.program.name != reference.program.name)
         and (parity := _compare_stored(index, found, expected)) is not None
     )
 
@@ -107,7 +109,7 @@ def program_tolerance_db(one: LoadedProgram, other: LoadedProgram) -> float | No
     """
     floors = [_floors(each) for each in (one, other)]
     names = [each.model.name if each.model else None for each in (one, other)]
-    if names[0] != names[1] or one.inputs is None or one.inputs != other.inputs:
+    if names[0] != names[1] or not one.is_given_as(other):
         return None
     if floors[0] is None or floors[1] is None:
         return None

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.kernel_trace import KernelTrace
-    from etprof.run.load import LoadedProgram, Place, Run
+    from etprof.run.load import Place, Run
     from etprof.run.manifest import LaunchRecord, Manifest
+    from etprof.run.program import LoadedProgram
 
 
 _MOST_FAILURES: Final = 10

@@ -5,6 +5,11 @@ is exported if needed, timed in several process launches without event tracer, r
 it for the operator split, and analysed. On a CPU with SME2 that is done with SME2 on and off, in
 turns. Everything is kept in out_<model>/runs/<platform>.
 
+--against measures a second program in turns with MODEL, launch by launch, and compares it: MODEL is
+the baseline, the other the candidate. NAME:PRECISION names a model's precision, so that
+`toy_cnn:fp16 --against toy_cnn:int8` shows what quantisation does. That run is kept in
+out_<model>/runs/<platform>_against_<program>.
+
 --target emulator runs real SME2 microkernels on any machine (`etprof emulator setup` once): which
 run, how often, and what they compute. Emulated times mean nothing and are not shown.
 """
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
     from etprof.run.program import ExportManifest
     from etprof.targets import Target
 
+_LONGEST_NAME = 40
 EXAMPLES = """\
 examples:
   etprof profile toy_cnn
@@ -59,6 +65,8 @@ examples:
   etprof profile toy_cnn --dtype fp16 --target emulator
   etprof profile toy_cnn --target emulator --sme-vector-bits 128,256,512
   etprof profile my_model.pte --inputs image.bin --blocks 20
+  etprof profile toy_cnn:fp16 --against toy_cnn:int8
+  etprof profile before.pte --against after.pte --inputs image.bin
   etprof profile decoder --dtype fp32 --generate 64 --prompt-tokens 1,2,3
   etprof profile llm.pte --generate 64 --tokenizer tokenizer.json --prompt "Once upon a time"
 """
@@ -71,7 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_flags(
         parser,
-        ("model", str, "MODEL|FILE.pte", "what to measure"),
+        ("model", str, "MODEL[:PRECISION]|FILE.pte", "what to measure"),
+        ("--against", str, "MODEL[:PRECISION]|FILE.pte",
+         "measure this in turns with it, and compare: MODEL is the baseline, this the candidate"),
         ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
          {"default": LOCAL}),
         ("--serial", str, "", "Android: the device, if several are attached"),
@@ -88,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--inputs", path_list, "A.bin,B.bin",
          "input tensors, .npy or raw little-endian (default: the export's example inputs)",
          {"default": ()}),
-        ("--data", Path, "FILE.ptd", "external constants"),
+        ("--data", Path, "FILE.ptd", "external constants of MODEL"),
         ("--etrecord", Path, "FILE",
          "names the modules of another exporter's program (default: that of etprof's own export)"),
         ("--method", str, "", "method to run (default: forward, or the program's first)"),
@@ -131,8 +141,11 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     of_export = {"--dtype": arguments.dtype, "--backend": arguments.backend}
     of_export["--export"] = arguments.export or None
     given = [flag for flag, value in of_export.items() if value is not None]
-    if given and arguments.model.endswith(".pte"):
-        raise UsageError(f"{given[0]} is for a model's name; {arguments.model} is already exported")
+    named = [name for name in (arguments.model, arguments.against) if name is not None]
+    if given and all(name.endswith(".pte") for name in named):
+        raise UsageError(f"{given[0]} is for a model's name; {named[0]} is already exported")
+    if arguments.dtype is not None and all(_split_precision(name)[1] for name in named):
+        raise UsageError(f"--dtype has no effect: {named[0]} names its precision; leave one out")
     takes = kind_of(arguments.target).takes
     if arguments.sme_vector_bits and not kind_of(arguments.target).has_vector_lengths:
         able = " or ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
@@ -155,13 +168,14 @@ def run(arguments: argparse.Namespace) -> int:
     target = make_target(_target_config(arguments), runner, "--target")
     # What it needs is checked before anything is exported.
     target.describe()
-    model = Path(arguments.model)
-    config = _config(
-        arguments, model if model.suffix == ".pte" else _export(arguments), generation, target
-    )
-    recorded = _read_etrecord(arguments.etrecord, config.model)
-    delegations = {"": recorded} if recorded else {}
-    measured = measure_and_show(config, target, arguments, delegations=delegations)
+    programs = [_find_program(arguments.model, arguments)]
+    if arguments.against is not None:
+        programs.append(_find_program(arguments.against, arguments))
+    config = _config(arguments, programs, generation, target)
+    recorded = {"": _read_etrecord(arguments.etrecord, config.model)}
+    recorded |= {name: _read_etrecord(None, each.model) for name, each in config.programs.items()}
+    reports = {name: report for name, report in recorded.items() if report is not None}
+    measured = measure_and_show(config, target, arguments, delegations=reports)
     return report_run(config.output_root, as_json=arguments.json, measured=measured)
 
 
@@ -198,11 +212,11 @@ def _target_config(arguments: argparse.Namespace) -> TargetConfig:
 
 def _config(
     arguments: argparse.Namespace,
-    model: Path,
+    programs: Sequence[Path],
     generation: GenerationConfig | None,
     target: Target,
 ) -> Config:
-    """Returns the config that says what the flags say: an experiment for each SME mode."""
+    """Returns the config that says what the flags say: an experiment for each program and mode."""
     from etprof.config import Config
     from etprof.run.directory import runs_folder
     from etprof.run.program import describe_program
@@ -228,10 +242,16 @@ def _config(
         "timeout_s": arguments.timeout,
         "allow_inaccurate": arguments.allow_inaccurate or None,
     }
-    name = describe_program(model).name
+    described = [describe_program(each) for each in programs]
+    names = name_programs([each.label for each in described])
+    against = "".join(f"_against_{each.label}" for each in described[1:])
+    folder = runs_folder(described[0].name, f"{target.platform}{against}")
+    beside = zip(names[1:], programs[1:], strict=True)
+    given = {"inputs": arguments.inputs, "method": arguments.method}
     fields: dict[str, Any] = {
-        "model": model,
-        "output_root": arguments.out or runs_folder(name, target.platform),
+        "model": programs[0],
+        "output_root": arguments.out or folder,
+        "programs": {name: _given({"model": path, **given}) for name, path in beside},
         "inputs": arguments.inputs,
         "data": arguments.data,
         "method": arguments.method,
@@ -239,25 +259,49 @@ def _config(
         "generation": generation,
         "experiments": [
             _given({**named, **experiment})
-            for named in _name_experiments(target, arguments.sme_vector_bits)
+            for named in _name_experiments(target, arguments.sme_vector_bits, names)
         ],
         "measurement": _given(measurement),
     }
     return Config.model_validate(_given(fields))
 
 
-def _name_experiments(target: Target, lengths: Sequence[int]) -> Iterator[dict[str, object]]:
-    """Yields one for each SME mode, and for each vector length that a mode can have."""
+def name_programs(labels: Sequence[str]) -> list[str]:
+    """Names programs by what differs in their labels, such as fp16 and int8; equal ones by letters.
+
+    >>> name_programs(["toy_cnn_xnnpack_fp16", "toy_cnn_xnnpack_int8"])
+    ['fp16', 'int8']
+    """
+    if len(labels) == 1:
+        return [""]
+    if len(set(labels)) == 1:
+        return ["a", "b"]
+    words = [label.split("_") for label in labels]
+    common = 0
+    while len({tuple(each[: common + 1]) for each in words}) == 1:
+        common += 1
+    shorter = ["_".join(each[common:])[:_LONGEST_NAME] for each in words]
+    return shorter if all(shorter) and len(set(shorter)) > 1 else ["a", "b"]
+
+
+def _name_experiments(
+    target: Target, lengths: Sequence[int], programs: Sequence[str]
+) -> Iterator[dict[str, object]]:
+    """Yields one for each program and SME mode, and for each vector length that a mode can have.
+
+    The first program is the run's model, whatever the experiments' names call it.
+    """
     from etprof.base.records import SME_ON
 
     for mode in target.sme_modes():
-        name = f"{target.platform}_{mode}"
-        if mode not in SME_ON or not lengths:
-            yield {"name": name, "sme": mode}
-            continue
-        for bits in lengths:
-            several = f"_{bits}" if len(lengths) > 1 else ""
-            yield {"name": name + several, "sme": mode, "sme_vector_bits": bits}
+        with_lengths = lengths if mode in SME_ON else ()
+        for bits in with_lengths or (None,):
+            several = f"_{bits}" if len(with_lengths) > 1 else ""
+            for number, program in enumerate(programs):
+                name = "_".join(filter(None, (f"{target.platform}_{mode}{several}", program)))
+                named: dict[str, object] = {"name": name, "sme": mode}
+                named |= {"program": program} if number else {}
+                yield named if bits is None else {**named, "sme_vector_bits": bits}
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,7 +333,28 @@ def _read_etrecord(given: Path | None, program: Path) -> DelegationReport | None
     return describe_program(program, found)
 
 
-def _export(arguments: argparse.Namespace) -> Path:
+def _split_precision(name: str) -> tuple[str, str | None]:
+    """Splits MODEL:PRECISION; None for the precision where none is named."""
+    from etprof.export.request import parse_precision
+
+    model, _, last = name.rpartition(":")
+    if not model or name.endswith(".pte"):
+        return name, None
+    try:
+        return model, parse_precision(last).name
+    except UsageError:
+        # A model's name may have colons of its own.
+        return name, None
+
+
+def _find_program(name: str, arguments: argparse.Namespace) -> Path:
+    """Returns the program in a file, or exports the model of that name."""
+    if name.endswith(".pte"):
+        return Path(name)
+    return _export(*_split_precision(name), arguments)
+
+
+def _export(model: str, precision: str | None, arguments: argparse.Namespace) -> Path:
     """Exports the named model unless a program made of the same code is there."""
     from etprof.backends.registry import DEFAULT
     from etprof.cli.export import StageProgress
@@ -298,8 +363,8 @@ def _export(arguments: argparse.Namespace) -> Path:
     from etprof.export.request import ExportRequest
 
     request = ExportRequest(
-        model=arguments.model,
-        precision="fp16" if arguments.dtype is None else arguments.dtype,
+        model=model,
+        precision=precision or arguments.dtype or "fp16",
         backend=arguments.backend or DEFAULT,
         allow_inaccurate=arguments.allow_inaccurate,
     )

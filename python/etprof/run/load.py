@@ -29,17 +29,16 @@ from etprof.run.directory import (
 )
 from etprof.run.kernel_trace import read_kernel_trace
 from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest, way_on
-from etprof.run.program import ExportManifest
+from etprof.run.program import ExportManifest, LoadedProgram
 from etprof.run.runner_result import read_result
 from etprof.run.tensors import load_tensor
 
 if TYPE_CHECKING:
     from etprof.etdump.reader import ETDump
-    from etprof.run.delegation import MethodReport
     from etprof.run.directory import ExperimentMetrics, Metrics
     from etprof.run.kernel_trace import KernelTrace
-    from etprof.run.manifest import Experiment, Manifest, MeasuredModel, MeasuredProgram
-    from etprof.run.program import MethodFiles, TensorFile
+    from etprof.run.manifest import Experiment, Manifest, MeasuredProgram
+    from etprof.run.program import TensorFile
     from etprof.run.runner_result import RunnerResult
     from etprof.run.tensors import StoredTensor
 
@@ -54,62 +53,11 @@ _OTHER_BUILD: Final = "they are of another build of the runner; name the one tha
 
 
 @dataclass(frozen=True)
-class LoadedProgram:
-    """A program that was measured, and what its export says of it; None where nobody does."""
-
-    name: str = ""
-    """What experiments call it; empty for the run's model."""
-    measured: MeasuredProgram | None = None
-    report: MethodReport | None = None
-    """Of the measured method."""
-    exported: ExportManifest | None = None
-    references: Mapping[int, StoredTensor] = field(default_factory=dict)
-    """The eager model's outputs for the inputs that were measured, as the export wrote them."""
-    converted: Mapping[int, StoredTensor] = field(default_factory=dict)
-    """The same of the eager model as it was lowered: cast or quantised."""
-
-    @property
-    def model(self) -> MeasuredModel | None:
-        """Which program it is."""
-        return self.measured.model if self.measured else None
-
-    @property
-    def precision(self) -> str | None:
-        """Of its numbers, as its export says."""
-        return self.model.precision if self.model else None
-
-    @property
-    def inputs(self) -> tuple[str | None, ...] | None:
-        """What it was given, by content; None where nobody says."""
-        given = self.measured.inputs if self.measured else None
-        return None if given is None else tuple(each.sha256 for each in given)
-
-    @property
-    def method(self) -> MethodFiles | None:
-        """What the export says of the measured method's files."""
-        if self.model is None or self.exported is None:
-            return None
-        return self.exported.methods.get(self.model.method or self.exported.method)
-
-    def is_as(self, other: LoadedProgram) -> bool:
-        """Whether both compute the same of the same, as far as anybody says."""
-        if self.name == other.name:
-            return True
-        return self._identity is not None and self._identity == other._identity
-
-    @property
-    def _identity(self) -> tuple[object, ...] | None:
-        if self.model is None or self.model.content is None:
-            return None
-        return self.model.content, self.model.method, self.inputs
-
-
-@dataclass(frozen=True)
 class LoadedLaunches:
     """What an experiment's launches left, but for its ETDump."""
 
     name: str
-    program: LoadedProgram = LoadedProgram()
+    program: LoadedProgram = field(default_factory=LoadedProgram)
     metrics: ExperimentMetrics | None = None
     result: RunnerResult | None = None
     """Of the launch that wrote the ETDump; without one, of one that computed or timed."""
@@ -164,7 +112,7 @@ class Run:
     """Experiments without an ETDump that were timed, or counted or computed something."""
     manifest: Manifest | None = None
     metrics: Metrics | None = None
-    programs: tuple[LoadedProgram, ...] = (LoadedProgram(),)
+    programs: tuple[LoadedProgram, ...] = field(default_factory=lambda: (LoadedProgram(),))
     """All that was measured; the run's model first."""
     reference: Run | None = None
     """A run of a reference model, measured alike in the same place, where it was asked for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,11 @@ from etprof.run.directory import (
     safe_name,
 )
 from etprof.run.manifest import FileIdentity, GitState
+
+if TYPE_CHECKING:
+    from etprof.run.delegation import MethodReport
+    from etprof.run.manifest import MeasuredModel, MeasuredProgram
+    from etprof.run.tensors import StoredTensor
 
 
 class TensorFile(Record):
@@ -174,6 +179,73 @@ class Program:
     def every(self) -> dict[str, Program]:
         """All that is measured, by the experiments' names for it; this one first, without a name."""
         return {"": self, **self.beside}
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedProgram:
+    """A program that was measured, and what its export says of it; None where nobody does."""
+
+    name: str = ""
+    """What experiments call it; empty for the run's model."""
+    measured: MeasuredProgram | None = None
+    report: MethodReport | None = None
+    """Of the measured method."""
+    exported: ExportManifest | None = None
+    references: Mapping[int, StoredTensor] = dataclasses.field(default_factory=dict)
+    """The eager model's outputs for the inputs that were measured, as the export wrote them."""
+    converted: Mapping[int, StoredTensor] = dataclasses.field(default_factory=dict)
+    """The same of the eager model as it was lowered: cast or quantised."""
+
+    @property
+    def model(self) -> MeasuredModel | None:
+        """Which program it is."""
+        return self.measured.model if self.measured else None
+
+    @property
+    def precision(self) -> str | None:
+        """Of its numbers, as its export says."""
+        return self.model.precision if self.model else None
+
+    @property
+    def inputs(self) -> tuple[str | None, ...] | None:
+        """What it was given, by content; None where nobody says."""
+        given = self.measured.inputs if self.measured else None
+        return None if given is None else tuple(each.sha256 for each in given)
+
+    @property
+    def method(self) -> MethodFiles | None:
+        """What the export says of the measured method's files."""
+        if self.model is None or self.exported is None:
+            return None
+        return self.exported.methods.get(self.model.method or self.exported.method)
+
+    def is_as(self, other: LoadedProgram) -> bool:
+        """Whether both compute the same of the same, as far as anybody says."""
+        if self.name == other.name:
+            return True
+        return self._identity is not None and self._identity == other._identity
+
+    def is_given_as(self, other: LoadedProgram) -> bool:
+        """Whether both got the same inputs, which precisions may store in types of their own."""
+        given = self.inputs is not None and self.inputs == other.inputs
+        return given or (self._examples is not None and self._examples == other._examples)
+
+    @property
+    def _examples(self) -> tuple[object, ...] | None:
+        """Whose example inputs it got; None for other inputs, and where the code is not known."""
+        if self.method is None or self.exported is None or self.exported.source.sha256 is None:
+            return None
+        stored = [each for each in self.method.inputs if each.path is not None]
+        if not stored or self.inputs != tuple(each.sha256 for each in stored):
+            return None
+        shapes = tuple(tuple(each.shape or ()) for each in stored)
+        return self.exported.model, self.exported.source.sha256, shapes
+
+    @property
+    def _identity(self) -> tuple[object, ...] | None:
+        if self.model is None or self.model.content is None:
+            return None
+        return self.model.content, self.model.method, self.inputs
 
 
 def load_export_manifest(model: Path) -> ExportManifest | None:

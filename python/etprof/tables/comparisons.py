@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from etprof.analysis.compare.alignment import label_of
 from etprof.analysis.compare.waterfall import WaterfallStep
 from etprof.tables.operators import DETAIL_COLUMNS, NUMBER, ROW_COLUMNS
 from etprof.tables.table import Column, Table, speed_up
@@ -97,8 +98,8 @@ def _median_of(side: str) -> Callable[[Comparison], float | None]:
 
 def _label(side: str) -> Callable[[ChangedOperator], str | None]:
     def read(subject: ChangedOperator) -> str | None:
-        row = getattr(subject.entry.aligned, side)
-        return row.label if row else None
+        aligned = subject.entry.aligned
+        return label_of(aligned.before if side == "baseline" else aligned.after)
 
     return read
 
@@ -113,8 +114,9 @@ def _changed_label(subject: ChangedOperator) -> str | None:
     """What the operator was before, or where alone it is."""
     pair, comparison = subject.entry.aligned, subject.comparison
     if pair.baseline and pair.candidate:
-        before, after = pair.baseline.label, pair.candidate.label
-        return f"before: {before}" if before != after else None
+        before, after = label_of(pair.before), label_of(pair.after)
+        told = f"before: {before}" if before != after else None
+        return told if len(pair.after) == 1 else f"{told}; now: {after}"
     return f"only in {comparison.side_names[pair.baseline is None]}"
 
 
@@ -188,7 +190,8 @@ OPERATOR_CHANGES: Final = Table(
         Column("candidate_label", "string", title="candidate", of=_label("candidate"),
                says="the same of the candidate"),
         Column("match", "string", of=lambda s: s.entry.aligned.match,
-               says="same, other type, baseline only, candidate only"),
+               says="same, other type; merged, split, regrouped where several are one or more on "
+               "the other side; baseline only, candidate only"),
         Column("category", "string", of=lambda s: s.entry.aligned.row.operator_class.category,
                place="data", says="of the candidate"),
         Column("class", "string", of=lambda s: s.entry.aligned.row.operator_class.finer,

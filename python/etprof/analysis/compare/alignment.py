@@ -1,33 +1,74 @@
 """Finds which operator of one split is which operator of another.
 
-SME changes names: packed types take the place of plain ones (`PF32` for `F32`), and rows that pack
-or convert appear on one side only. So operators are matched in program order by their name with
-plain types, inside each delegate call where both programs have the same instructions.
+Of one program: SME changes names, packed types take the place of plain ones (`PF32` for `F32`), and
+rows that pack or convert appear on one side only. So operators are matched in program order by their
+name with plain types, inside each delegate call where both sides have the same instructions.
+
+Of two programs running numbers and delegate calls mean nothing. There operators belong together that
+compute the same operators of the same modules, as both exports say; several of one side may be one
+of the other. What no export knows, or has no partner, is matched in order within its module.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from etprof.analysis.split.operators import add_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from etprof.analysis.split.operators import OperatorRow
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.analysis.split.attribution import Attribution
+    from etprof.analysis.split.operators import OperatorRow, PartTimes
+    from etprof.run.delegation import MethodReport
 
-Match = Literal["same", "other type", "baseline only", "candidate only"]
+Match = Literal[
+    "same", "other type", "merged", "split", "regrouped", "baseline only", "candidate only"
+]
+"""merged: fewer in the candidate; split: more; regrouped: as many, but not one for one."""
 
 _Key = tuple[object, ...]
+_Row: TypeAlias = tuple[int, int]
+"""A row by its side, 0 or 1, and its place there."""
+_Mark: TypeAlias = tuple[tuple[str, str, int], bool]
+"""What a row computes: module, operator and its number there; whether it only prepares that."""
+_Members: TypeAlias = tuple[list[int], list[int]]
+"""Places of rows on both sides."""
 
 
 @dataclass(frozen=True)
 class AlignedOperator:
-    """One operator on both sides, or on the one that has it."""
+    """What is one operator, or belongs together, on both sides; or is on one alone."""
 
-    baseline: OperatorRow | None
-    candidate: OperatorRow | None
+    before: tuple[OperatorRow, ...]
+    """Of the baseline, in program order; several where the candidate has them as fewer."""
+    after: tuple[OperatorRow, ...]
     match: Match
+
+    @property
+    def baseline(self) -> OperatorRow | None:
+        """The baseline's; the longest of several."""
+        return _main(self.before)
+
+    @property
+    def candidate(self) -> OperatorRow | None:
+        """The candidate's; the longest of several."""
+        return _main(self.after)
+
+    @property
+    def baseline_times(self) -> PartTimes | None:
+        """Of all of the baseline's together."""
+        return add_parts([row.times for row in self.before])
+
+    @property
+    def candidate_times(self) -> PartTimes | None:
+        """Of all of the candidate's together."""
+        return add_parts([row.times for row in self.after])
 
     @property
     def row(self) -> OperatorRow:
@@ -38,25 +79,49 @@ class AlignedOperator:
             raise ValueError(msg)
         return row
 
+    @property
+    def label(self) -> str:
+        """The candidate's name, with the baseline's where they are other operators."""
+        before, after = label_of(self.before), label_of(self.after)
+        if before is None or after is None:
+            return before or after or ""
+        bases = [sorted(row.base for row in rows) for rows in (self.before, self.after)]
+        return after if bases[0] == bases[1] else f"{before} → {after}"
+
+
+def label_of(rows: Sequence[OperatorRow]) -> str | None:
+    """Names rows that are one on the other side; None for none."""
+    return " + ".join(row.label for row in rows) or None
+
+
+def _main(rows: Sequence[OperatorRow]) -> OperatorRow | None:
+    return max(rows, key=lambda row: row.times.mean_ns if row.times else 0.0, default=None)
+
 
 def align_operators(
     baseline: Sequence[OperatorRow], candidate: Sequence[OperatorRow]
 ) -> tuple[AlignedOperator, ...]:
-    """Pairs all operators of both sides, each exactly once, in program order."""
+    """Pairs all operators of two runs of one program, each exactly once, in program order."""
     by_instruction = _instructions(baseline) == _instructions(candidate)
-    before = [_key(row, by_instruction=by_instruction) for row in baseline]
-    after = [_key(row, by_instruction=by_instruction) for row in candidate]
+
+    def key(row: OperatorRow) -> _Key:
+        """What two names of one operator have in common."""
+        place = row.instruction_id if by_instruction else None
+        types = row.backend.plain_types(row.data_types)
+        return (place, row.is_delegated, row.base, types, row.microkernel_type)
+
+    def loose_key(row: OperatorRow) -> _Key:
+        """The same of what differs in data types only, as with another precision."""
+        place = row.instruction_id if by_instruction else None
+        return (place, row.operator_class, row.base)
+
     aligned: list[AlignedOperator] = []
-    for tag, first, last, start, end in SequenceMatcher(
-        None, before, after, autojunk=False
-    ).get_opcodes():
-        left, right = baseline[first:last], candidate[start:end]
-        if tag == "equal":
-            aligned += [
-                AlignedOperator(one, other, "same") for one, other in zip(left, right, strict=True)
-            ]
+    for is_equal, left, right in _blocks(baseline, candidate, key):
+        if is_equal:
+            pairs = zip(left, right, strict=True)
+            aligned += [AlignedOperator((one,), (other,), "same") for one, other in pairs]
         else:
-            aligned += _align_leftovers(left, right, by_instruction=by_instruction)
+            aligned += _align_leftovers(left, right, loose_key)
     return tuple(aligned)
 
 
@@ -65,31 +130,182 @@ def _instructions(rows: Sequence[OperatorRow]) -> list[int | None]:
     return list(dict.fromkeys(row.instruction_id for row in rows))
 
 
-def _key(row: OperatorRow, *, by_instruction: bool) -> _Key:
-    """What two names of one operator have in common."""
-    place = row.instruction_id if by_instruction else None
-    types = row.backend.plain_types(row.data_types)
-    return (place, row.is_delegated, row.base, types, row.microkernel_type)
+def _blocks(
+    baseline: Sequence[OperatorRow],
+    candidate: Sequence[OperatorRow],
+    key: Callable[[OperatorRow], _Key],
+) -> Iterator[tuple[bool, Sequence[OperatorRow], Sequence[OperatorRow]]]:
+    """Yields what is equal on both sides, and what is not, in order."""
+    keys = [list(map(key, rows)) for rows in (baseline, candidate)]
+    matcher = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    for tag, first, last, start, end in matcher.get_opcodes():
+        yield tag == "equal", baseline[first:last], candidate[start:end]
 
 
 def _align_leftovers(
-    baseline: Sequence[OperatorRow], candidate: Sequence[OperatorRow], *, by_instruction: bool
+    baseline: Sequence[OperatorRow],
+    candidate: Sequence[OperatorRow],
+    key: Callable[[OperatorRow], _Key],
 ) -> Iterator[AlignedOperator]:
-    """Pairs what differs in data types only, as with another precision; the rest stands alone."""
-    before = [_loose_key(row, by_instruction=by_instruction) for row in baseline]
-    after = [_loose_key(row, by_instruction=by_instruction) for row in candidate]
-    for tag, first, last, start, end in SequenceMatcher(
-        None, before, after, autojunk=False
-    ).get_opcodes():
-        left, right = baseline[first:last], candidate[start:end]
-        if tag == "equal":
-            for one, other in zip(left, right, strict=True):
-                yield AlignedOperator(one, other, "other type")
+    """Pairs what has the same key; the rest stands alone."""
+    for is_equal, left, right in _blocks(baseline, candidate, key):
+        if is_equal:
+            yield from map(_pair, left, right)
         else:
-            yield from (AlignedOperator(row, None, "baseline only") for row in left)
-            yield from (AlignedOperator(None, row, "candidate only") for row in right)
+            yield from (AlignedOperator((row,), (), "baseline only") for row in left)
+            yield from (AlignedOperator((), (row,), "candidate only") for row in right)
 
 
-def _loose_key(row: OperatorRow, *, by_instruction: bool) -> _Key:
-    place = row.instruction_id if by_instruction else None
-    return (place, row.operator_class, row.base)
+def _pair(one: OperatorRow, other: OperatorRow) -> AlignedOperator:
+    types = [row.backend.plain_types(row.data_types) for row in (one, other)]
+    is_same = types[0] == types[1] and one.base == other.base
+    return AlignedOperator((one,), (other,), "same" if is_same else "other type")
+
+
+def align_programs(
+    baseline: ExperimentAnalysis, candidate: ExperimentAnalysis
+) -> tuple[AlignedOperator, ...]:
+    """Pairs all operators of two programs, each row exactly once, in the candidate's order.
+
+    By module path, the model's operator and the row's role, where both exports tell them.
+    """
+    sides = (baseline, candidate)
+    reports = [side.program.report for side in sides]
+    rows = [side.split.rows for side in sides]
+    if reports[0] is None or reports[1] is None:
+        return align_operators(*rows)
+    marks = [
+        _marks(side.attributions, report)
+        for side, report in zip(sides, (reports[0], reports[1]), strict=True)
+    ]
+    found: list[AlignedOperator] = []
+    paired: set[_Row] = set()
+    groups = [part for group in _groups(marks) for part in _refine(group, rows, marks)]
+    for members in itertools.chain(groups, _by_module(groups, marks)):
+        if all(members):
+            found.append(_join(members, rows))
+            paired |= {(side, i) for side, places in enumerate(members) for i in places}
+    alone = [
+        [row for i, row in enumerate(side) if (number, i) not in paired]
+        for number, side in enumerate(rows)
+    ]
+    found += _align_leftovers(alone[0], alone[1], lambda row: (row.operator_class, row.base))
+    return tuple(_in_order(found, rows[0], rows[1]))
+
+
+def _marks(
+    attributions: Sequence[Attribution | None], report: MethodReport
+) -> list[frozenset[_Mark]]:
+    """What each row computes: operators of modules, each with its number there, and its role.
+
+    Quantising is none of the model's operators. What a pass inserted prepares one, and is another
+    role than computing it.
+    """
+    names, counts = dict[str, tuple[str, str, int]](), Counter[tuple[str, str]]()
+    for each in report.operators:
+        if not each.is_quantization:
+            kind = (each.origin.module_path, each.operator.partition(".")[0])
+            names[each.name] = (*kind, counts[kind])
+            counts[kind] += 1
+    return [
+        frozenset(
+            (names[name], each.certainty == "inserted")
+            for name in (each.graph_operators if each else ())
+            if each and name in names
+        )
+        for each in attributions
+    ]
+
+
+def _groups(marks: Sequence[Sequence[frozenset[_Mark]]]) -> Iterator[_Members]:
+    """Yields the rows of both sides that hang together by what they compute."""
+    rows = [(side, i) for side, of_side in enumerate(marks) for i in range(len(of_side))]
+    by_mark = defaultdict[_Mark, list[_Row]](list)
+    for side, i in rows:
+        for mark in marks[side][i]:
+            by_mark[mark].append((side, i))
+    seen = set[_Row]()
+    for first in rows:
+        group, waiting = list[_Row](), [first]
+        while waiting:
+            row = waiting.pop()
+            if row not in seen:
+                seen.add(row)
+                group.append(row)
+                waiting += [each for mark in marks[row[0]][row[1]] for each in by_mark[mark]]
+        if group and marks[first[0]][first[1]]:
+            yield tuple(  # type: ignore[misc]  # two sides
+                sorted(i for side, i in group if side == wanted) for wanted in (0, 1)
+            )
+
+
+def _refine(
+    group: _Members,
+    rows: Sequence[Sequence[OperatorRow]],
+    marks: Sequence[Sequence[frozenset[_Mark]]],
+) -> Iterator[_Members]:
+    """Yields rows one for one that compute the same as the same class; the rest together."""
+    kinds: list[dict[_Key, list[int]]] = [defaultdict(list), defaultdict(list)]
+    for side, places in enumerate(group):
+        for i in places:
+            kinds[side][marks[side][i], rows[side][i].operator_class].append(i)
+    rest: tuple[list[int], list[int]] = ([], [])
+    for kind in dict.fromkeys([*kinds[0], *kinds[1]]):
+        before, after = (kinds[side].get(kind, []) for side in (0, 1))
+        if len(before) == len(after):
+            yield from (([one], [other]) for one, other in zip(before, after, strict=True))
+        else:
+            rest[0].extend(before)
+            rest[1].extend(after)
+    yield sorted(rest[0]), sorted(rest[1])
+
+
+def _by_module(
+    groups: Sequence[_Members], marks: Sequence[Sequence[frozenset[_Mark]]]
+) -> Iterator[_Members]:
+    """Yields what has no partner and computes something, by its module.
+
+    A lowering may write one operator as others, such as linear as a transpose and a product. What
+    stands in the root module may be anything.
+    """
+    modules = defaultdict[object, tuple[list[int], list[int]]](lambda: ([], []))
+    for members in groups:
+        rows = [(side, i) for side, places in enumerate(members) for i in places]
+        for side, i in () if all(members) else rows:
+            computed = sorted(key[0] for key, is_inserted in marks[side][i] if not is_inserted)
+            if computed and computed[0]:
+                modules[computed[0]][side].append(i)
+    yield from modules.values()
+
+
+def _join(members: _Members, rows: Sequence[Sequence[OperatorRow]]) -> AlignedOperator:
+    before, after = (
+        tuple(side[i] for i in places) for side, places in zip(rows, members, strict=True)
+    )
+    if len(before) == len(after) == 1:
+        return _pair(before[0], after[0])
+    difference = len(after) - len(before)
+    match: Match = "regrouped" if not difference else "split" if difference > 0 else "merged"
+    return AlignedOperator(before, after, match)
+
+
+def _in_order(
+    found: Sequence[AlignedOperator],
+    baseline: Sequence[OperatorRow],
+    candidate: Sequence[OperatorRow],
+) -> list[AlignedOperator]:
+    """Sorts by the candidate's order; what the baseline alone has follows what it followed there."""
+    own = {id(row): each for each in found for row in (*each.before, *each.after)}
+    places = {id(row): place for place, row in enumerate(candidate)}
+    anchors: dict[int, tuple[int, int]] = {}
+    last = -1
+    for number, row in enumerate(baseline):
+        pair = own[id(row)]
+        if pair.after:
+            last = max(places[id(each)] for each in pair.after)
+        else:
+            anchors[id(pair)] = (last, number + 1)
+    for each in found:
+        if each.after:
+            anchors[id(each)] = (min(places[id(row)] for row in each.after), 0)
+    return sorted(found, key=lambda each: anchors[id(each)])

@@ -51,23 +51,23 @@ def build_amdahl_panel(
     """Builds the panel; operators count as accelerated when only the candidate's run on SME."""
     before_runs, after_runs = _routes(baseline[0]), _routes(candidate[0])
     accelerated = [
-        (pair.baseline.times, pair.candidate.times)
+        (before, after)
         for pair in aligned
         if pair.baseline
         and pair.candidate
-        and pair.baseline.times
-        and pair.candidate.times
+        and (before := pair.baseline_times)
+        and (after := pair.candidate_times)
         and after_runs[pair.candidate].takes_sme
         and before_runs[pair.baseline].answer == "excluded"
     ]
-    before = sum(times.mean_ns for times, _ in accelerated)
-    after = sum(times.mean_ns for _, times in accelerated)
+    ns_before = sum(times.mean_ns for times, _ in accelerated)
+    ns_after = sum(times.mean_ns for _, times in accelerated)
     whole_before, whole_after = (times.execute_mean_ns for _, times in (baseline, candidate))
-    share = before / whole_before if whole_before else 0.0
+    share = ns_before / whole_before if whole_before else 0.0
     return AmdahlPanel(
         accelerated_operators=len(accelerated),
         accelerated_share=share,
-        accelerated_speed_up=before / after if after else None,
+        accelerated_speed_up=ns_before / ns_after if ns_after else None,
         achieved=whole_before / whole_after if whole_after else 1.0,
         ceiling=1 / (1 - share) if share < 1 else None,
         bottlenecks=find_bottlenecks(candidate[0].split),

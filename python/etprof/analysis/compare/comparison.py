@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from etprof.analysis.compare.alignment import AlignedOperator, align_operators
+from etprof.analysis.compare.alignment import AlignedOperator, align_operators, align_programs
 from etprof.analysis.compare.amdahl import AmdahlPanel, build_amdahl_panel
 from etprof.analysis.compare.comparability import (
     Difference,
@@ -165,7 +165,10 @@ def compare_sides(
     Of separate runs, `known` has the spread of one run's log value by the history's metrics.
     """
     before, after = baseline.experiment, candidate.experiment
-    aligned = align_operators(before.split.rows, after.split.rows)
+    if run_one_program(baseline, candidate):
+        aligned = align_operators(before.split.rows, after.split.rows)
+    else:
+        aligned = align_programs(before, after)
     outputs = check_outputs(baseline, candidate)
     times = _compare_times(baseline, candidate, aligned, outputs, (margin, known or {}))
     return Comparison(
@@ -266,13 +269,13 @@ def _change(before: PartTimes | None, after: PartTimes | None) -> Change:
 
 
 def _operator_change(pair: AlignedOperator, *, is_timed: bool) -> OperatorChange:
-    before = pair.baseline.times if pair.baseline else None
-    after = pair.candidate.times if pair.candidate else None
-    change = _change(before, after) if is_timed else None
+    change = _change(pair.baseline_times, pair.candidate_times) if is_timed else None
     interval = None
-    if change and before and after and before.median_interval and after.median_interval:
+    before, after = (row.times if row else None for row in (pair.baseline, pair.candidate))
+    is_one_for_one = len(pair.before) == len(pair.after) == 1
+    if change and is_one_for_one and before and after:
         left, right = before.median_interval, after.median_interval
-        if right[0] > 0:
+        if left and right and right[0] > 0:
             interval = (left[0] / right[1], left[1] / right[0])
     return OperatorChange(pair, change, interval)
 

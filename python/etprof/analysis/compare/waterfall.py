@@ -70,10 +70,12 @@ def build_waterfall(
     """Builds the waterfall of two splits whose operators are `aligned`."""
     steps = [
         WaterfallStep(
-            pair.row.label,
+            pair.label,
             "operator",
-            pair.baseline.times.mean_ns if pair.baseline and pair.baseline.times else 0.0,
-            pair.candidate.times.mean_ns if pair.candidate and pair.candidate.times else 0.0,
+            *(
+                times.mean_ns if times else 0.0
+                for times in (pair.baseline_times, pair.candidate_times)
+            ),
         )
         for pair in aligned
     ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from etprof.analysis.compare.comparability import Side
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, RunInsight
-    from etprof.run.load import LoadedProgram
+    from etprof.run.program import LoadedProgram
 
 _SEVERITIES: Final = get_args(finding.Severity)
 

@@ -49,6 +49,20 @@ class PartTimes:
     """Fraction of all `Method::execute` time."""
 
 
+def add_parts(parts: Sequence[PartTimes | None]) -> PartTimes | None:
+    """Returns the times of several parts together; None for none, or where one is not known."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not known:
+        return None
+    if len(known) == 1:
+        return known[0]
+    return PartTimes(
+        total_ns=sum(part.total_ns for part in known),
+        mean_ns=sum(part.mean_ns for part in known),
+        share=sum(part.share for part in known),
+    )
+
+
 @dataclass(frozen=True)
 class OperatorTimes(PartTimes):
     """How long an operator takes, and how its calls spread."""
