@@ -121,11 +121,16 @@ void write_generation(JsonWriter& json, const Options& options, const Session& s
                 "prefill_method", generation.plan().prefill.name(), "decode_method",
                 generation.plan().decode.name(), "prefilled_tokens", generation.prefilled_tokens(),
                 "cache_tokens", generation.plan().cache_tokens);
-    json.objects("repetitions", timed_repetitions(session), [&](const Repetition& repetition) {
+    const auto write = [&](const Repetition& repetition) {
         json.fields("prefill_ns", repetition.prefill_ns, "time_to_first_token_ns",
                     repetition.first_token_ns, "token_latency_ns", repetition.token_latency_ns,
                     "total_ns", repetition.total_ns);
-    });
+    };
+    json.key("first");
+    json.begin_object();
+    write(generation.repetitions().front());
+    json.end_object();
+    json.objects("repetitions", timed_repetitions(session), write);
     json.end_object();
 }
 

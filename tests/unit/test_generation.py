@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from etprof.analysis.assessment import assess_run
-from etprof.analysis.generation import TokenComparison, compare_tokens
+from etprof.analysis.generation import TokenComparison, compare_tokens, summarise_generation
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.analysis.split.cold_start import LedgerEntry, build_ledger
 from etprof.base.errors import InputFileError, UsageError
@@ -146,14 +146,69 @@ def test_speeds_are_medians_with_intervals_over_blocks(analysis: RunAnalysis) ->
     assert speed.decode_tokens_per_second.median == pytest.approx(750.0)
     assert speed.decode_tokens_per_second.interval is not None
     assert len(speed.decode_tokens_per_second.block_medians) == 6
-    assert (speed.token_samples.count, speed.token_samples.median) == (36, MS)
-    assert speed.token_samples.p99 == 2 * MS
+    assert (speed.tokens, speed.tokens_of_a_launch, speed.token_latency_ns.median) == (36, 6, MS)
+
+
+def test_tokens_a_second_and_the_latency_of_a_token_agree(analysis: RunAnalysis) -> None:
+    """N15: 450 tokens/s stood beside 1.43 ms a token: a mean of all beside a median of some."""
+    for experiment in analysis.experiments:
+        speed = experiment.generation
+        assert speed is not None
+        rate, mean = speed.decode_tokens_per_second, speed.token_mean_ns
+        assert rate.median == pytest.approx(1e9 / mean.median)
+        assert rate.interval is not None
+        assert mean.interval is not None
+        assert rate.interval.low == pytest.approx(1e9 / mean.interval.high)
+        # 1, 1 and 2: most tokens are faster than the mean one.
+        assert mean.median == pytest.approx(speed.token_latency_ns.median * 4 / 3)
+
+
+def test_a_cold_first_token_is_loading_and_the_first_generation(analysis: RunAnalysis) -> None:
+    """N15: what a user waits for after starting an application was nowhere."""
+    speed = next(e for e in analysis.experiments if e.name == "sme2").generation
+    assert speed is not None
+    assert speed.cold_first_token_ns is not None
+    loads = [b.load.program_ns + b.load.method_ns for b in analysis.timed["sme2"].blocks]
+    assert speed.cold_first_token_ns.block_medians == tuple(load + 10 * MS for load in loads)
+    assert speed.time_to_first_token_ns.median == 4 * MS
+
+
+def test_latency_is_told_by_position_in_the_cache(analysis: RunAnalysis) -> None:
+    """N15: later tokens read more of the cache; the first of four is the prompt's."""
+    speed = next(e for e in analysis.experiments if e.name == "sme2").generation
+    assert speed is not None
+    found = [(each.first, each.last, each.latency_ns.median) for each in speed.positions]
+    assert found == [(3, 3, MS), (4, 4, MS), (5, 5, 2 * MS)]
+    assert all(each.latency_ns.interval is not None for each in speed.positions)
+
+
+@pytest.mark.parametrize(("tokens", "known"), [(28, 0), (29, 1), (298, 1), (299, 2)])
+def test_high_percentiles_need_tokens(analysis: RunAnalysis, tokens: int, known: int) -> None:
+    """N15: p99 of 345 tokens of all launches together, without an interval."""
+    metrics = analysis.timed["sme2"]
+    blocks = [
+        block.model_copy(
+            update={
+                "generation": block.generation.model_copy(
+                    update={"token_latency_ns": [*range(MS, MS + tokens)]}
+                )
+            }
+        )
+        for block in metrics.blocks
+        if block.generation
+    ]
+    speed = summarise_generation(metrics.model_copy(update={"blocks": blocks}))
+    assert speed is not None
+    told = [each for each in (speed.token_p90_ns, speed.token_p99_ns) if each is not None]
+    assert len(told) == known
+    assert all(each.interval is not None for each in told)
 
 
 def test_a_higher_rate_is_faster(analysis: RunAnalysis) -> None:
     ledger = {entry.label: entry for entry in sides_of(analysis)}
     for label in (
-        "Time to first token", "Prefill, tokens", "Decode, tokens", "Latency of a token"
+        "Time to first token", "Prefill, tokens", "Decode, tokens", "Latency of a token, mean",
+        "Latency of a token, median",
     ):  # fmt: skip
         effect = ledger[label].effect
         assert effect is not None
@@ -191,8 +246,9 @@ def test_reports_show_speed_and_tokens(analysis: RunAnalysis) -> None:
     assert f"{head}.\n" in text
     row = next(line for line in text.splitlines() if "Decode, tokens" in line)
     assert [cell.strip() for cell in row.split("│")[3:6]] == ["375 /s", "375 /s … 375 /s", "6"]
-    assert "36 tokens after the first: p50 2.00 ms, p90 4.00 ms, p99 4.00 ms" in text
+    assert "36 tokens after the first, 6 in a launch; a 90th percentile needs 29" in text
     assert "Generated: 5 6 7 8" in text
+    assert "Latency by position in the cache" in text
     page = render_markdown([assess_run(analysis)])
     assert "| Decode, tokens | 750 /s | 750 /s … 750 /s |" in page
     html = render_html([assess_run(analysis)])

@@ -41,6 +41,7 @@ class GeneratingTarget(SimTarget):
             "decode_method": "decode",
             "prefilled_tokens": 2,
             "repetitions": [repetition] * 2,
+            "first": {**repetition, "time_to_first_token_ns": 10 * unit},
         }
         return {**document, "generation": generation}
 

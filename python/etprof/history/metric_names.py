@@ -45,7 +45,7 @@ METRICS: Final[dict[str, MetricKind]] = {
     "time_to_first_token_ns": _time("Time to first token", "time_to_first_token(ms)"),
     "prefill_tokens_per_second": MetricKind("1/s", True, "Prefill", "prefill_token_per_sec", 1.0),
     "decode_tokens_per_second": MetricKind("1/s", True, "Decode", "token_per_sec", 1.0),
-    "token_latency_ns": _time("Latency of a token", "token_latency(ms)"),
+    "token_latency_ns": _time("Latency of a token, median", "token_latency(ms)"),
 }
 HEADLINE: Final = "latency_ns"
 

@@ -337,6 +337,7 @@ def _generation_metrics(result: GenerationResult) -> GenerationMetrics:
             (len(result.tokens) - 1) * _NS_PER_S / total for total in decoding if total
         ],
         token_latency_ns=[latency for each in repetitions for latency in each.token_latency_ns],
+        first_of_process_ns=result.first.time_to_first_token_ns if result.first else None,
     )
 
 
@@ -351,7 +352,7 @@ def _generated_tokens(
     tokenizer = generation.tokenizer
     text = None if tokenizer is None else decode_tokens(Path(tokenizer), first.tokens)
     return GeneratedTokens(
-        **first.model_dump(exclude={"cache_tokens", "repetitions"}),
+        **first.model_dump(exclude={"cache_tokens", "repetitions", "first"}),
         prompt=generation.prompt,
         text=text,
         differing_blocks=sorted(

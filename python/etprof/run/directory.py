@@ -80,6 +80,8 @@ class GenerationMetrics(Record):
     """New tokens after the first ÷ time from the first to the last; none for one new token."""
     token_latency_ns: list[Count]
     """From each new token to the next, all generations one after another."""
+    first_of_process_ns: Count | None = None
+    """Time to first token of the process's first generation; None where the runner does not say."""
 
     @model_validator(mode="after")
     def _rates_and_latencies_belong_together(self) -> Self:

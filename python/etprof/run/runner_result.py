@@ -140,6 +140,8 @@ class GenerationResult(Record):
     """Tokens of the prompt that were read at once; decode steps read the others."""
     cache_tokens: Count | None = None
     repetitions: Annotated[list[Repetition], Field(min_length=1)]
+    first: Repetition | None = None
+    """The first of the process, before any warm-up; None where the runner is of etprof 0.1."""
 
     @model_validator(mode="after")
     def _each_new_token_has_a_latency(self) -> Self:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from etprof.analysis.generation import LEAST_TOKENS
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean
-from etprof.base.units import count_of, format_duration
+from etprof.base.units import count_of
 from etprof.tables.comparisons import VERDICT_STYLES
 from etprof.tables.table import Column, Section, Table, estimate, speed_up
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from etprof.statistics.summary import BlockedMedian
 
 _SHOWN_TOKENS: Final = 24
+_PERCENTILES: Final = {0.9: "90th percentile", 0.99: "99th percentile"}
 _LONGEST_TEXT: Final = 100_000
 """Characters of what was read and generated: more than a screen is no name, and is shown."""
 
@@ -65,11 +67,17 @@ def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
         yield _Quantity(name, "Peak memory", "bytes", latency.peak_rss_bytes)
     if speed is not None:
         for label, unit, summary in (
+            ("Time to first token, cold", "ns", speed.cold_first_token_ns),
             ("Time to first token", "ns", speed.time_to_first_token_ns),
             ("Prefill, tokens", "1/s", speed.prefill_tokens_per_second),
             ("Decode, tokens", "1/s", speed.decode_tokens_per_second),
-            ("Latency of a token", "ns", speed.token_latency_ns),
+            ("Latency of a token, mean", "ns", speed.token_mean_ns),
+            ("Latency of a token, median", "ns", speed.token_latency_ns),
+            (f"Latency of a token, {_PERCENTILES[0.9]}", "ns", speed.token_p90_ns),
+            (f"Latency of a token, {_PERCENTILES[0.99]}", "ns", speed.token_p99_ns),
         ):
+            if summary is None:
+                continue
             yield _Quantity(name, label, unit, summary.median, summary)
 
 
@@ -180,6 +188,27 @@ THREADS: Final = Table(
 )  # fmt: skip
 
 
+TOKEN_LATENCIES: Final = Table(
+    "token_latencies",
+    (
+        Column("experiment", "string", of=lambda s: s[0], place="several",
+               says="experiment of the run"),
+        Column("first_position", "Int64", "count", title="from position", of=lambda s: s[1].first,
+               says="place in the cache that the token is written to, prompt included, from 0"),
+        Column("last_position", "Int64", "count", title="to position", of=lambda s: s[1].last,
+               says="the last of these places"),
+        *estimate("mean_ns", "ns", lambda s: s[1].latency_ns, lambda s: s[1].latency_ns.median,
+                  title="latency of a token",
+                  says="median over process launches of each launch's mean",
+                  interval="its 95 % interval over launches"),
+    ),
+    title="Latency by position in the cache",
+    from_each="experiment",
+    rows_of=lambda e: [(e.name, each) for each in (e.generation.positions if e.generation else ())],
+    says="one row per experiment and part of a language model's cache",
+)  # fmt: skip
+
+
 def thread_tables(experiments: Sequence[ExperimentAnalysis]) -> tuple[Table, Table]:
     """Returns the thread map laid out, a row per mode and a column per thread count, and in full."""
     threads, found = THREADS.of_each([experiments]), build_thread_map(experiments)
@@ -220,16 +249,24 @@ def generation_sections(experiments: Sequence[ExperimentAnalysis]) -> Iterator[S
             f"generation-{number}",
             f"Generation: {experiment.name}",
             lead=f"{_prompt_text(generated)}.",
+            tables=(TOKEN_LATENCIES.of_each([experiment]),),
             lines=tuple(lines),
         )
 
 
 def _spread_text(speed: GenerationSpeed) -> str:
-    """Says how single tokens spread."""
-    samples = speed.token_samples
-    places = (("p50", samples.median), ("p90", samples.p90), ("p99", samples.p99))
-    found = ", ".join(f"{name} {format_duration(value)}" for name, value in places)
-    return f"{count_of(samples.count, 'token')} after the first: {found}"
+    """Says of how many tokens the figures are, and which are not told for want of tokens."""
+    least = speed.tokens_of_a_launch
+    missing = [
+        f"a {_PERCENTILES[quantile]} needs {needed}"
+        for quantile, needed in LEAST_TOKENS.items()
+        if least < needed
+    ]
+    told = f"; {', '.join(missing)}" if missing else ""
+    return (
+        f"{count_of(speed.tokens, 'token')} after the first, {least} in a launch{told}; tokens a "
+        "second are 1 ÷ their mean latency"
+    )
 
 
 def _prompt_text(generated: GeneratedTokens) -> str:

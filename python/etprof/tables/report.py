@@ -30,6 +30,7 @@ DECLARED: Final[dict[str, Table]] = {
         comparisons.CLASS_CHANGES, comparisons.WATERFALL, comparisons.LEDGER,
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS, comparisons.ACCURACY,
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
+        measurement.TOKEN_LATENCIES,
         kernels.KERNELS, kernels.MODES, kernels.USES, kernels.TILES,
         findings.FINDINGS, findings.WHY_NOT, findings.REFERENCE,
     )

@@ -58,10 +58,12 @@ _ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] =
 )  # fmt: skip
 
 _GENERATION: tuple[tuple[str, Unit, str], ...] = (
+    ("Time to first token, cold", "ns", "cold_first_token_ns"),
     ("Time to first token", "ns", "time_to_first_token_ns"),
     ("Prefill, tokens", "1/s", "prefill_tokens_per_second"),
     ("Decode, tokens", "1/s", "decode_tokens_per_second"),
-    ("Latency of a token", "ns", "token_latency_ns"),
+    ("Latency of a token, mean", "ns", "token_mean_ns"),
+    ("Latency of a token, median", "ns", "token_latency_ns"),
 )
 
 
