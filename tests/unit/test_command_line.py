@@ -25,7 +25,7 @@ WRONG = {
     "profil x": "'doctor'); did you mean 'profile'? see `etprof --help`",
     "export toy_cnn --jsn": "`etprof export` cannot use --jsn; see `etprof export --help`",
     "models extra": "`etprof models` cannot use extra; see `etprof models --help`",
-    "profile": "the following arguments are required: MODEL|FILE.pte; see `etprof profile --help`",
+    "profile": "the following arguments are required: MODEL[:PRECISION]|FILE.pte; see `etprof profile --help`",
     "profile ToyCNN": "no model is called 'ToyCNN'; did you mean 'toy_cnn'? known: decoder, ",
     "profile net.pt": "no model is called 'net.pt'; a program's name ends in .pte, a model's file in",
     "profile x.pte --dtype fp32": "--dtype is for a model's name; x.pte is already exported",

@@ -364,7 +364,7 @@ def _export(model: str, precision: str | None, arguments: argparse.Namespace) ->
 
     request = ExportRequest(
         model=model,
-        precision=precision or arguments.dtype or "fp16",
+        precision=precision or ("fp16" if arguments.dtype is None else arguments.dtype),
         backend=arguments.backend or DEFAULT,
         allow_inaccurate=arguments.allow_inaccurate,
     )
