@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.errors import ExportError
 from etprof.base.process import run_command
 from etprof.cli import main
+from etprof.export.request import ExportOptions, ExportRequest
+from etprof.optimize.optimizing import Optimizer
 from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
@@ -53,6 +56,18 @@ def test_a_better_program_is_found_and_its_recipe_makes_it_again(
     # A second search tries nothing again and decides the same.
     assert optimize(capsys, *words) == found
     assert not list(folder.glob(".trial-*"))
+
+
+@pytest.mark.slow
+def test_wrong_outputs_that_no_rewrite_mends_are_an_error(tmp_path: Path) -> None:
+    """X1: the plain program's wrong outputs do not end the search, only those of the best one."""
+    options = ExportOptions(rewrites=("kept_dimensions",))
+    request = ExportRequest("toy_cnn", least={"snr_db": 300.0}, options=options)
+    told: list[str] = []
+    with pytest.raises(ExportError, match="are wrong, and no rewrite mends them"):
+        Optimizer(request, tmp_path, 2.0, None, told.append).run()
+    assert len(told) == 2
+    assert not (tmp_path / "optimized.pte").exists()
 
 
 def test_a_damaged_record_is_told_with_the_way_out(

@@ -51,7 +51,8 @@ class Optimizer:
     def run(self) -> Optimization:
         """Runs the search, from where an earlier one of the same program stopped.
 
-        Raises what an export of the plain model raises: without a baseline nothing can be better.
+        Raises what an export of the plain model raises, for without a baseline nothing can be
+        better, and ExportError where the outputs are wrong and stay so.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.record = self._recall()
@@ -67,6 +68,11 @@ class Optimizer:
             steps=tuple(search.steps),
             is_complete=search.is_complete,
         )
+        if not best.passed:
+            raise ExportError(
+                f"the outputs of {self.record.model} in {self.record.precision} are wrong, and no "
+                f"rewrite mends them; {self.folder / RECORD} has what was tried"
+            )
         if best.rewrites:
             self._write_program(best)
         return self.record
@@ -89,7 +95,10 @@ class Optimizer:
 
     def _request(self, names: tuple[str, ...], program: Path) -> ExportRequest:
         options = replace(self.request.options, rewrites=names)
-        return replace(self.request, options=options, out=program, outdir=None)
+        # Wrong outputs are this search's to judge: a rewrite may mend those of the model as it is.
+        return replace(
+            self.request, options=options, out=program, outdir=None, allow_inaccurate=True
+        )
 
     def _names(self) -> Sequence[str]:
         """Returns those that the request has, or all that are sound here."""
@@ -149,6 +158,7 @@ def _identify(request: ExportRequest) -> str:
         "code": source.hash_files(),
         "weights": None if weights is None else hash_file(weights),
         "precision": request.precision,
+        "least": dict(request.least),
         "options": {**request.options.document(), "rewrites": None},
         "tools": [etprof.__version__, version("executorch"), version("torch")],
     }
