@@ -63,10 +63,12 @@ def time_of(row: OperatorRow) -> float:
 def measure(files: ExportedFiles, folder: Path, method: str = "forward") -> Measured:
     manifest = json.loads(files.manifest.read_text(encoding="utf-8"))
     entries = manifest["methods"][method]["inputs"]
-    inputs = ",".join(str(files.manifest.parent / each["path"]) for each in entries)
+    inputs = [
+        word for each in entries for word in ("--input", files.manifest.parent / each["path"])
+    ]
     etdump = folder / "a.etdump"
     words = [
-        *(find_host_runner(), "--model", files.pte, "--method", method, "--input", inputs),
+        *(find_host_runner(), "--model", files.pte, "--method", method, *inputs),
         *("--threads", 1, "--iterations", 20, "--etdump", etdump),
         *("--result", folder / "result.json"),
     ]

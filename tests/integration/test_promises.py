@@ -165,7 +165,8 @@ def test_the_runner_is_kept_on_its_cpus(exports: Exports, tmp_path: Path) -> Non
     done = etprof(tmp_path, "run", "c.json")
     assert done.exit_code == 0, done.stderr
     seen = [line.split()[1] for line in (tmp_path / "cpus").read_text().splitlines()]
-    assert seen == ["0"] * 3
+    # Outputs, two blocks, the operator split.
+    assert seen == ["0"] * 4
 
 
 def test_the_seed_of_the_config_reaches_the_runner(world: World) -> None:

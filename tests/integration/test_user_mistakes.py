@@ -67,7 +67,10 @@ MISTAKES = {
     "unknown backend": (
         ("export", "toy_cnn", "--backend", "tpu"),
         2,
-        "unknown backend 'tpu'; choose one of xnnpack, portable",
+        (
+            "argument --backend: invalid choice: 'tpu' (choose from 'xnnpack', 'portable'); "
+            "see `etprof export --help`"
+        ),
     ),
     "no model at all": (
         ("export",),
