@@ -126,11 +126,11 @@ void write_generation(JsonWriter& json, const Options& options, const Session& s
                     repetition.first_token_ns, "token_latency_ns", repetition.token_latency_ns,
                     "total_ns", repetition.total_ns);
     };
+    json.objects("repetitions", timed_repetitions(session), write);
     json.key("first");
     json.begin_object();
     write(generation.repetitions().front());
     json.end_object();
-    json.objects("repetitions", timed_repetitions(session), write);
     json.end_object();
 }
 
