@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from etprof.base.errors import ExportError, UsageError
 from etprof.base.files import hash_file
+from etprof.export import families
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,9 +45,16 @@ class ModelSource:
     class_name: str | None = None
     """None when the file's only class with the interface is meant."""
     entry_point: EntryPoint | None = None
+    is_of_family: bool = False
+    """Whether another package has it, under the name behind the colon."""
 
     def load_class(self) -> type[EagerModelBase]:
-        """Imports the model's class; raises ExportError with the cause when that fails."""
+        """Imports the model's class; raises ExportError with the cause when that fails.
+
+        Raises BuildError for a family's model whose package is missing.
+        """
+        if self.is_of_family:
+            return families.load_class(self.name)
         try:
             if self.entry_point is not None:
                 found = self.entry_point.load()
@@ -98,8 +106,11 @@ def find_models() -> dict[str, ModelSource]:
 def find_model(name: str) -> ModelSource:
     """Returns the model called `name`, or the class in `path/to/file.py:ClassName`.
 
-    Raises UsageError when there is none; no model is ever taken for another.
+    `torchvision:resnet18` and its like are models of other packages. Raises UsageError when there is
+    none; no model is ever taken for another.
     """
+    if families.find_family(name) is not None:
+        return ModelSource(name, name, is_of_family=True)
     if name.endswith(".py") or ".py:" in name:
         return _source_of_file(name)
     models = find_models()

@@ -2,6 +2,8 @@
 
 Inputs are dtype[shape]; MACs are multiply-accumulates of one inference. Your own models are found
 through ETPROF_MODEL_PATH, whose folders hold <name>/model.py, or named as path/to/file.py:Class.
+Models of other packages have a family's name before theirs, such as torchvision:resnet18; their
+weights are random or a local folder's, and nothing is downloaded.
 
   etprof models
   ETPROF_MODEL_PATH=my_models etprof models --json
@@ -24,15 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the list."""
+    from etprof.export.families import FAMILIES
     from etprof.export.model_loading import describe_models
-    from etprof.tables.machine import MODELS
+    from etprof.tables import machine
 
     models = describe_models()
     if arguments.json:
-        show_json({"schema_version": 1, "models": models})
+        named = machine.FAMILIES.of(FAMILIES.values()).records()
+        show_json({"schema_version": 1, "models": models, "families": named})
     else:
-        table = MODELS.of(row for model in models for row in _rows(model))
-        show(table, *(model["problem"] for model in models if model["problem"]))
+        table = machine.MODELS.of(row for model in models for row in _rows(model))
+        problems = (model["problem"] for model in models if model["problem"])
+        show(table, *problems, machine.FAMILIES.of(FAMILIES.values()))
     return 0
 
 

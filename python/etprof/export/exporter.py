@@ -11,6 +11,7 @@ import etprof
 from etprof import registry
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
+from etprof.export import families
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock
 from etprof.run.program import load_export_manifest, refuse_inaccurate
@@ -103,7 +104,9 @@ def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
         )
     made_of = manifest.source
     model = manifest.model
-    if made_of.origin.endswith(".py") and model not in registry.find_models():
+    if families.find_family(made_of.origin) is not None:
+        model = made_of.origin
+    elif made_of.origin.endswith(".py") and model not in registry.find_models():
         model = f"{made_of.origin}:{manifest.model}"
     if registry.find_model(model).hash_files() != made_of.sha256:
         raise InputFileError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
+from etprof.export import families
 from etprof.run.accuracy import find_floors
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class ExportRequest:
     """One model in one precision for one backend."""
 
     model: str
-    """A registered name, or `path/to/file.py:ClassName`."""
+    """A registered name, `path/to/file.py:ClassName`, or one such as `timm:vit_tiny_patch16_224`."""
     precision: str = "fp16"
     backend: str = DEFAULT
     outdir: Path | None = None
@@ -168,6 +169,8 @@ class ExportRequest:
 
     def model_name(self) -> str:
         """Returns the name used in file names: the registered one, the class's, or the file's."""
+        if families.find_family(self.model) is not None:
+            return families.short_name(self.model)
         path, _, class_name = self.model.rpartition(":")
         if path.endswith(".py"):
             return class_name

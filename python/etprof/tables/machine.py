@@ -16,6 +16,18 @@ MODELS: Final = Table(
     ),
     says="A method of a model that can be exported.",
 )
+FAMILIES: Final = Table(
+    "model_families",
+    (
+        Column("prefix", "string", title="family", of=lambda f: f"{f.prefix}:", says="Before a name"),
+        Column("takes", "string", title="name", of=lambda f: f.takes, says="What the name is"),
+        Column("example", "string", of=lambda f: f.example, says="A model of it"),
+        Column("way_out", "string", title="missing", place="everywhere",
+               of=lambda f: None if f.is_installed else f"pip install {f.package}",
+               says="How to get its package, where that is missing"),
+    ),
+    says="A package whose models have names here.",
+)  # fmt: skip
 PARTS: Final = Table(
     "parts",
     (
