@@ -90,7 +90,7 @@ def test_an_exported_program_is_compared_with_the_model_it_came_from(
     assert set(shown["first_parted"].values()) == {None}
     # Its own outputs are those of the program with taps.
     assert {check["snr_db"] for check in shown["checks"].values()} == {None}
-    assert min(row["own_snr"] or 99 for row in shown["operators"]) > shown["least_own_snr_db"]
+    assert max(row["excess"] for row in shown["operators"]) < 1
 
 
 def test_a_program_that_nothing_describes_is_refused(

@@ -194,11 +194,12 @@ def _compare(
     inherited = _compare_inherited(programs, launched)
     own = {mode: compare_own(programs, each) for mode, each in launched.items()}
     wide = _compare_float32(request, programs.method, chosen, launched)
-    delegates = programs.delegates
+    delegates, precision = programs.delegates, request.export.precision
     rows = tuple(
         OperatorGap(
             **_describe(order, tap, delegates),
             mode=mode,
+            floor_db=own_floor_db(precision, tap.summed),
             own=own[mode][tap.place.name],
             eager=inherited[mode, "eager"][tap.place.name],
             float32=wide.get(mode, {}).get(tap.node.name),
@@ -207,14 +208,12 @@ def _compare(
         for order, tap in enumerate(chosen)
         for mode in launched
     )
-    precision = request.export.precision
     return NumericGaps(
         model=request.export.model_name(),
         backend=request.export.backend,
         precision=precision,
         method=programs.method,
         platform=target.platform,
-        floor_db=own_floor_db(precision),
         passes=len(programs.tapped),
         rows=rows,
         prevented=programs.prevented,

@@ -37,6 +37,8 @@ class Tap:
     """Whose value is looked at: the operator's, or what is left of it when it was quantised."""
     operator: str
     """What people call it; those that became one with it are named too."""
+    summed: float
+    """Products in each of its sums; 1 where it multiplies nothing."""
 
     @property
     def bytes(self) -> int:
@@ -102,16 +104,25 @@ def choose_taps(traced: torch.fx.Graph, fusions: Iterable[tuple[str, ...]]) -> l
     """Returns a tap for every operator, in order; of fused ones, for the last of them alone."""
     inside = {name for group in fusions for name in group[:-1]}
     ends: dict[str, tuple[str, ...]] = {group[-1]: group for group in fusions}
-    kinds = {node.name: operators.target_name(node).partition(".")[0] for node in traced.nodes}
-    return [
-        Tap(
-            node,
-            _place_of(node),
-            " + ".join(kinds[name] for name in ends.get(node.name, (node.name,))),
-        )
-        for node in traced.nodes
-        if _computes(node) and node.name not in inside
-    ]
+    nodes = {node.name: node for node in traced.nodes}
+    kinds = {name: operators.target_name(node).partition(".")[0] for name, node in nodes.items()}
+    found = []
+    for node in traced.nodes:
+        if _computes(node) and node.name not in inside:
+            group = ends.get(node.name, (node.name,))
+            called = " + ".join(kinds[name] for name in group)
+            summed = max(_count_summed(nodes[name]) for name in group)
+            found.append(Tap(node, _place_of(node), called, summed))
+    return found
+
+
+def _count_summed(node: torch.fx.Node) -> float:
+    """Returns how many products an operator sums for each element of its result."""
+    name = operators.target_name(node)
+    # The traced graph has these under names that lowering replaces.
+    if name.startswith("conv") and "transpose" not in name:
+        return float(math.prod((operators.shape_of(node.all_input_nodes[1]) or [1])[1:]))
+    return (operators.count_macs(node) or 1) / max(operators.element_count(node), 1)
 
 
 def _place_of(node: torch.fx.Node) -> torch.fx.Node:

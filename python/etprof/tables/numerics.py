@@ -49,6 +49,12 @@ OPERATORS: Final = Table(
                "program's value from eager's of the values that the program had"),
         _gap("own_snr", "own SNR", lambda r: r.own,
              says="The same as a signal-to-noise ratio; missing where there is no error"),
+        Column("least_snr", "float64", unit="dB", of=lambda r: r.floor_db, place="page",
+               title="least expected", says="Own SNR that the precision explains, with as many "
+               "products as the operator sums"),
+        Column("excess", "float64", unit="ratio", of=lambda r: r.excess, place="page",
+               title="error ÷ explained", says="Own error ÷ the largest that is expected; above 1 "
+               "the operator parts from eager"),
         _gap("eager_snr", "SNR to eager", lambda r: r.eager,
              says="From the eager model in the program's precision, with all that was inherited"),
         _gap("float32_snr", "SNR to float32", lambda r: r.float32,
@@ -76,7 +82,7 @@ OPERATORS: Final = Table(
                says="The line of the model's own code"),
     ),
     says="An operator in one SME mode beside eager.",
-    by="own_error",
+    by="excess",
 )  # fmt: skip
 CHECKS: Final = Table(
     "numerics_modes",
@@ -111,14 +117,13 @@ def headline(gaps: NumericGaps) -> str:
     firsts = {mode: gaps.first_parted(mode) for mode in gaps.modes}
     told = [
         f"{row.operator} {row.node} in {row.module or 'the model itself'} (SME {mode}, "
-        f"{format_number(row.own.snr_db)} dB)"
+        f"{format_number(row.own.snr_db)} dB where {format_number(row.floor_db)} are expected)"
         for mode, row in firsts.items()
         if row is not None
     ]
-    floor = f"{format_number(gaps.floor_db)} dB"
     if not told:
-        return f"{subject}: no operator adds more error than its precision explains ({floor})"
-    return f"{subject} parts from eager first at {'; '.join(told)}; at least {floor} is expected"
+        return f"{subject}: no operator adds more error than its precision explains"
+    return f"{subject} parts from eager first at {'; '.join(told)}"
 
 
 def notes(gaps: NumericGaps) -> tuple[str, ...]:

@@ -43,7 +43,6 @@ def gap_document(gaps: NumericGaps) -> dict[str, Any]:
         "precision": gaps.precision,
         "method": gaps.method,
         "platform": gaps.platform,
-        "least_own_snr_db": gaps.floor_db,
         "first_parted": {mode: row and row.node for mode, row in firsts.items()},
         "checks": {
             mode: {"snr_db": check.snr_db, "max_abs": check.max_abs, "nonfinite": check.nonfinite}
