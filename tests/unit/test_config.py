@@ -246,7 +246,7 @@ def test_what_is_checked_is_what_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
         kept.extend([str(config.output_root), identity["content"]["output_root"]])
 
     monkeypatch.setattr("etprof.config.read_input", reads_and_changes)
-    monkeypatch.setattr("etprof.cli.run.measure_and_show", measures)
+    monkeypatch.setattr("etprof.measuring.configured.measure_config", measures)
     monkeypatch.setattr("etprof.cli.run.report_run", lambda *_, **__: 0)
     monkeypatch.setattr("etprof.measuring.plan.configured_target", lambda _: None)
     assert main(["run", str(path)]) == 0

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import torch
 
@@ -36,22 +36,20 @@ class GraphRewrite(Rewrite):
     """Puts other operators in the place of one of ATen's, wherever its conditions hold."""
 
     level = "graph"
-    operators: ClassVar[tuple[str, ...]]
-    """Overloads that it replaces, such as `aten.gelu.default`."""
     precedes_quantization: ClassVar[bool] = True
     """Whether a quantiser should see the new operators; else they are made after it."""
 
     @classmethod
     def is_sound(cls) -> bool:
         """Whether PyTorch has every operator that it looks for."""
-        return all(find_overload(name) is not None for name in cls.operators)
+        return all(find_overload(name) is not None for name in cls.replacements())
 
     @classmethod
     @abstractmethod
-    def replacement(cls, operator: str) -> Callable[..., Any]:
-        """Returns what computes the same as `operator` of the same arguments.
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
+        """Returns what it replaces, such as `aten.gelu.default`, with what computes the same.
 
-        It may answer NotImplemented for arguments that are left alone.
+        Each takes the operator's own arguments, and may answer NotImplemented to leave them alone.
         """
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS, USUAL_INFERENCES, USUAL_SECONDS
 from etprof.cli.flags import JSON, NO_WAIT, STORE, add_flags, seconds, whole_number
-from etprof.cli.measuring import measure_and_show
+from etprof.cli.measuring import listening
 
 if TYPE_CHECKING:
     import argparse
@@ -96,6 +96,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetr
     """Runs both sides once this host is free; fails when either lacks blocks."""
     from etprof.base.errors import TargetError
     from etprof.config import Config, ExperimentConfig, MeasurementConfig
+    from etprof.measuring.configured import measure_config
     from etprof.measuring.plan import configured_target
     from etprof.run.directory import load_metrics
 
@@ -115,7 +116,9 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetr
     target = configured_target(config)
     threads = (arguments.threads or target.default_threads(),)
     sides = tuple(each.model_copy(update={"threads": threads}) for each in config.experiments)
-    measured = measure_and_show(config.model_copy(update={"experiments": sides}), target, arguments)
+    config = config.model_copy(update={"experiments": sides})
+    with listening(arguments) as listener:
+        measured = measure_config(config, target, listener)
     metrics = load_metrics(folder)
     if metrics is None or measured.errors:
         raise TargetError(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.cli.flags import ALLOW_INACCURATE, add_flags, decibels, share
+from etprof.cli.flags import ALLOW_INACCURATE, add_flags, decibels, share, word_list
 from etprof.cli.output import show
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--bundle", bool, "", "also write a .bpte with inputs and outputs inside"),
         ("--memory-planning", str, "PLANNER", "%(default)s (default) or naive",
          {"default": "greedy"}),
-        ("--operators", _words, "LIST", "delegate only these, such as linear,convolution",
+        ("--operators", word_list, "LIST", "delegate only these, such as linear,convolution",
          {"default": ()}),
-        ("--config-precisions", _words, "LIST", "of fp32,static_quant,dynamic_quant; all",
+        ("--config-precisions", word_list, "LIST", "of fp32,static_quant,dynamic_quant; all",
          {"default": ()}),
-        ("--rewrite", _words, "LIST", "apply these rewrites (see docs/optimize.md), or all",
+        ("--rewrite", word_list, "LIST", "apply these rewrites (see docs/optimize.md), or all",
          {"default": (), "dest": "rewrites"}),
         ("--per-op", bool, "", "one delegate call per operator: less memory",
          {"dest": "per_op_mode"}),
@@ -131,11 +131,6 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
             **{each.name: getattr(arguments, each.name) for each in fields(ExportOptions)}
         ),
     )
-
-
-def _words(text: str) -> tuple[str, ...]:
-    """Returns the words of a comma-separated list."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _show(files: ExportedFiles, *, explain: bool) -> None:

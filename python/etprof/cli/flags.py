@@ -35,6 +35,11 @@ STORE: Final[Row] = (
 )  # fmt: skip
 
 
+def word_list(text: str) -> tuple[str, ...]:
+    """Words with commas between them."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def path_list(text: str) -> tuple[Path, ...]:
     """Paths with commas between them."""
     return tuple(Path(part) for part in text.split(",") if part)

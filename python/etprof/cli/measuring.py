@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from etprof.base.errors import InputFileError, TargetError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from etprof.config import Config
+    from etprof.measuring.configured import Listener
     from etprof.measuring.pipeline import Measured
-    from etprof.targets import Target
     from etprof.targets.device_lock import Waiting
 
 
@@ -24,19 +25,14 @@ def patience_of(arguments: argparse.Namespace) -> Waiting:
     return patience(say, wait=not arguments.no_wait)
 
 
-def measure_and_show(
-    config: Config,
-    target: Target,
-    arguments: argparse.Namespace,
-    **how: Any,  # noqa: ANN401 - its own
-) -> Measured:
-    """Measures a config and shows how that goes; `how` is what `measure_config` takes."""
+@contextmanager
+def listening(arguments: argparse.Namespace) -> Iterator[Listener]:
+    """Yields who shows people how a measurement goes, while it goes."""
     from etprof.cli.progress import say, show_progress
-    from etprof.measuring.configured import Listener, measure_config
+    from etprof.measuring.configured import Listener
 
     with show_progress() as progress:
-        listener = Listener(say, progress, patience_of(arguments))
-        return measure_config(config, target, listener, **how)
+        yield Listener(say, progress, patience_of(arguments))
 
 
 def _what_it_can_tell(run_directory: Path) -> str | None:

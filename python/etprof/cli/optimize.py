@@ -13,15 +13,16 @@ Writes, into out_<model>/optimize_<precision> or where --outdir says:
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.flags import JSON, add_flags, seconds
+from etprof.cli.flags import JSON, add_flags, decibels, seconds, word_list
 from etprof.cli.output import show, show_json
 
 if TYPE_CHECKING:
+    import argparse
+
     from etprof.export.request import ExportRequest
     from etprof.optimize.trial import Optimization
 
@@ -46,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          {"default": "fp16"}),
         ("--backend", str, "", "the delegate that takes what it can (default)"),
         ("--weights", Path, "FILE", "a checkpoint of the model"),
-        ("--rewrite", _words, "LIST", "search among these only; see docs/optimize.md",
+        ("--rewrite", word_list, "LIST", "search among these only; see docs/optimize.md",
          {"default": ("all",), "dest": "rewrites"}),
-        ("--tolerance", _decibels, "DB",
+        ("--tolerance", decibels, "DB",
          "how many dB the result may be farther from eager than the model as it is (default 2)",
          {"default": 2.0}),
         ("--budget", seconds, "S", "begin no new trial after this many seconds"),
@@ -106,17 +107,3 @@ def _sentences(found: Optimization, folder: Path) -> list[str]:
         f"{program} and its recipe are written; these figures are no times:",
         f"  etprof profile {program}",
     ]
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _decibels(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 200:
-        raise argparse.ArgumentTypeError(f"must be 0 to 200 dB, not {text}")
-    return value

@@ -45,7 +45,7 @@ from etprof.cli.flags import (
     several_of,
     whole_number,
 )
-from etprof.cli.measuring import measure_and_show, report_run
+from etprof.cli.measuring import listening, report_run
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, proves_times
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exports, measures, analyses, reports."""
+    from etprof.measuring.configured import measure_config
     from etprof.measuring.plan import find_runner, make_target
 
     _refuse_flags_without_effect(arguments)
@@ -175,7 +176,8 @@ def run(arguments: argparse.Namespace) -> int:
     recorded = {"": _read_etrecord(arguments.etrecord, config.model)}
     recorded |= {name: _read_etrecord(None, each.model) for name, each in config.programs.items()}
     reports = {name: report for name, report in recorded.items() if report is not None}
-    measured = measure_and_show(config, target, arguments, delegations=reports)
+    with listening(arguments) as listener:
+        measured = measure_config(config, target, listener, delegations=reports)
     return report_run(config.output_root, as_json=arguments.json, measured=measured)
 
 

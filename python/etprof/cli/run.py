@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from etprof.base.errors import UsageError
 from etprof.base.text import clean_lines
 from etprof.cli.flags import NO_WAIT, add_flags
-from etprof.cli.measuring import measure_and_show, report_run
+from etprof.cli.measuring import listening, report_run
 from etprof.cli.output import show_json
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures, analyses, reports."""
+    from etprof.measuring.configured import measure_config
     from etprof.measuring.plan import configured_target
 
     config, identity = _find_config(arguments)
@@ -68,15 +69,17 @@ def run(arguments: argparse.Namespace) -> int:
         return report_run(config.output_root, as_json=arguments.json)
     if arguments.from_manifest is not None:
         _check_starts(config, arguments)
-    measured = measure_and_show(
-        config,
-        configured_target(config),
-        arguments,
-        identity=identity,
-        only=arguments.only,
-        resume=arguments.resume,
-        keep_going=arguments.keep_going,
-    )
+    target = configured_target(config)
+    with listening(arguments) as listener:
+        measured = measure_config(
+            config,
+            target,
+            listener,
+            identity=identity,
+            only=arguments.only,
+            resume=arguments.resume,
+            keep_going=arguments.keep_going,
+        )
     return report_run(config.output_root, as_json=arguments.json, measured=measured)
 
 

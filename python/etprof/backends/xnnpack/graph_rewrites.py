@@ -6,12 +6,12 @@ All of them leave dynamic shapes alone: their results would hold for the traced 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.rewrite import GraphRewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
@@ -29,6 +29,10 @@ def _aten() -> Any:  # noqa: ANN401 - PyTorch's operators
 
 def _is_static(*values: Tensor) -> bool:
     return all(isinstance(size, int) for value in values for size in value.shape)
+
+
+def _is_static_float(*values: Tensor) -> bool:
+    return _is_static(*values) and all(value.dtype.is_floating_point for value in values)
 
 
 def _is_half(value: Tensor) -> bool:
@@ -60,7 +64,6 @@ class HalfActivations(GraphRewrite):
     """Activations whose usual forms compute in float32, or have no half-precision kernel."""
 
     name = "half_activations"
-    operators = ("aten.gelu.default", "aten.silu.default", "aten.hardsigmoid.default")
     changes = (
         "SiLU becomes x * sigmoid(x), hard-sigmoid relu6(x + 3) / 6, both in half precision; "
         "GELU is computed in float32 between two casts"
@@ -72,11 +75,13 @@ class HalfActivations(GraphRewrite):
     )
 
     @classmethod
-    def replacement(cls, operator: str) -> Callable[..., Any]:
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
         """Returns the activation in the delegate's operators; float32 is left alone."""
-        return {"gelu": cls._gelu, "silu": cls._silu, "hardsigmoid": cls._hard_sigmoid}[
-            operator.split(".")[1]
-        ]
+        return {
+            "aten.gelu.default": cls._gelu,
+            "aten.silu.default": cls._silu,
+            "aten.hardsigmoid.default": cls._hard_sigmoid,
+        }
 
     @staticmethod
     def _gelu(value: Tensor, *, approximate: str = "none") -> Any:  # noqa: ANN401
@@ -98,7 +103,6 @@ class KeptDimensions(GraphRewrite):
     """Means in the one form that the delegate has, and over the last dimension as a product."""
 
     name = "kept_dimensions"
-    operators = ("aten.mean.dim",)
     changes = (
         "a mean over both axes of an image keeps them, and a reshape drops them; a mean over the "
         "last dimension becomes a product with a constant row of 1/n, in float32"
@@ -107,10 +111,11 @@ class KeptDimensions(GraphRewrite):
     rests_on = "XNNPACK's partitioner takes mean.dim of four dimensions, [2, 3], with keepdim only"
 
     @classmethod
-    def replacement(cls, operator: str) -> Callable[..., Any]:
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
         """Returns the mean in those forms."""
-        del operator
-        return cls._mean
+        return {
+            "aten.mean.dim": cls._mean,
+        }
 
     @staticmethod
     def _mean(
@@ -137,7 +142,6 @@ class SpelledNorms(GraphRewrite):
     """Norms over the last dimensions, for which the delegate has no operator."""
 
     name = "spelled_norms"
-    operators = ("aten.layer_norm.default", "aten.rms_norm.default")
     precedes_quantization = False
     changes = (
         "a layer or RMS norm becomes differences, products and a reciprocal root in float32, its "
@@ -150,9 +154,12 @@ class SpelledNorms(GraphRewrite):
     )
 
     @classmethod
-    def replacement(cls, operator: str) -> Callable[..., Any]:
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
         """Returns the norm, spelled out."""
-        return cls._layer_norm if "layer_norm" in operator else cls._rms_norm
+        return {
+            "aten.layer_norm.default": cls._layer_norm,
+            "aten.rms_norm.default": cls._rms_norm,
+        }
 
     @classmethod
     def _layer_norm(  # noqa: PLR0913, PLR0917 - ATen's
@@ -165,7 +172,7 @@ class SpelledNorms(GraphRewrite):
         cudnn_enable: bool = True,
     ) -> Any:  # noqa: ANN401
         del cudnn_enable
-        if not _is_static(value) or not value.dtype.is_floating_point:
+        if not _is_static_float(value):
             return NotImplemented
         rows = cls._as_rows(value, normalized_shape)
         centred = rows - _row_mean(rows)
@@ -181,7 +188,7 @@ class SpelledNorms(GraphRewrite):
     ) -> Any:  # noqa: ANN401
         import torch
 
-        if not _is_static(value) or not value.dtype.is_floating_point:
+        if not _is_static_float(value):
             return NotImplemented
         rows = cls._as_rows(value, normalized_shape)
         # PyTorch's default is the spacing of the type that it computes in.
@@ -215,7 +222,6 @@ class PlainAttention(GraphRewrite):
     """Attention as two products and a softmax."""
 
     name = "plain_attention"
-    operators = ("aten.scaled_dot_product_attention.default",)
     changes = (
         "scaled dot-product attention becomes softmax(q k / sqrt(d) + mask) v on batches of "
         "matrices, its causal mask a constant"
@@ -230,10 +236,11 @@ class PlainAttention(GraphRewrite):
     )
 
     @classmethod
-    def replacement(cls, operator: str) -> Callable[..., Any]:
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
         """Returns the plain form; masks of booleans, dropout and shared heads are left alone."""
-        del operator
-        return cls._attend
+        return {
+            "aten.scaled_dot_product_attention.default": cls._attend,
+        }
 
     @staticmethod
     def _attend(  # noqa: PLR0913, PLR0917 - ATen's
@@ -279,16 +286,16 @@ class PlainProducts(GraphRewrite):
     """Batched products without their expand of no effect."""
 
     name = "plain_products"
-    operators = ("aten.matmul.default",)
     changes = "a product of two batches of equal size becomes bmm between reshapes"
     legal = "the same products"
     rests_on = "PyTorch decomposes it through expand, which XNNPACK's partitioner does not take"
 
     @classmethod
-    def replacement(cls, operator: str) -> Callable[..., Any]:
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
         """Returns the product as bmm."""
-        del operator
-        return cls._multiply
+        return {
+            "aten.matmul.default": cls._multiply,
+        }
 
     @staticmethod
     def _multiply(left: Tensor, right: Tensor) -> Any:  # noqa: ANN401
@@ -306,11 +313,6 @@ class PlainViews(GraphRewrite):
     """Views that the delegate does not take, as those that it does."""
 
     name = "plain_views"
-    operators = (
-        "aten.select.int", "aten.unbind.int", "aten.split_with_sizes.default", "aten.split.Tensor",
-        "aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.expand.default",
-        "aten.repeat_interleave.self_int",
-    )  # fmt: skip
     changes = (
         "select, unbind and split become slices, squeeze and unsqueeze reshapes; an expand is left "
         "out where it has no effect, and else, as repetition, is a product with ones"
@@ -319,19 +321,19 @@ class PlainViews(GraphRewrite):
     rests_on = "XNNPACK's partitioner takes slice, reshape and a product that broadcasts"
 
     @classmethod
-    def replacement(cls, operator: str) -> Callable[..., Any]:
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
         """Returns the view in slices and reshapes."""
-        found: dict[str, Callable[..., Any]] = {
-            "select": cls._select,
-            "unbind": cls._unbind,
-            "split_with_sizes": cls._split,
-            "split": cls._split,
-            "unsqueeze": cls._unsqueeze,
-            "squeeze": cls._squeeze,
-            "expand": cls._expand,
-            "repeat_interleave": cls._repeat,
+        return {
+            "aten.select.int": cls._select,
+            "aten.unbind.int": cls._unbind,
+            "aten.split_with_sizes.default": cls._split,
+            "aten.split.Tensor": cls._split,
+            "aten.unsqueeze.default": cls._unsqueeze,
+            "aten.squeeze.dim": cls._squeeze,
+            "aten.squeeze.dims": cls._squeeze,
+            "aten.expand.default": cls._expand,
+            "aten.repeat_interleave.self_int": cls._repeat,
         }
-        return found[operator.split(".")[1]]
 
     @staticmethod
     def _part(value: Tensor, dim: int, start: int, end: int) -> Tensor:
@@ -400,7 +402,7 @@ class PlainViews(GraphRewrite):
         value: Tensor, repeats: int, dim: int | None = None, *, output_size: int | None = None
     ) -> Any:  # noqa: ANN401
         del output_size
-        if dim is None or not _is_static(value) or not value.dtype.is_floating_point:
+        if dim is None or not _is_static_float(value):
             return NotImplemented
         dim %= value.dim()
         before, size, after = value.shape[:dim], value.shape[dim], value.shape[dim + 1 :]
@@ -414,13 +416,8 @@ class ChannelWeights(GraphRewrite):
     """4-bit weights with one scale a row, as the delegate's kernels of SME2 take them."""
 
     name = "channel_weights"
-    operators = (
-        "torchao.dequantize_affine.default",
-        "torchao.quantize_affine.default",
-        "torchao.choose_qparams_affine.default",
-    )
     precedes_quantization = False
-    changes: ClassVar[str] = (
+    changes = (
         "weights in blocks as long as a row become weights with a scale a channel, and their "
         "inputs are quantised a token at a time by ExecuTorch's own operators"
     )
@@ -431,14 +428,13 @@ class ChannelWeights(GraphRewrite):
     )
 
     @classmethod
-    def replacement(cls, operator: str) -> Callable[..., Any]:
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
         """Returns the step of quantisation in ExecuTorch's own operators."""
-        found: dict[str, Callable[..., Any]] = {
-            "dequantize_affine": cls._dequantize,
-            "quantize_affine": cls._quantize,
-            "choose_qparams_affine": cls._choose,
+        return {
+            "torchao.dequantize_affine.default": cls._dequantize,
+            "torchao.quantize_affine.default": cls._quantize,
+            "torchao.choose_qparams_affine.default": cls._choose,
         }
-        return found[operator.split(".")[1]]
 
     @staticmethod
     def _are_rows(value: Tensor, block: Sequence[int]) -> bool:

@@ -6,7 +6,7 @@ Each is in force inside `rewritten_lowering` only; ExecuTorch's own tables are a
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 import torch
@@ -46,7 +46,7 @@ class HalfPointwiseWeights(LoweringRewrite):
     """Pointwise convolutions of halves keep halves as weights."""
 
     name = "half_pointwise_weights"
-    changes: ClassVar[str] = (
+    changes = (
         "the weights of 1x1 convolutions of stride 1, without padding and groups, are serialised "
         "in half precision; biases stay float32"
     )
@@ -66,7 +66,7 @@ class DelegatedCasts(LoweringRewrite):
     """Casts between half and single precision stay inside the delegate."""
 
     name = "delegated_casts"
-    changes: ClassVar[str] = (
+    changes = (
         "a cast between half and single precision is a Convert node of the delegate, instead of a "
         "call of a portable kernel between two delegate calls"
     )

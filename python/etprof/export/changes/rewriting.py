@@ -92,13 +92,10 @@ def _rewrite(
     program: torch.export.ExportedProgram, asked: Sequence[type[GraphRewrite]]
 ) -> tuple[torch.export.ExportedProgram, Counter[str]]:
     """Returns the rewritten program, or the same one where nothing applies, and the counts."""
-    names = {operator: rewrite.name for rewrite in asked for operator in rewrite.operators}
-    table = {
-        overload: rewrite.replacement(operator)
-        for rewrite in asked
-        for operator in rewrite.operators
-        if (overload := find_overload(operator)) is not None
-    }
+    names, table = {}, {}
+    for rewrite in asked:
+        for operator, replacement in rewrite.replacements().items():
+            names[operator], table[find_overload(operator)] = rewrite.name, replacement
     replaced = Counter(names[str(node.target)] for node in _find_places(program, table))
     if not replaced:
         return program, replaced
