@@ -17,6 +17,8 @@ from etprof.analysis.assessment import assess_run, assess_runs
 from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
+from tests.etdump_writer import etdump, event_block, write_etdump
+from tests.known_etdumps import span
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
 
 ATTACK = "<img src=x onerror=alert(1)>"
@@ -233,3 +235,12 @@ def test_an_etdump_alone_gives_a_report(tmp_path: Path) -> None:
     text = Page(render_html(assess_runs([LoadedRun.load(etdump)]))).visible
     assert "There is one experiment, and nothing to compare it with." in text
     assert "one ETDump alone: latency without tracer, load and memory are not known" in text
+
+
+def test_an_etdump_with_unknown_events_alone_gives_a_report(tmp_path: Path) -> None:
+    events = [span(b"DELE_CALL", 0, 30), span(b"Method::execute", 0, 125)]
+    path = tmp_path / "bare.etdump"
+    path.write_bytes(write_etdump(etdump([event_block(b"Execute", events)])).data)
+    text = Page(render_html(assess_runs([LoadedRun.load(path)]))).visible
+    assert "Program execution" in text
+    assert "DELE_CALL" in text

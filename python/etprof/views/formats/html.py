@@ -106,7 +106,7 @@ def _section_view(section: Section) -> View:
         "says": section.says,
         "tables": tables,
         "lines": section.lines,
-        "is_sortable": section.anchor == _SORTABLE,
+        "is_sortable": section.anchor == _SORTABLE and bool(tables),
     }
 
 
