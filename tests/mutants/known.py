@@ -138,13 +138,13 @@ MUTATIONS = (
         (COMPARISON,),
     ),
     Mutation(
-        27, "a window of later runs", "history/selection.py",
-        "own = earlier.where(", "own = same_series.where(",
+        27, "a window of later runs", "history/gate.py",
+        "if branch == run.git_branch:", "if branch is None:",
         (SELECTION,),
     ),
     Mutation(
-        29, "failed runs are a baseline", "history/selection.py",
-        "Run.series == candidate.series, Run.status == OK,", "Run.series == candidate.series,",
+        29, "failed runs are a baseline", "history/gate.py",
+        "Run.series == run.series, Run.status == OK,", "Run.series == run.series,",
         (SELECTION,),
     ),
     Mutation(
@@ -169,13 +169,12 @@ MUTATIONS = (
         (FINDINGS, "tests/unit/test_operator_split.py"),
     ),
     Mutation(
-        28, "a branch's later runs", "history/selection.py",
-        "earlier if candidate.git_branch == branch else same_series", "same_series", (SELECTION,),
+        28, "a branch's older commits", "history/gate.py",
+        "if points[each].source == newest)", "if points[each].source)", (SELECTION,),
     ),
     Mutation(
-        31, "a noise floor of emulated runs", "history/noise.py",
-        "Run.status == OK, Run.representative, Metric.name == metric",
-        "Run.status == OK, Metric.name == metric", (SELECTION,),
+        31, "a spread of emulated runs", "history/gate.py",
+        "Run.status == OK, Run.representative)\n", "Run.status == OK)\n", (SELECTION,),
     ),
     Mutation(
         32, "a run that was moved is not followed", "history/store.py",
@@ -183,7 +182,7 @@ MUTATIONS = (
     ),
     Mutation(
         35, "a level's first run is called the last of the one before", "history/trend.py",
-        "numbers[start - 1]", "numbers[start]", (SELECTION,),
+        "numbers[change.earliest - 1]", "numbers[change.earliest]", (SELECTION,),
     ),
     Mutation(
         36, "a change's two commits are one", "history/tables.py",

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import event, update
 
+from etprof.base.units import format_change
 from etprof.dashboard.addresses import ServedLinks, make_address
+from etprof.dashboard.judging import BASELINE
 from etprof.dashboard.queries import list_series
 from etprof.dashboard.render import answer
 from etprof.dashboard.views import trend
@@ -31,6 +33,8 @@ from tests.known_history import (
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from etprof.history.gate import Judgement
 
 ONE = KnownHistory(
     commits=2, models=("toy_cnn",), devices=("Phone A",), precisions=("fp32",), branches=("main",)
@@ -71,7 +75,7 @@ def test_repeated_runs_are_grey_and_a_slowed_one_is_red_ten_times_out_of_ten(
     make_store: Callable[[KnownHistory], Store],
 ) -> None:
     for seed in range(10):
-        known = replace(ONE, seed=seed, sme_modes=("sme2",), all_metrics=False)
+        known = replace(ONE, seed=seed, sme_modes=("sme2",), all_metrics=False, commits=9)
         same = show(make_store(known), "overview")
         assert colours(same) == ["same"], seed
         slowed = show(make_store(replace(known, models=(REGRESSED,))), "overview")
@@ -81,23 +85,53 @@ def test_repeated_runs_are_grey_and_a_slowed_one_is_red_ten_times_out_of_ten(
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_the_gate_says_the_same(make_store: Callable[[KnownHistory], Store], rounds: int) -> None:
-    # GIVEN a history with and without repeated runs, which tell the gate how noisy a device is
+    """N13: one change had three intervals and two verdicts."""
+    # GIVEN a history with and without repeated runs of a commit
     models = ("toy_cnn", REGRESSED, IMPROVED)
-    known = replace(ONE, models=models, commits=4, rounds=rounds, precisions=("fp32", "fp16"),
+    known = replace(ONE, models=models, commits=9, rounds=rounds, precisions=("fp32", "fp16"),
                     noise=0.012)  # fmt: skip
     store = make_store(known)
     with store.session() as session:
-        checked = check_history(session, CheckRequest("window:1", metrics=("latency_ns",)))
-    verdicts = {str(entry.run.id): entry.outcome for entry in checked.entries}
+        checked = check_history(session, CheckRequest(BASELINE))
+    entries = [e for e in checked.entries if e.metric == "latency_ns" and e.outcome != "drift"]
+    judged = {str(entry.run.id): entry.judgement for entry in entries}
+    verdicts = {number: (each.verdict, interval(each)) for number, each in judged.items() if each}
     assert len(verdicts) == 12
-    # THEN every cell of the overview has the gate's verdict
+    # THEN every cell of the overview has the gate's verdict, and its interval
     page = show(store, "overview")
     found = re.findall(
-        r'href="run\?id=(\d+)">(?:(?!</td>).)*<span class="change \w+"[^>]*>\S+ % (\w+)</span>',
+        r'href="run\?id=(\d+)">(?:(?!</td>).)*<span class="change \w+"[^>]*>\S+ % (\w+)</span>'
+        r'<span class="detail">([^,]*), ',
         page,
     )
-    assert dict(found) == verdicts
-    assert {"regression", "unchanged"} <= {*verdicts.values()}
+    assert {number: tuple(cell) for number, *cell in found} == verdicts
+    # AND so has the page of the run
+    slow = next(entry.run.id for entry in entries if entry.outcome == "regression")
+    assert verdicts[str(slow)][1] in words(show(store, "run", id=str(slow)))
+    assert {"regression", "unchanged"} <= {verdict for verdict, _ in verdicts.values()}
+
+
+def interval(judgement: Judgement) -> str:
+    assert judgement.low is not None
+    assert judgement.high is not None
+    return f"{format_change(judgement.low)} … {format_change(judgement.high)}"
+
+
+def test_two_runs_have_one_interval(make_store: Callable[[KnownHistory], Store]) -> None:
+    """N13: overview, the page of two runs and a check with the same pair had three intervals."""
+    store = make_store(replace(ONE, models=(IMPROVED,), commits=9, sme_modes=("off",)))
+    pin(store, "release", 3)
+    with store.session() as session:
+        checked = check_history(session, CheckRequest("release", metrics=("latency_ns",)))
+    (entry,) = checked.entries[:1]
+    assert entry.judgement is not None
+    shown = interval(entry.judgement)
+    for page in (
+        show(store, "overview"),
+        show(store, "compare", baseline="3", candidate="9"),
+        show(store, "run", id="9"),
+    ):
+        assert shown in words(page)
 
 
 def test_speed_up_needs_runs_that_differ_in_sme_alone(
@@ -168,16 +202,18 @@ def test_runs_of_different_things_are_not_judged(
 def test_changes_are_against_the_pinned_baseline(
     make_store: Callable[[KnownHistory], Store],
 ) -> None:
-    store = make_store(replace(ONE, models=(IMPROVED,), commits=6, sme_modes=("off",)))
+    store = make_store(replace(ONE, models=(IMPROVED,), commits=14, sme_modes=("off",)))
     assert "unchanged" in words(show(store, "overview"))
     pin(store, "release", 1)
     page = words(show(store, "overview"))
     assert re.search(r"−(19|20|21)\.\d % improvement .* against baseline release", page)
-    assert "Compare with baseline release" in show(store, "run", id="6")
+    assert "Compare with baseline release" in show(store, "run", id="14")
 
 
 def test_rates_are_better_when_they_rise(make_store: Callable[[KnownHistory], Store]) -> None:
-    store = make_store(replace(ONE, models=(IMPROVED,), commits=2))
+    store = make_store(replace(ONE, models=(IMPROVED,), commits=9))
+    pin(store, "off", 1)
+    pin(store, "sme2", 2)
     page = words(show(store, "overview", metric="decode_tokens_per_second"))
     # Times fell to 0.8, so rates rose by a quarter.
     assert len(re.findall(r"\+2[45]\.\d % improvement", page)) == 2

@@ -12,7 +12,7 @@ from rich.console import Console
 from sqlalchemy import event, select, text, update
 
 from etprof.dashboard.chart import choose_points
-from etprof.dashboard.judging import find_references
+from etprof.dashboard.judging import Judge
 from etprof.dashboard.queries import (
     Series,
     config_key,
@@ -26,6 +26,7 @@ from etprof.dashboard.queries import (
     load_runs,
     load_trend,
 )
+from etprof.dashboard.visit import Catalogue
 from etprof.history.schema import FAILED, Run
 from etprof.history.store import Store, open_store
 from etprof.history.tables import METRICS_OF_A_RUN, run_details
@@ -197,15 +198,16 @@ def test_pinned_baselines_come_before_the_run_before(tmp_path: Path) -> None:
     with store.session() as session:
         entries = list_series(session)
         runs = list(load_runs(session, (entry.run.id for entry in entries)).values())
-        found = find_references(session, runs, "latency_ns")
-        assert {reference.label for reference in found.values()} == {"the run before"}
+        found = Judge(Catalogue(session), "latency_ns").references(runs).values()
+        # Three of the four commits before are of the same branch.
+        assert {reference.change["against"] for reference in found} == {"the 3 runs before"}
     pin(store, "release", 1)
     with store.session() as session:
         runs = list(load_runs(session, (entry.run.id for entry in entries)).values())
-        found = find_references(session, runs, "latency_ns")
-        labels = [found[run.id].label for run in runs]
-        assert sorted(labels) == ["baseline release", *["the run before"] * 3]
-        assert {found[run.id].run_id for run in runs if "release" in found[run.id].label} == {1}
+        found = Judge(Catalogue(session), "latency_ns").references(runs).values()
+        labels = [reference.change["against"] for reference in found]
+        assert sorted(labels) == ["baseline release", *["the 3 runs before"] * 3]
+        assert {r.run_id for r in found if "release" in r.change["against"]} == {1}
     store.engine.dispose()
 
 

@@ -1,214 +1,357 @@
-"""The gate against simulated runs of which the truth is known, and its formulas against SciPy."""
+"""The gate against histories of which the truth is known (N3 to N6, N13), seeded."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from etprof.base.units import format_range, format_value
-from etprof.history.check import Checked, CheckRequest, CheckResult
-from etprof.history.gate import Judgement, judge, judge_against
-from etprof.history.noise import NoiseFloor, pool_groups
-from etprof.history.schema import Metric, Run
+from etprof.cli import main
+from etprof.history.check import Checked, CheckRequest, CheckResult, check_history
+from etprof.history.gate import Judgement
+from etprof.history.schema import Run
+from etprof.history.store import Store, open_store
 from etprof.history.tables import render_check
-from etprof.statistics.two_samples import shift_interval, t_quantile
-
-STEADY = (99.0, 99.5, 100.0, 100.5, 101.0, 100.2, 99.8, 100.1)
-TRIALS = 400
-
-
-def value(samples: Sequence[float], *, higher_is_better: bool = False) -> Metric:
-    return Metric(
-        name="latency_ns",
-        unit="ns",
-        higher_is_better=higher_is_better,
-        value=float(np.median(samples)),
-        low=None,
-        high=None,
-        samples=tuple(samples),
-    )
-
-
-def times(factor: float) -> list[float]:
-    return [sample * factor for sample in STEADY]
-
-
-@dataclass
-class Machine:
-    """Runs differ by `run_spread`, the blocks of a run by `block_spread`, both relative."""
-
-    run_spread: float
-    block_spread: float
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.seed)
-
-    def run(self, factor: float = 1.0, blocks: int = 10) -> Metric:
-        level = 1e6 * factor * math.exp(self.random.normal() * self.run_spread)
-        noise = np.exp(self.random.normal(size=blocks) * self.block_spread)
-        return value((level * noise).tolist())
-
-    def noise(self) -> NoiseFloor | None:
-        """What this machine's A/A data says: three series, each measured three times."""
-        groups = [[math.log(self.run().value) for _ in range(3)] for _ in range(3)]
-        return pool_groups("device", "latency_ns", groups)
-
-
-@pytest.mark.parametrize(
-    ("factor", "verdict"),
-    [(1.3, "regression"), (0.7, "improvement"), (1.0, "unchanged"), (1.06, "inconclusive")],
+from etprof.statistics.runs import (
+    ASSUMED,
+    departure,
+    find_drift,
+    fit_prior,
+    moderated,
+    spread_of_neighbours,
+    standing_level,
 )
-def test_verdicts_where_lower_is_better(factor: float, verdict: str) -> None:
-    judgement = judge(value(STEADY), value(times(factor)))
-    assert judgement.verdict == verdict
-    assert judgement.change == pytest.approx(factor - 1)
-    assert judgement.low is not None
-    assert judgement.high is not None
-    assert judgement.low < factor - 1 < judgement.high
+from etprof.statistics.two_samples import Spread
+from tests.noisy_history import NoisyHistory
+
+TEN = (
+    "latency_ns", "latency_mean_ns", "latency_trimmed_mean_ns", "load_ns", "first_inference_ns",
+    "peak_rss_bytes", "time_to_first_token_ns", "prefill_tokens_per_second",
+    "decode_tokens_per_second", "token_latency_ns",
+)  # fmt: skip
+RED = {"regression", "drift", "failed"}
+Make = Callable[..., NoisyHistory]
 
 
-def test_values_that_cannot_be_of_one_thing_are_not_judged() -> None:
-    """S5: a damaged store ended in an OverflowError."""
-    judgement = judge(value([1e-300] * 8), value(times(1e300)))
-    assert (judgement.verdict, judgement.change) == ("inconclusive", None)
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    stores: list[Store] = []
+
+    def make_history(spread: float, **how: Any) -> NoisyHistory:  # noqa: ANN401
+        stores.append(open_store(tmp_path / f"h{len(stores)}.sqlite"))
+        return NoisyHistory(stores[-1], spread, **how)
+
+    yield make_history
+    for store in stores:
+        store.close()
 
 
-@pytest.mark.parametrize(
-    ("factor", "verdict"), [(1.3, "improvement"), (0.7, "regression"), (1.0, "unchanged")]
-)
-def test_verdicts_where_higher_is_better(factor: float, verdict: str) -> None:
-    before, after = (value(s, higher_is_better=True) for s in (STEADY, times(factor)))
-    assert judge(before, after).verdict == verdict
+def check(history: NoisyHistory, baseline: str = "window:7", **how: Any) -> CheckResult:  # noqa: ANN401
+    with history.store.session() as session:
+        return check_history(session, CheckRequest(baseline, **how))
 
 
-def test_the_threshold_decides() -> None:
-    sides = value(STEADY), value(times(1.2))
-    assert judge(*sides, threshold=0.05).verdict == "regression"
-    assert judge(*sides, threshold=0.5).verdict == "unchanged"
-    assert judge(*sides, threshold=0.19).verdict == "inconclusive"
+def command(history: NoisyHistory, *words: str) -> int:
+    """Runs `etprof history` over the store."""
+    url = history.store.engine.url.render_as_string(hide_password=False)
+    return main(["history", words[0], "--store", url, *words[1:]])
 
 
-@pytest.mark.parametrize(
-    ("sides", "reason"),
-    [
-        ((value(STEADY), value([0.0] * 8)), "a value is zero"),
-        (
-            (value([100.0]), value([200.0])),
-            "too few blocks, and no A/A data of this device",
-        ),
-    ],
-)
-def test_what_cannot_be_judged_says_why(sides: tuple[Metric, Metric], reason: str) -> None:
-    judgement = judge(*sides)
-    assert (judgement.verdict, judgement.reason) == ("inconclusive", reason)
+def outcome(history: NoisyHistory, baseline: str = "window:7", **how: Any) -> str:  # noqa: ANN401
+    """The gate's verdict on a history of one series and one metric."""
+    first, *_ = check(history, baseline, **how).entries
+    return first.outcome
 
 
-def test_known_noise_widens_the_interval_and_judges_single_values() -> None:
-    loud = NoiseFloor("device", "latency_ns", of_run=0.2, freedom=20, runs=25, groups=5)
-    quiet = NoiseFloor("device", "latency_ns", of_run=0.002, freedom=20, runs=25, groups=5)
-    slow = value(times(1.3))
-    assert judge(value(STEADY), slow, noise=loud).verdict == "inconclusive"
-    assert judge(value(STEADY), slow, noise=quiet).verdict == "regression"
-    assert judge(value([100.0]), value([130.0]), noise=quiet).verdict == "regression"
+def test_a_red_build_stays_red_when_run_again(make: Make) -> None:
+    """N3, promise 46: the failed run was in the baseline of its own repetition."""
+    history = make(0.01)
+    for _ in range(8):
+        history.add()
+    for _ in range(6):
+        history.add(1.15, commit="f" * 40)
+        assert command(history, "check", "--baseline", "window:7") == 1
+        assert command(history, "check", "--baseline", "branch:main") == 1
+    history.add()
+    assert command(history, "check", "--baseline", "window:7") == 0
 
 
-def test_noise_of_two_runs_is_no_knowledge_but_a_warning() -> None:
-    loud = NoiseFloor("device", "latency_ns", of_run=0.2, freedom=1, runs=2, groups=1)
-    assert judge(value(STEADY), value(times(1.3)), noise=loud).verdict == "inconclusive"
-
-
-@pytest.mark.parametrize("spread", [(0.005, 0.005), (0.01, 0.01), (0.02, 0.01), (0.05, 0.05)])
-@pytest.mark.parametrize("baselines", [1, 5])
-def test_false_alarms_are_rare_without_any_knowledge_of_the_machine(
-    spread: tuple[float, float], baselines: int
+@pytest.mark.parametrize("baseline", ["window:3", "window:7", "branch:main"])
+def test_a_lasting_regression_is_red_every_time_until_it_is_pinned(
+    make: Make, baseline: str
 ) -> None:
-    machine = Machine(*spread)
-    alarms = sum(
-        judge_against([machine.run() for _ in range(baselines)], machine.run()).verdict
-        in ("regression", "improvement")
-        for _ in range(TRIALS)
-    )
-    assert alarms / TRIALS <= 0.05
+    """N3: a lasting rise was flagged once, then its runs were the baseline."""
+    history = make(0.01, seed=3)
+    for _ in range(12):
+        history.add()
+    for _ in range(15):
+        (slow,) = history.add(1.1)
+        assert outcome(history, baseline) == "regression"
+    # WHEN the new level is meant, THEN it is what later runs are held against
+    assert command(history, "pin", "meant", str(slow)) == 0
+    for _ in range(4):
+        history.add(1.1)
+        assert outcome(history, baseline) not in RED
+    history.add(1.21)
+    assert outcome(history, baseline) == "regression"
 
 
-@pytest.mark.parametrize("spread", [(0.02, 0.002), (0.05, 0.005), (0.1, 0.01)])
-def test_false_alarms_are_rare_where_runs_differ_much_more_than_blocks(
-    spread: tuple[float, float],
-) -> None:
-    """The trap that made phone benchmarks useless: every run looks steady by itself."""
-    machine = Machine(*spread)
-    alarms = sum(
-        judge(machine.run(), machine.run(), noise=machine.noise()).verdict
-        in ("regression", "improvement")
-        for _ in range(TRIALS)
-    )
-    assert alarms / TRIALS <= 0.05
+def test_three_better_runs_are_the_new_level_and_one_is_none(make: Make) -> None:
+    history = make(0.01, seed=5)
+    for _ in range(8):
+        history.add()
+    history.add(0.8)
+    history.add()
+    assert outcome(history) not in RED
+    for _ in range(4):
+        history.add(0.8)
+    assert outcome(history) in {"unchanged", "inconclusive"}
+    history.add(0.88)
+    assert outcome(history) == "regression"
 
 
-def test_a_slower_run_is_found() -> None:
-    machine = Machine(0.01, 0.01)
-    found = [judge(machine.run(), machine.run(1.2)).verdict for _ in range(TRIALS)]
-    assert found.count("regression") / TRIALS >= 0.98
+def test_a_candidate_without_a_commit_is_held_against_what_was_before(make: Make) -> None:
+    history = make(0.01)
+    for _ in range(5):
+        history.add(commit=None)
+    history.add(1.3, commit=None)
+    assert outcome(history) == "regression"
 
 
-@pytest.mark.parametrize("sizes", [(4, 4), (6, 10), (10, 10), (20, 7)])
-def test_the_interval_is_that_of_the_rank_sum_test(sizes: tuple[int, int]) -> None:
+def test_runs_of_one_commit_have_nothing_to_be_held_against(make: Make) -> None:
+    history = make(0.01)
+    for _ in range(3):
+        history.add(commit="a" * 40)
+    result = check(history)
+    assert (result.entries, len(result.without_baseline)) == ((), 1)
+
+
+@pytest.mark.parametrize("window", [3, 7])
+def test_false_alarms_of_a_whole_check(make: Make, window: int) -> None:
+    """N5, promise 47: 12 series and 10 metrics had 20 to 76 % chance of a false red build."""
+    history = make(0.05, series=12, metrics=TEN, seed=window)
+    for _ in range(window):
+        history.add()
+    checks = 10
+    alarms = 0
+    for _ in range(checks):
+        history.add()
+        code = command(history, "check", "--baseline", f"window:{window}", "--metric", "all")
+        alarms += code
+    assert alarms <= 1
+
+
+@pytest.mark.parametrize("runs", [3, 5, 7, 10])
+@pytest.mark.parametrize("kind", ["alike", "mixed"])
+def test_the_interval_covers_the_truth(runs: int, kind: str) -> None:
+    """N4: at windows of 3, 5 and 7 the interval of 95 % covered 81, 88 and 90 %."""
+    random = np.random.default_rng(runs)
+    inside = count = 0
+    for _ in range(60):
+        spreads = np.full(12, 0.03) if kind == "alike" else np.exp(random.uniform(-4.6, -2.5, 12))
+        series = [random.normal(0, spread, runs).tolist() for spread in spreads]
+        prior = fit_prior([s for logs in series if (s := spread_of_neighbours(logs))])
+        for logs, spread in zip(series, spreads, strict=True):
+            level = standing_level(logs, worse=1, threshold=0.05, prior=prior)
+            found = departure(
+                [logs[i] for i in level.members], random.normal(0, spread), level.spread
+            )
+            inside += found.interval.low <= 0 <= found.interval.high
+            count += 1
+    assert 0.925 <= inside / count <= 0.985
+
+
+def test_a_quiet_series_does_not_lend_its_spread_to_a_loud_one() -> None:
+    """N4: A/A data of one model replaced the spread of every other series of its device."""
     random = np.random.default_rng(1)
-    baseline, candidate = random.normal(size=sizes[0]), random.normal(1.0, size=sizes[1])
-    interval = shift_interval(baseline, candidate)
-    assert interval is not None
-    for shift, inside in ((interval.low, True), (interval.high, True)):
-        for step in (-1e-9, 1e-9):
-            moved = candidate - shift - step
-            p = stats.mannwhitneyu(moved, baseline, method="exact").pvalue
-            is_inside = interval.low < shift + step < interval.high
-            assert (p > 0.05) == is_inside, (inside, p)
+    quiet = [random.normal(0, 0.003, 30).tolist() for _ in range(11)]
+    loud = random.normal(0, 0.08, 7).tolist()
+    prior = fit_prior([s for logs in (*quiet, loud) if (s := spread_of_neighbours(logs))])
+    assert standing_level(loud, worse=1, threshold=0.05, prior=prior).spread.deviation > 0.05
+    own = standing_level(quiet[0], worse=1, threshold=0.05, prior=prior).spread
+    assert own.deviation < 0.02
 
 
-@pytest.mark.parametrize("sizes", [(3, 3), (1, 10), (0, 5)])
-def test_too_few_values_have_no_interval(sizes: tuple[int, int]) -> None:
-    assert shift_interval(np.zeros(sizes[0]), np.zeros(sizes[1])) is None
+def test_degrees_of_freedom_are_of_runs() -> None:
+    """N4: the t quantile was that of the blocks."""
+    level = standing_level([0.0, 0.01, -0.01, 0.02], worse=1, threshold=0.05)
+    assert level.spread.freedom == 3
+    assert level.spread.deviation == pytest.approx(np.std([0.0, 0.01, -0.01, 0.02], ddof=1))
+    found = departure([0.0, 0.01, -0.01, 0.02], 0.5, level.spread)
+    reach = stats.t.ppf(0.975, 3) * level.spread.deviation * math.sqrt(1.25)
+    assert found.interval.high - found.change == pytest.approx(reach)
 
 
-def test_large_samples_have_nearly_the_exact_interval() -> None:
-    random = np.random.default_rng(2)
-    baseline, candidate = random.normal(size=40), random.normal(size=30)
-    interval = shift_interval(baseline, candidate)
-    assert interval is not None
-    for shift in (interval.low, interval.high):
-        p = stats.mannwhitneyu(candidate - shift, baseline, method="exact").pvalue
-        assert p == pytest.approx(0.05, abs=0.01)
+def test_little_knowledge_is_an_assumption(make: Make) -> None:
+    """N1: one run a side says nothing of how much runs differ; a half more still stands out."""
+    assert moderated(0.0, 1, None) == ASSUMED
+    history = make(0.001)
+    history.add()
+    history.add(1.2)
+    (entry,) = check(history, "window:1").entries
+    assert entry.outcome == "inconclusive"
+    assert entry.reason.startswith("too few runs to know how much they differ (1 run")
+    history.add(3.0)
+    assert outcome(history, "window:1") == "regression"
 
 
-@pytest.mark.parametrize("freedom", [4, 5, 7, 10, 30, 200])
-def test_quantile_of_student(freedom: int) -> None:
-    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
+def test_every_row_says_what_it_could_have_seen(make: Make) -> None:
+    """N5: nothing said which change a calm or a loud device would have shown."""
+    seen = {}
+    for spread in (0.003, 0.05):
+        history = make(spread, metrics=("latency_ns", "decode_tokens_per_second"))
+        for _ in range(12):
+            history.add()
+        for entry in check(history).entries:
+            assert entry.judgement is not None
+            seen[spread, entry.metric] = entry.judgement.smallest or 0.0
+    assert 0.05 < seen[0.003, "latency_ns"] < 0.08
+    assert 0.12 < seen[0.05, "latency_ns"] < 0.4
+    assert -0.4 < seen[0.05, "decode_tokens_per_second"] < -0.12
 
 
-def test_noise_is_pooled_within_groups() -> None:
-    floor = pool_groups("d", "m", [[1.0, 3.0], [10.0, 10.0, 13.0], [99.0]])
-    assert floor == NoiseFloor("d", "m", pytest.approx(math.sqrt(8 / 3)), 3, 5, 2)  # type: ignore[arg-type]
-    assert pool_groups("d", "m", [[1.0], [2.0]]) is None
+def test_what_is_said_to_be_seen_is_seen() -> None:
+    """N5: of true changes of that size four in five are called, one comparison alone."""
+    random = np.random.default_rng(4)
+    spread = Spread(0.03, 30)
+    found = departure([0.0] * 7, 0.0, spread)
+    calls = [
+        departure(
+            [0.0] * 7, random.normal(found.smallest, spread.deviation * math.sqrt(8 / 7)), spread
+        )
+        for _ in range(2000)
+    ]
+    assert np.mean([call.p_value <= 0.05 for call in calls]) == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(100.0, "unchanged"), (100.5, "unchanged"), (107.0, "regression"), (90.0, "improvement")],
+)
+def test_a_value_that_never_varied_is_compared_exactly(
+    make: Make, value: float, verdict: str
+) -> None:
+    """N5: a constant number of bytes that rose by 7 % was inconclusive."""
+    history = make(0.01, metrics=())
+    for _ in range(2):
+        history.add(values={"peak_rss_bytes": 100.0})
+    history.add(values={"peak_rss_bytes": value})
+    (entry,) = check(history).entries
+    assert entry.outcome == verdict
+    assert entry.judgement is not None
+    assert entry.judgement.low == entry.judgement.change == entry.judgement.high
+    assert entry.judgement.threshold == 0.01
+    assert outcome(history, threshold=0.2) == "unchanged"
+
+
+@pytest.mark.parametrize("flat", [0, 10])
+def test_a_creep_is_found_within_eight_runs(make: Make, flat: int) -> None:
+    """N5: +77 % over 20 runs, 3 % at a time, were never flagged."""
+    history = make(0.01, seed=2)
+    for _ in range(flat):
+        history.add()
+    found = []
+    for number in range(1, 9):
+        history.add(1.03**number)
+        found += [entry.outcome for entry in check(history, "window:1").entries]
+    assert RED & {*found}
+    if not flat:
+        (drift,) = [e for e in check(history, "window:1").entries if e.outcome == "drift"]
+        assert drift.judgement is not None
+        assert drift.judgement.change == pytest.approx(1.03**7 - 1, abs=0.05)
+        assert command(history, "check", "--baseline", "window:1") == 1
+
+
+def test_neither_a_step_nor_noise_is_a_drift() -> None:
+    random = np.random.default_rng(0)
+    step = find_drift([0.0, 0.001, 0.0, 0.002, 0.1, 0.101, 0.1, 0.099])
+    assert step is not None
+    assert not step.is_steady
+    alarms = [find_drift(random.normal(0, 0.03, 8).tolist()) for _ in range(400)]
+    shares = np.mean([each.total.p_value <= 0.05 for each in alarms if each])
+    assert shares == pytest.approx(0.05, abs=0.03)
+    assert find_drift([0.0] * 5) is None
+
+
+def test_the_prior_is_that_of_many_like_series() -> None:
+    random = np.random.default_rng(8)
+    alike = [spread_of_neighbours(random.normal(0, 0.02, 20).tolist()) for _ in range(50)]
+    prior = fit_prior([each for each in alike if each])
+    assert prior is not None
+    assert prior.deviation == pytest.approx(0.02, rel=0.1)
+    assert prior.freedom == 6
+    unlike = [Spread(math.exp(random.normal(-4, 1.5)), 20) for _ in range(50)]
+    assert (fit_prior(unlike) or prior).freedom < 3
+    assert fit_prior(unlike[:2]) is None
+
+
+def test_neighbours_tell_the_spread_whatever_the_level() -> None:
+    random = np.random.default_rng(9)
+    values = random.normal(0, 0.02, 40)
+    values[20:] += 0.5
+    found = spread_of_neighbours(values.tolist())
+    assert found is not None
+    assert found.deviation == pytest.approx(0.02, rel=0.25)
+    assert spread_of_neighbours([1.0, 2.0]) is None
+
+
+def test_values_that_cannot_be_of_one_thing_are_not_judged(make: Make) -> None:
+    """S5: a damaged store ended in an OverflowError."""
+    history = make(0.01)
+    history.add(1e-300)
+    history.add(1e290)
+    (entry,) = check(history).entries
+    assert entry.judgement is not None
+    assert (entry.outcome, entry.judgement.change) == ("inconclusive", None)
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_a_check_formats_numbers_as_everything_does(form: str) -> None:
     """T12: rates and changes had a formatter of their own here."""
     run = Run(id=1, model="decoder", device="Phone", sme_mode="off")
-    judgement = Judgement("unchanged", 0.0, -0.0123, 0.0001, 0.05, "within")
+    judgement = Judgement("unchanged", 0.0, -0.0123, 0.0001, 0.05, "within", 0.5, -0.08)
     entry = Checked(
         "unchanged", run, (run,), "within", "decode_tokens_per_second", "1/s",
         1234.0, 1234.4, judgement,
     )  # fmt: skip
     text = render_check(CheckResult(CheckRequest("window:1"), (entry,), ()), form)
     cells = [cell.strip() for line in text.splitlines() for cell in re.split("[│|]", line)]
-    for unit, value in (("1/s", 1234.0), ("change", 0.0)):
+    for unit, value in (("1/s", 1234.0), ("change", 0.0), ("change", -0.08)):
         assert format_value(unit, value) in cells
     assert format_range("change", -0.0123, 0.0001) in cells
+
+
+def test_changes_fail_until_they_are_meant(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    """N5: `history changes` had no exit code."""
+    history = make(0.01)
+    for _ in range(10):
+        history.add()
+    assert command(history, "changes", "--fail") == 0
+    for _ in range(6):
+        (slow,) = history.add(1.2)
+    assert command(history, "changes") == 0
+    assert command(history, "changes", "--fail") == 1
+    assert command(history, "pin", "meant", str(slow)) == 0
+    assert command(history, "changes", "--fail") == 0
+    assert re.search(r"probability 9[5-9]\.\d %", capsys.readouterr().out)
+
+
+def test_json_says_what_was_adjusted(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    history = make(0.01, series=3)
+    for _ in range(4):
+        history.add()
+    capsys.readouterr()
+    command(history, "check", "--baseline", "window:3", "--format", "json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["threshold"] == 0.05
+    for entry in document["entries"]:
+        assert 0 <= entry["judgement"]["p_value"] <= 1
+        assert entry["judgement"]["smallest"] > 0.05

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import update
 
-from etprof.history.noise import NoiseFloors
+from etprof.history.gate import Gate, device_spreads
 from etprof.history.schema import FAILED, Run
-from etprof.history.selection import baseline_runs
 from etprof.history.store import Store, open_store
 from etprof.history.trend import find_changes
 from tests.measured_runs import MeasuredRun, scaled, write_measured
@@ -36,7 +35,9 @@ class History:
     def baseline_of(self, run_id: int, name: str) -> list[int]:
         """The numbers of the runs that a run is held against, the newest first."""
         with self.store.session() as session:
-            return [run.id for run in baseline_runs(session, name, session.get_one(Run, run_id))]
+            gate = Gate(session)
+            found = gate.compare(name, session.get_one(Run, run_id), "latency_ns")
+            return [metric.run_id for metric in found.baseline] if found else []
 
 
 @pytest.fixture
@@ -58,6 +59,7 @@ def test_a_baseline_has_no_later_run(history: History, name: str) -> None:
     assert history.baseline_of(candidate, name) == [earlier]
     assert history.baseline_of(earlier, name) == []
     assert history.baseline_of(later, "window:9") == [candidate, earlier]
+    assert history.baseline_of(later, "branch:main") == [candidate]
 
 
 @pytest.mark.parametrize("name", ["window:9", "branch:main"])
@@ -77,13 +79,11 @@ def test_a_noise_floor_has_no_emulated_run(history: History) -> None:
         history.add(minute, factor)
     history.store.write(lambda session: _call_all_representative(session, answer=False))
     with history.store.session() as session:
-        device = session.get_one(Run, 1).device
-        assert NoiseFloors(session).floor(device, "latency_ns") is None
+        assert device_spreads(session) == []
     history.store.write(lambda session: _call_all_representative(session, answer=True))
     with history.store.session() as session:
-        floor = NoiseFloors(session).floor(device, "latency_ns")
-        assert floor is not None
-        assert floor.runs == 3
+        (found,) = (each for each in device_spreads(session) if each.metric == "latency_ns")
+        assert (found.runs, found.series) == (3, 1)
 
 
 def _call_all_representative(session: Session, *, answer: bool) -> None:

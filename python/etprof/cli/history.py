@@ -6,7 +6,7 @@
   etprof history check --baseline B   is the newest run worse? The exit code is for CI
   etprof history pin NAME RUN         call a run a baseline; without RUN, list the baselines
   etprof history changes              where levels changed over the history
-  etprof history noise                what repeated runs of the same thing differ by
+  etprof history noise                what runs of one series differ by on each device
   etprof history export FILE          everything as JSON, Parquet, or PyTorch-HUD records
   etprof history import FILE          add the runs of a JSON or Parquet export
 
@@ -46,12 +46,14 @@ threads) with a baseline:
   branch:NAME   the runs of the newest commit on that branch
   window:N      the N runs before it on its own branch
 
-A metric is a regression only if the whole 95 % interval of its change is worse than the threshold.
-The interval covers what blocks say and what repeated runs of this device differ by.
+The last two leave out runs of the candidate's own commit and runs that were regressions themselves.
+A metric is a regression if its change is beyond the threshold and beyond what runs of its series
+differ by; false alarms are at most 5 % over all comparisons of a check. A drift is a creep over the
+newest commits that no single step shows.
 """
 CHECK_EPILOG = """\
-exit codes: 0 no regression (inconclusive is said, but does not fail), 1 a regression or a run that
-failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be used
+exit codes: 0 no regression (inconclusive is said, but does not fail), 1 a regression, a drift or a
+run that failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be used
 
 examples:
   etprof history check --baseline branch:main --format markdown --out comment.md
@@ -88,8 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--remove", bool, "", "forget the baseline NAME"),
     )
     changes = _action(actions, "changes", _changes, "where levels changed", filters=True)
-    add_flags(changes, ("--metric", str, "NAME", "", {"default": "latency_ns"}))
-    noise = _action(actions, "noise", _noise, "noise floor of each device, from repeated runs")
+    add_flags(
+        changes,
+        ("--metric", str, "NAME", "", {"default": "latency_ns"}),
+        ("--fail", bool, "", "exit code 1 where a series' last change is for the worse and not pinned since"),
+    )  # fmt: skip
+    noise = _action(actions, "noise", _noise, "what runs of one series differ by on each device")
     add_flags(noise, JSON)
     add_flags(
         _action(actions, "export", _export, "write runs to a file", filters=True),
@@ -112,7 +118,7 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         ("--run", str, "RUN", "check this run instead of the newest ones; may be given again",
          {**MANY, "dest": "runs"}),
         ("--threshold", str, "[METRIC=]PERCENT",
-         "change that matters (default 5), of all metrics or of one; may be given again", MANY),
+         "change that matters (default 5; 1 for sizes that never vary); may be given again", MANY),
         ("--metric", str, "NAME",
          "check this metric only; may be given again; `all` for every metric", MANY),
         ("--format", FORMATS, "", "", {"default": "text"}),
@@ -259,34 +265,31 @@ def _list_baselines(arguments: argparse.Namespace) -> int:
 
 
 def _changes(arguments: argparse.Namespace) -> int:
-    """Prints where a metric's level changed, series by series."""
+    """Prints where a metric's level changed; with --fail, returns 1 for one that is worse."""
     from dataclasses import replace
 
     from etprof.history.metric_names import metric_label
     from etprof.history.tables import CHANGES
-    from etprof.history.trend import find_changes
+    from etprof.history.trend import find_changes, standing_regressions
 
     metric = _check_metric(arguments.metric, "--metric")
     with _open(arguments) as store, store.session() as session:
         found = find_changes(session, metric, _filters(arguments))
         table = replace(CHANGES, title=metric_label(metric))
-        return _show_table(table, found, f"No change of level in {metric}")
+        _show_table(table, found, f"No change of level in {metric}")
+        return int(arguments.fail and bool(standing_regressions(session, found)))
 
 
 def _noise(arguments: argparse.Namespace) -> int:
-    from etprof.history.noise import NoiseFloors
+    from etprof.history.gate import device_spreads
     from etprof.history.tables import NOISE
 
     with _open(arguments) as store, store.session() as session:
-        floors = NoiseFloors(session).every()
+        found = device_spreads(session)
     if arguments.json:
-        show_json([asdict(floor) for floor in floors])
+        show_json([asdict(each) for each in found])
         return 0
-    missing = (
-        "No A/A data yet: measure the same program twice on one device, at one commit without "
-        "changes, and add both runs"
-    )
-    return _show_table(NOISE, floors, missing)
+    return _show_table(NOISE, found, "Nothing is known yet: add three runs of one series")
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -335,7 +338,6 @@ def _filters(arguments: argparse.Namespace) -> dict[str, str]:
 
 def _check_request(arguments: argparse.Namespace) -> CheckRequest:
     from etprof.history.check import CHECKED, CheckRequest
-    from etprof.history.gate import DEFAULT_THRESHOLD
     from etprof.history.metric_names import METRICS
 
     thresholds = dict(_threshold(text) for text in arguments.threshold)
@@ -347,7 +349,7 @@ def _check_request(arguments: argparse.Namespace) -> CheckRequest:
         runs=tuple(arguments.runs),
         filters=_filters(arguments),
         metrics=metrics or CHECKED,
-        threshold=thresholds.pop(None, DEFAULT_THRESHOLD),
+        threshold=thresholds.pop(None, None),
         thresholds={name: value for name, value in thresholds.items() if name is not None},
     )
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from etprof.dashboard.queries import TrendPoint
+    from etprof.statistics.change_points import ChangePoint
 
 View = dict[str, Any]
 WIDTH, HEIGHT = 1000.0, 300.0
@@ -33,8 +34,8 @@ class Line:
     sme: str
     points: Sequence[TrendPoint]
     """The oldest first."""
-    changes: Sequence[int]
-    """Run ids at which a new level begins."""
+    changes: Sequence[ChangePoint]
+    """Changes of level, by indices of the measured points."""
 
     @property
     def measured(self) -> list[TrendPoint]:
@@ -117,7 +118,7 @@ def _line(line: Line, number: int, scale: Scale, unit: str, most: int) -> View:
     measured = line.measured
     chosen = set(choose_points([point.value or 0.0 for point in measured], most))
     # A new level is always drawn, else its mark would stand beside nothing.
-    chosen |= {i for i, point in enumerate(measured) if point.run_id in line.changes}
+    chosen |= {change.start for change in line.changes}
     points = [_point(measured[i], line.name, scale, unit) for i in sorted(chosen)]
     return {
         "name": line.name,
@@ -127,7 +128,7 @@ def _line(line: Line, number: int, scale: Scale, unit: str, most: int) -> View:
         "path": "".join(
             f"{'L' if i else 'M'}{point['x']} {point['y']}" for i, point in enumerate(points)
         ),
-        "changes": [_mark(p, scale) for p in measured if p.run_id in line.changes],
+        "changes": [_mark(measured[change.start], scale) for change in line.changes],
         "failures": [_failure(p, line.name, scale) for p in line.failed[-most:]],
     }
 

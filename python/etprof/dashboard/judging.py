@@ -3,54 +3,87 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.base.units import format_change, format_ratio
+from etprof.base.units import count_of, format_change, format_ratio
 from etprof.dashboard.addresses import Address, make_address
-from etprof.dashboard.queries import find_runs_before, load_baselines, load_runs, load_values
-from etprof.history.gate import judge
+from etprof.dashboard.queries import load_baselines
+from etprof.history.gate import judge_all
+from etprof.history.selection import WINDOW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from sqlalchemy.orm import Session
+    from collections.abc import Iterable
 
     from etprof.dashboard.visit import Catalogue
-    from etprof.history.gate import Judgement
-    from etprof.history.noise import NoiseFloor
+    from etprof.history.gate import Comparison, Judgement
     from etprof.history.schema import Metric, Run
 
 View = dict[str, Any]
 _COLOURS: Final = {"regression": "worse", "improvement": "better"}
 """Everything else is grey."""
-_ONE_NIGHT: Final = timedelta(days=1)
+BASELINE: Final = f"{WINDOW}7"
+"""Of runs whose series has none that is pinned; what CI checks against by default."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a run is held against, and how it compares."""
+
+    change: View
+    run_id: int
+    """The newest run of the baseline."""
+    candidate_id: int
+
+    @property
+    def compare_address(self) -> Address:
+        """Where both are set side by side."""
+        return compare_address(self.run_id, self.candidate_id)
 
 
 class Judge:
-    """Judges changes of one metric with the noise floor of the device, as the gate does.
+    """Judges changes of one metric as `history check` does, in the family of a whole check."""
 
-    A device's floor is of the runs before those that are judged: the newest of `candidates` on the
-    device and what was measured within a day before it.
-    """
+    def __init__(self, catalogue: Catalogue, metric: str) -> None:
+        self._catalogue, self._metric = catalogue, metric
+        self._gate = catalogue.gate()
 
-    def __init__(self, catalogue: Catalogue, metric: str, candidates: Iterable[Run]) -> None:
-        self._catalogue = catalogue
-        self._metric = metric
-        self._runs: dict[str, list[Run]] = {}
-        for run in candidates:
-            self._runs.setdefault(run.device, []).append(run)
-
-    def change(
-        self,
-        baseline: Metric | None,
-        candidate: Metric | None,
-        against: str,
-    ) -> View | None:
-        """Returns the change for a template; None where there is nothing to judge."""
+    def pair(self, baseline: Run | None, candidate: Run | None, against: str) -> View | None:
+        """Returns the change of one run against one other; None where one has no value."""
         if baseline is None or candidate is None:
             return None
-        found = judge(baseline, candidate, noise=self._floor(candidate.run.device))
+        found = self._gate.compare_runs(baseline, candidate, self._metric)
+        return None if found is None else self._view(found, against)
+
+    def references(self, runs: Iterable[Run]) -> dict[int, Reference]:
+        """Holds runs against the pinned baseline of their series, else against the runs before."""
+        runs = list(runs)
+        pinned = load_baselines(self._catalogue.session, {run.series for run in runs})
+        names = {
+            run.id: next((b.name for b in pinned.get(run.series, []) if b.run_id != run.id), None)
+            for run in runs
+        }
+        before = [
+            number
+            for run in runs
+            if names[run.id] is None
+            for number in self._gate.baseline_ids(BASELINE, run, self._metric)
+        ]
+        self._gate.load([*(run.id for run in runs), *before], self._metric)
+        found = {run.id: self._reference(run, names[run.id]) for run in runs}
+        return {number: reference for number, reference in found.items() if reference is not None}
+
+    def _reference(self, run: Run, name: str | None) -> Reference | None:
+        found = self._gate.compare(name or BASELINE, run, self._metric)
+        if found is None:
+            return None
+        count = len(found.baseline)
+        before = "the run before" if count == 1 else f"the {count_of(count, 'run')} before"
+        view = self._view(found, f"baseline {name}" if name else before)
+        return Reference(view, found.baseline[0].run_id, run.id)
+
+    def _view(self, comparison: Comparison, against: str) -> View:
+        (found,) = judge_all([comparison], self._catalogue.family)
+        candidate = comparison.candidate
         return {
             "text": format_change(found.change),
             "word": found.verdict,
@@ -60,12 +93,6 @@ class Judge:
             "against": against,
             **({} if candidate.unit == "bytes" else _speed_up(found, candidate)),
         }
-
-    def _floor(self, device: str) -> NoiseFloor | None:
-        moments = [run.measured_at for run in self._runs.get(device, [])]
-        newest = max(moments, default=None)
-        judged = [each for each in moments if newest and newest - each < _ONE_NIGHT]
-        return self._catalogue.noise_floor(device, self._metric, min(judged, default=None))
 
 
 def _interval_text(found: Judgement) -> str:
@@ -87,40 +114,6 @@ def _speed_up(found: Judgement, candidate: Metric) -> View:
     return {"speed_up": format_ratio(ratios[0]), "speed_up_interval": " … ".join(ends)}
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The other side of a change."""
-
-    label: str
-    run_id: int
-    candidate_id: int
-    value: Metric | None
-
-    @property
-    def compare_address(self) -> Address:
-        """Where both are set side by side."""
-        return compare_address(self.run_id, self.candidate_id)
-
-
 def compare_address(baseline: int, candidate: int) -> Address:
     """Returns the address of the page about two runs."""
     return make_address("compare", {"baseline": str(baseline), "candidate": str(candidate)})
-
-
-def find_references(session: Session, runs: Sequence[Run], metric: str) -> dict[int, Reference]:
-    """Returns what each run is held against, by run."""
-    pinned = load_baselines(session, {run.series for run in runs})
-    before = find_runs_before(session, runs)
-    chosen: dict[int, tuple[str, int]] = {}
-    for run in runs:
-        baseline = next((b for b in pinned.get(run.series, []) if b.run_id != run.id), None)
-        if baseline is not None:
-            chosen[run.id] = (f"baseline {baseline.name}", baseline.run_id)
-        elif run.id in before:
-            chosen[run.id] = ("the run before", before[run.id])
-    others = load_runs(session, (other for _, other in chosen.values()))
-    values = load_values(session, others.values(), metric)
-    return {
-        run_id: Reference(label, other, run_id, values.get(other))
-        for run_id, (label, other) in chosen.items()
-    }

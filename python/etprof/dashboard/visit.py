@@ -15,18 +15,18 @@ from etprof.dashboard.queries import (
     list_series,
     load_runs,
 )
+from etprof.history.check import CHECKED
+from etprof.history.gate import Gate
 from etprof.history.metric_names import METRICS
-from etprof.history.noise import NoiseFloors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
     from sqlalchemy.orm import Session
 
     from etprof.dashboard.addresses import Address, Links
     from etprof.dashboard.queries import Series
-    from etprof.history.noise import NoiseFloor
+    from etprof.history.gate import Known
     from etprof.history.schema import Run
 
 
@@ -49,7 +49,7 @@ def metric_key(name: str) -> tuple[int, str]:
 
 
 class Catalogue:
-    """The store's series, metrics, branches and noise floors, read once for each of its states.
+    """The store's series, metrics, branches and what devices vary by, read once for each of its states.
 
     Runs are added and never changed, so their number and the newest one's tell states apart.
     """
@@ -78,12 +78,15 @@ class Catalogue:
         """Branches on offer."""
         return self._keep(lambda: list_branches(self.session, self._most_branches), "branches")
 
-    def noise_floor(self, device: str, metric: str, before: datetime | None) -> NoiseFloor | None:
-        """The noise floor of a device from runs older than `before`."""
-        floors = NoiseFloors(self.session, until=before)
-        return self._keep(
-            lambda: floors.floor(device, metric, before=before), "floor", device, metric, before
-        )
+    def gate(self) -> Gate:
+        """The gate of this store, with what it knows of devices kept from page to page."""
+        of_devices: Known = self._keep(dict, "devices")
+        return Gate(self.session, of_devices=of_devices)
+
+    @property
+    def family(self) -> int:
+        """How many comparisons a check of the whole store makes, drifts included, at most."""
+        return 2 * len(self.series()) * len({*self.metrics} & {*CHECKED})
 
     def _keep(self, read: Callable[[], Kind], *name: Hashable) -> Kind:
         """Returns what is kept under a name for this state of the store, else reads it."""

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from statistics import median
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.base.units import count_of
-from etprof.history.gate import DEFAULT_THRESHOLD, Judgement, judge_against
-from etprof.history.noise import NoiseFloors
-from etprof.history.schema import FAILED, Metric, Run
-from etprof.history.selection import (
-    baseline_runs,
-    check_baseline,
-    find_runs,
-    newest_of_each_series,
-)
+from etprof.history.gate import Comparison, Gate, Judgement, judge_all
+from etprof.history.schema import FAILED, Run
+from etprof.history.selection import check_baseline, find_runs, newest_of_each_series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy.orm import Session
 
-Outcome = Literal["failed", "regression", "improvement", "unchanged", "inconclusive"]
+Outcome = Literal["failed", "regression", "drift", "improvement", "unchanged", "inconclusive"]
 
 OUTCOMES: Final[tuple[Outcome, ...]] = (
     "failed",
     "regression",
+    "drift",
     "improvement",
     "inconclusive",
     "unchanged",
 )
 """In order of urgency."""
+_WORSE: Final[tuple[Outcome, ...]] = ("failed", "regression", "drift")
 CHECKED: Final = (
     "latency_ns",
     "load_ns",
@@ -55,7 +50,8 @@ class CheckRequest:
     """Candidates; none: the newest run of each series."""
     filters: Mapping[str, str] = field(default_factory=dict)
     metrics: tuple[str, ...] = CHECKED
-    threshold: float = DEFAULT_THRESHOLD
+    threshold: float | None = None
+    """None: 5 %, and 1 % where a value never varies."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """By metric, where not the common one."""
 
@@ -71,7 +67,7 @@ class Checked:
     metric: str | None = None
     unit: str | None = None
     before: float | None = None
-    """The baseline's value: the median of its runs."""
+    """The baseline's value: the geometric mean of its runs; of a drift, where it begins."""
     after: float | None = None
     judgement: Judgement | None = None
 
@@ -94,7 +90,7 @@ class CheckResult:
     @property
     def exit_code(self) -> int:
         """1 when anything became worse or failed; what is inconclusive does not fail a build."""
-        return int(self.counts["failed"] > 0 or self.counts["regression"] > 0)
+        return int(any(self.counts[outcome] for outcome in _WORSE))
 
 
 def check_history(session: Session, request: CheckRequest) -> CheckResult:
@@ -105,24 +101,26 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
         if request.runs
         else newest_of_each_series(session, request.filters)
     )
-    newest = max((run.measured_at for run in candidates), default=None)
-    noise = NoiseFloors(session, until=newest)
+    gate = Gate(session, threshold=request.threshold, thresholds=request.thresholds)
     entries: list[Checked] = []
+    compared: list[Comparison] = []
     alone: list[Run] = []
     for candidate in candidates:
-        baselines = baseline_runs(session, request.baseline, candidate)
         if candidate.status == FAILED:
-            entries.append(_told(candidate, baselines, "failed", candidate.failure or "it failed"))
+            entries.append(_told(candidate, "failed", candidate.failure or "it failed"))
         elif candidate.wrong_outputs is not None:
             reason = f"its outputs are wrong, so no time counts: {candidate.wrong_outputs}"
-            entries.append(_told(candidate, baselines, "failed", reason))
-        elif not baselines:
+            entries.append(_told(candidate, "failed", reason))
+        elif not gate.has_baseline(request.baseline, candidate):
             alone.append(candidate)
         elif not candidate.representative:
             reason = "its target proves no times, so none are judged"
-            entries.append(_told(candidate, baselines, "inconclusive", reason))
+            entries.append(_told(candidate, "inconclusive", reason))
         else:
-            entries += _judge_metrics(noise, request, candidate, baselines)
+            compared += _comparisons(gate, request, candidate)
+    judged = zip(compared, judge_all(compared), strict=True)
+    # A drift is a row of its own where there is one; the test for it counts in any case.
+    entries += [_checked(*each) for each in judged if not each[0].drift or each[1].is_drift]
     entries.sort(key=lambda entry: OUTCOMES.index(entry.outcome))
     return CheckResult(request, tuple(entries), tuple(alone))
 
@@ -139,42 +137,33 @@ def _method(run: Run) -> str | None:
     return None if run.method in (None, "forward") else run.method
 
 
-def _told(candidate: Run, baselines: Sequence[Run], outcome: Outcome, reason: str) -> Checked:
+def _told(candidate: Run, outcome: Outcome, reason: str) -> Checked:
     """What is said of a whole run."""
-    return Checked(outcome, candidate, tuple(baselines), reason)
+    return Checked(outcome, candidate, (), reason)
 
 
-def _judge_metrics(
-    noise: NoiseFloors, request: CheckRequest, candidate: Run, baselines: Sequence[Run]
-) -> list[Checked]:
-    """Judges the metrics that both sides have."""
-    after = {metric.name: metric for metric in candidate.metrics}
-    before: dict[str, list[Metric]] = {}
-    for run in baselines:
-        for metric in run.metrics:
-            before.setdefault(metric.name, []).append(metric)
-    return [
-        _judge_metric(noise, request, after[name], before[name])
-        for name in request.metrics
-        if name in after and name in before
+def _comparisons(gate: Gate, request: CheckRequest, candidate: Run) -> list[Comparison]:
+    """The steps and the drifts of all metrics that can be tested."""
+    found = [
+        comparison
+        for metric in request.metrics
+        for comparison in (
+            gate.compare(request.baseline, candidate, metric),
+            gate.drift(candidate, metric),
+        )
     ]
+    return [comparison for comparison in found if comparison is not None]
 
 
-def _judge_metric(
-    noise: NoiseFloors, request: CheckRequest, after: Metric, before: Sequence[Metric]
-) -> Checked:
-    run, name = after.run, after.name
-    floor = noise.floor(run.device, name, before=run.measured_at)
-    threshold = request.thresholds.get(name, request.threshold)
-    judgement = judge_against(before, after, threshold, noise=floor)
+def _checked(found: Comparison, judgement: Judgement) -> Checked:
     return Checked(
         outcome=judgement.verdict,
-        run=run,
-        baseline=tuple(metric.run for metric in before),
+        run=found.candidate.run,
+        baseline=tuple(metric.run for metric in found.baseline),
         reason=judgement.reason,
-        metric=name,
-        unit=after.unit,
-        before=median(metric.value for metric in before),
-        after=after.value,
+        metric=found.candidate.name,
+        unit=found.candidate.unit,
+        before=found.before,
+        after=found.after,
         judgement=judgement,
     )

@@ -1,47 +1,62 @@
-"""Is a run worse than another? Only where the change and its interval exceed the threshold.
+"""Is a run worse than its baseline? The one judge of `history check` and of the dashboard.
 
-Two runs of the same thing differ by more than their own blocks tell: the machine was warmer, its
-memory laid out otherwise, its neighbours busier. So the interval of candidate ÷ baseline covers
+The unit that counts is the run: the interval of candidate ÷ baseline is a prediction interval whose
+spread is that of the series' own runs, moderated by the other series of the device
+(`statistics/runs`). A change is called one where it is beyond the threshold and beyond chance, for
+all comparisons of a check together (Holm). A value that never varies, such as a size in bytes, is
+compared exactly.
 
-1. what the blocks of the two runs say: the rank-based interval of `two_samples`, and
-2. what two runs of the same thing differ by: ± t·s·sqrt(1 + 1/K) around the change, s being the
-   spread of one run and K the number of baseline runs (a prediction interval; see Kalibera and
-   Jones, "Rigorous benchmarking in reasonable time", 2013, for why the upper level counts).
-
-The spread is the device's noise floor where A/A data gives one (`noise`). Where not, a run is taken
-to vary as much as single process launches do, at least by 1 %, which is cautious: a run's value is
-the median of many launches. With three baseline runs or more, it is at least their own spread.
-Load and first inference, of which a launch has one each, are not judged before runs were repeated.
+A baseline has no run of the candidate's own commit, so that a red build stays red when run again,
+and no run that was worse than the level before it, so that a lasting regression stays one. Whoever
+means the new level pins a run of it.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import numpy as np
+from sqlalchemy import select
 
+from etprof.base.units import count_of, format_change
 from etprof.history.metric_names import METRICS
-from etprof.statistics.summary import robust_spread
-from etprof.statistics.two_samples import shift_interval, t_quantile
+from etprof.history.schema import OK, Baseline, Metric, Run
+from etprof.history.selection import BRANCH, NEWEST_FIRST, WINDOW, window_size
+from etprof.statistics.order_statistics import CONFIDENCE
+from etprof.statistics.runs import (
+    ASSUMED,
+    LEAST_RUNS,
+    departure,
+    find_drift,
+    fit_prior,
+    spread_of_neighbours,
+    standing_level,
+)
+from etprof.statistics.two_samples import POWER, Spread, difference_of_groups, holm, t_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from sqlalchemy.orm import Session
 
-    from numpy.typing import NDArray
+    from etprof.statistics.runs import Drift
+    from etprof.statistics.two_samples import GroupDifference
 
-    from etprof.history.noise import NoiseFloor
-    from etprof.history.schema import Metric
-
-Verdict = Literal["regression", "improvement", "unchanged", "inconclusive"]
+Verdict = Literal["regression", "improvement", "drift", "unchanged", "inconclusive"]
+Known = dict[tuple[Hashable, ...], Any]
+"""What was read of a store."""
+_Kind = TypeVar("_Kind")
 
 DEFAULT_THRESHOLD: Final = 0.05
-LEAST_SPREAD: Final = 0.01
-"""Spread of a run that is assumed at least, where no A/A data says better."""
-LEAST_FREEDOM: Final = 4
-"""Degrees of freedom below which a spread is not known well enough to be used."""
-_RUNS_WITH_SPREAD: Final = 3
+EXACT_THRESHOLD: Final = 0.01
+"""Of a value that never varies, where no other is asked for."""
+_MOST_RUNS: Final = 300
+"""Runs of a series that are looked at: most of a year of nights."""
+_MOST_OF_A_DEVICE: Final = 2000
 _LARGEST_LOG: Final = 50.0
 """Of a ratio: e to the 50th is a nanosecond against 160 000 years."""
 
@@ -59,113 +74,459 @@ class Judgement:
     threshold: float
     reason: str
     """Why the verdict is not another one, in words."""
+    p_value: float | None = None
+    """Of no change, adjusted for all comparisons that were made together; None where exact."""
+    smallest: float | None = None
+    """The smallest true worsening that four of five such checks would have found."""
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether a steady creep was found."""
+        return self.verdict == "drift"
 
 
-def judge(
-    baseline: Metric,
-    candidate: Metric,
-    threshold: float = DEFAULT_THRESHOLD,
-    *,
-    noise: NoiseFloor | None = None,
-) -> Judgement:
-    """Judges one run against one other."""
-    return judge_against([baseline], candidate, threshold, noise=noise)
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of a run against its baseline, before it is known what else is compared."""
+
+    candidate: Metric
+    baseline: tuple[Metric, ...]
+    before: float
+    """The baseline's value: the geometric mean of its runs."""
+    threshold: float
+    difference: GroupDifference | None = None
+    """Of log values; None where the values are exact, or cannot be compared."""
+    problem: str = ""
+    """Why nothing can be said."""
+    drift: Drift | None = None
+    """Set where this is the test for a drift, not for a step."""
+
+    @property
+    def change(self) -> float:
+        """After ÷ before, minus one."""
+        return self.after / self.before - 1
+
+    @property
+    def after(self) -> float:
+        """The candidate's value; for a drift, where its line ends."""
+        if self.drift is None:
+            return self.candidate.value
+        return math.exp(self.drift.start + self.drift.total.change)
 
 
-def judge_against(
-    baselines: Sequence[Metric],
-    candidate: Metric,
-    threshold: float = DEFAULT_THRESHOLD,
-    *,
-    noise: NoiseFloor | None = None,
-) -> Judgement:
-    """Judges one run against one or several of the same series, all of the same metric."""
-    everything = [*baselines, candidate]
-    if any(value.value <= 0 or min(value.samples, default=1) <= 0 for value in everything):
-        return _undecided(None, threshold, "a value is zero")
-    middle = float(np.median([value.value for value in baselines]))
-    change = candidate.value / middle - 1
-    if _is_startup(candidate) and not _knows_runs(baselines, noise):
-        return _undecided(
-            change, threshold, "start-up times need A/A data: five runs of one thing on this device"
+@dataclass(frozen=True)
+class _Point:
+    """One measured run of a series, as far as baselines ask."""
+
+    run_id: int
+    measured_at: datetime
+    source: tuple[str | None, bool | None]
+    """Its commit, and whether files were changed."""
+    log_value: float
+
+
+@dataclass(frozen=True)
+class _DeviceRuns:
+    """The newest measured runs of a device, in one metric."""
+
+    groups: Mapping[tuple[str, str | None], Sequence[_Point]]
+    """By series and branch, oldest first."""
+    is_whole: bool
+    """Whether these are all."""
+
+
+class Gate:
+    """Compares runs of one store.
+
+    What was read of whole devices is kept in `of_devices`, which others may share until runs are
+    added.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        threshold: float | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        of_devices: Known | None = None,
+    ) -> None:
+        self._session = session
+        self._threshold, self._thresholds = threshold, thresholds or {}
+        self._of_devices: Known = {} if of_devices is None else of_devices
+        self._of_runs: Known = {}
+        self._values: dict[tuple[int, str], Metric | None] = {}
+
+    def has_baseline(self, baseline: str, candidate: Run) -> bool:
+        """Whether there is any run to hold the candidate against."""
+        if baseline.startswith((WINDOW, BRANCH)):
+            statement = self._earlier(candidate, _branch_of(baseline, candidate)).limit(_MOST_RUNS)
+            own, rows = _source(candidate), self._session.execute(statement)
+            return any(_may_be_baseline(own, (row.git_commit, row.git_dirty)) for row in rows)
+        return self._pinned(baseline, candidate) is not None
+
+    def compare(self, baseline: str, candidate: Run, metric: str) -> Comparison | None:
+        """Holds a run against NAME, branch:NAME or window:N; None where one side has no value.
+
+        NAME is the run pinned under that name; window:N the N runs before the candidate on its own
+        branch; branch:NAME the runs of the newest commit on that branch; of the last two, those
+        that are of the level that stands.
+        """
+        if not baseline.startswith((WINDOW, BRANCH)):
+            run = self._pinned(baseline, candidate)
+            return None if run is None else self.compare_runs(run, candidate, metric)
+        chosen = self.baseline_ids(baseline, candidate, metric)
+        self.load([candidate.id, *chosen], metric)
+        after = self._values[candidate.id, metric]
+        before = [value for number in chosen if (value := self._values[number, metric])]
+        if after is None or not before:
+            return None
+        spread = self._standing(candidate, _branch_of(baseline, candidate), metric)[2]
+        return self._compared(tuple(before), after, spread)
+
+    def baseline_ids(self, baseline: str, candidate: Run, metric: str) -> list[int]:
+        """Returns the runs of branch:NAME or window:N, newest first."""
+        points, members, _ = self._standing(candidate, _branch_of(baseline, candidate), metric)
+        if baseline.startswith(WINDOW):
+            chosen = members[-window_size(baseline) :]
+        else:
+            newest = points[members[-1]].source if members else None
+            chosen = tuple(each for each in members if points[each].source == newest)
+        return [points[member].run_id for member in reversed(chosen)]
+
+    def load(self, run_ids: Iterable[int], metric: str) -> None:
+        """Reads the values of runs that were not read yet, in one statement."""
+        missing = {number for number in run_ids if (number, metric) not in self._values}
+        if missing:
+            rows = select(Metric).join(Metric.run).where(Run.representative, Metric.name == metric)
+            self._values |= dict.fromkeys(((number, metric) for number in missing), None)
+            for row in self._session.scalars(rows.where(Metric.run_id.in_(missing))):
+                self._values[row.run_id, metric] = row
+
+    def compare_runs(self, baseline: Run, candidate: Run, metric: str) -> Comparison | None:
+        """Holds a run against one other, which may be of another series.
+
+        Experiments of one run directory were measured in turns, so there launches are what counts.
+        """
+        before, after = self._value_of(baseline, metric), self._value_of(candidate, metric)
+        if before is None or after is None:
+            return None
+        places = [(run.run_name, run.run_path, run.measured_at) for run in (baseline, candidate)]
+        if places[0] == places[1] and min(len(before.samples), len(after.samples)) >= LEAST_RUNS:
+            return self._compared((before,), after, None)
+        spread = self._standing(candidate, baseline.git_branch, metric)[2]
+        if baseline.series != candidate.series:
+            other = self._standing(baseline, baseline.git_branch, metric)[2]
+            squares = (spread.deviation**2 + other.deviation**2) / 2
+            spread = Spread(math.sqrt(squares), min(spread.freedom, other.freedom))
+        return self._compared((before,), after, spread)
+
+    def drift(self, candidate: Run, metric: str) -> Comparison | None:
+        """Looks for a creep over the newest commits up to the candidate; None for too few."""
+        after = self._value_of(candidate, metric)
+        points = self._points(candidate, candidate.git_branch, metric)
+        if after is None or not _is_comparable(after):
+            return None
+        values: dict[Hashable, list[float]] = {}
+        for point in points:
+            known = point.source[0] is not None
+            values.setdefault(point.source if known else point.run_id, []).append(point.log_value)
+        own = _source(candidate)
+        values.setdefault(own if own[0] is not None else candidate.id, []).append(
+            math.log(after.value)
         )
-    interval = _interval(baselines, candidate, math.log1p(change), noise)
-    if interval is None:
-        return _undecided(change, threshold, "too few blocks, and no A/A data of this device")
-    if max(map(abs, interval)) > _LARGEST_LOG:
-        return _undecided(None, threshold, "the values are too far apart to be of one thing")
-    low, high = math.expm1(interval[0]), math.expm1(interval[1])
-    verdict = _verdict(low, high, threshold, higher_is_better=candidate.higher_is_better)
-    return Judgement(verdict, change, low, high, threshold, _reason(verdict, change, threshold))
+        logs = [math.fsum(each) / len(each) for each in values.values()]
+        found = find_drift(logs, self._prior(candidate, metric))
+        if found is None:
+            return None
+        return Comparison(
+            after, (), math.exp(found.start), self._limit(metric, exact=False),
+            found.total, drift=found,
+        )  # fmt: skip
+
+    def _compared(
+        self, baseline: tuple[Metric, ...], after: Metric, spread: Spread | None
+    ) -> Comparison:
+        if not all(map(_is_comparable, (*baseline, after))):
+            found = Comparison(after, baseline, after.value, DEFAULT_THRESHOLD)
+            return replace(found, problem="a value is zero")
+        logs = [math.log(metric.value) for metric in baseline]
+        before = math.exp(math.fsum(logs) / len(logs))
+        is_exact = _is_exact(baseline)
+        limit = self._limit(after.name, exact=is_exact)
+        found = Comparison(after, baseline, before, limit)
+        if is_exact:
+            return replace(found, before=baseline[0].value)
+        difference = (
+            difference_of_groups(*(np.log(each.samples).tolist() for each in (*baseline, after)))
+            if spread is None
+            else departure(logs, math.log(after.value), spread)
+        )
+        if difference is None or abs(difference.change) > _LARGEST_LOG:
+            return replace(found, problem="the values are too far apart to be of one thing")
+        return replace(found, difference=difference)
+
+    def _limit(self, metric: str, *, exact: bool) -> float:
+        default = EXACT_THRESHOLD if exact else DEFAULT_THRESHOLD
+        common = default if self._threshold is None else self._threshold
+        return self._thresholds.get(metric, common)
+
+    def _standing(
+        self, run: Run, branch: str | None, metric: str
+    ) -> tuple[Sequence[_Point], tuple[int, ...], Spread]:
+        """The runs before `run` on a branch, which of them stand, and the spread of one run."""
+
+        def work() -> tuple[Sequence[_Point], tuple[int, ...], Spread]:
+            own = _source(run)
+            every = self._points(run, branch, metric)
+            points = [point for point in every if _may_be_baseline(own, point.source)]
+            pinned = self._pins(run.series)
+            higher = METRICS[metric].higher_is_better if metric in METRICS else False
+            level = standing_level(
+                [point.log_value for point in points],
+                worse=-1 if higher else 1,
+                threshold=math.log1p(self._limit(metric, exact=False)),
+                prior=self._prior(run, metric),
+                accepted={i for i, point in enumerate(points) if point.run_id in pinned},
+            )
+            return points, level.members, level.spread
+
+        return _keep(self._of_runs, work, run.id, branch, metric)
+
+    def _prior(self, run: Run, metric: str) -> Spread | None:
+        """What the series of the run's device are known to vary by before it was measured."""
+        spreads = []
+        for name, group in self._of_device(run, metric).groups.items():
+            count = bisect_left(group, run.measured_at, key=lambda point: point.measured_at)
+            # A group differs from moment to moment by how many of its runs there were.
+            place = (run.device, metric, *name, count)
+            logs = [point.log_value for point in group[:count]]
+            spreads.append(
+                _keep(self._of_devices, functools.partial(spread_of_neighbours, logs), *place)
+            )
+        return fit_prior([spread for spread in spreads if spread is not None])
+
+    def _of_device(self, run: Run, metric: str) -> _DeviceRuns:
+        place = run.device, metric
+        return _keep(self._of_devices, lambda: _read_device(self._session, *place), *place)
+
+    def _points(self, run: Run, branch: str | None, metric: str) -> Sequence[_Point]:
+        """Reads the runs of the candidate's series on a branch, oldest first."""
+        of_device = self._of_device(run, metric)
+        if of_device.is_whole:
+            group = of_device.groups.get((run.series, branch), ())
+            return [
+                point
+                for point in group
+                if point.run_id != run.id
+                and (branch != run.git_branch or point.measured_at <= run.measured_at)
+            ][-_MOST_RUNS:]
+
+        def read() -> list[_Point]:
+            query = (
+                self._earlier(run, branch)
+                .join(Metric, Metric.run_id == Run.id)
+                .add_columns(Run.measured_at, Metric.value)
+                .where(Run.representative, Metric.value > 0, Metric.name == metric)
+                .limit(_MOST_RUNS)
+            )
+            rows = reversed(self._session.execute(query).all())
+            return [
+                _Point(number, moment, (commit, dirty), math.log(value))
+                for number, commit, dirty, moment, value in rows
+            ]
+
+        return _keep(self._of_runs, read, run.id, branch, metric, "points")
+
+    def _earlier(self, run: Run, branch: str | None) -> Any:  # noqa: ANN401 - further columns are added
+        """Measured runs of the same series on a branch, newest first; of its own, earlier ones."""
+        query = select(Run.id, Run.git_commit, Run.git_dirty).where(
+            Run.series == run.series, Run.status == OK, Run.id != run.id,
+            Run.git_branch.is_not_distinct_from(branch), Run.wrong_outputs.is_(None),
+        )  # fmt: skip
+        if branch == run.git_branch:
+            query = query.where(Run.measured_at <= run.measured_at)
+        return query.order_by(*NEWEST_FIRST)
+
+    def _pinned(self, name: str, candidate: Run) -> Run | None:
+        chosen = (
+            select(Run)
+            .join(Baseline, Baseline.run_id == Run.id)
+            .where(Baseline.name == name, Baseline.series == candidate.series, Run.status == OK)
+            .where(Run.wrong_outputs.is_(None))
+        )
+        run = _keep(self._of_runs, lambda: self._session.scalar(chosen), candidate.series, name)
+        return None if run is None or run.id == candidate.id else run
+
+    def _pins(self, series: str) -> frozenset[int]:
+        chosen = select(Baseline.run_id).where(Baseline.series == series)
+        return _keep(self._of_runs, lambda: frozenset(self._session.scalars(chosen)), series)
+
+    def _value_of(self, run: Run, metric: str) -> Metric | None:
+        self.load([run.id], metric)
+        return self._values[run.id, metric]
 
 
-def _is_startup(value: Metric) -> bool:
-    return value.name in METRICS and METRICS[value.name].is_startup
+def _keep(kept: Known, read: Callable[[], _Kind], *name: Hashable) -> _Kind:
+    """Returns what is kept under a name, else reads it."""
+    if name not in kept:
+        kept[name] = read()
+    found: _Kind = kept[name]
+    return found
 
 
-def _knows_runs(baselines: Sequence[Metric], noise: NoiseFloor | None) -> bool:
-    """Whether it is known how much repeated runs differ."""
-    measured = noise is not None and noise.freedom >= LEAST_FREEDOM
-    return measured or len(baselines) >= _RUNS_WITH_SPREAD
+def judge_all(comparisons: Sequence[Comparison], family: int | None = None) -> list[Judgement]:
+    """Judges comparisons that were made together; `family` is their number, if there are more."""
+    tested = [each for each in comparisons if each.difference is not None]
+    size = max(len(tested), family or 0, 1)
+    p_values = [each.difference.p_value for each in tested if each.difference is not None]
+    adjusted = iter(holm([*p_values, *[1.0] * (size - len(p_values))]))
+    return [
+        _judge_exact(each)
+        if each.difference is None
+        else _judge(each, each.difference, next(adjusted), 1 - (1 - CONFIDENCE) / size)
+        for each in comparisons
+    ]
 
 
-def _interval(
-    baselines: Sequence[Metric],
-    candidate: Metric,
-    centre: float,
-    noise: NoiseFloor | None,
-) -> tuple[float, float] | None:
-    """The interval of the log ratio: the wider of blocks and runs on either side."""
-    sides = [np.log(value.samples) for value in (*baselines, candidate) if value.samples]
-    spread, freedom = _spread_of_runs(sides, noise)
-    if freedom < LEAST_FREEDOM:
-        return None
-    if len(baselines) >= _RUNS_WITH_SPREAD:
-        spread = max(spread, float(np.std(np.log([b.value for b in baselines]), ddof=1)))
-    reach = t_quantile(freedom) * spread * math.sqrt(1 + 1 / len(baselines))
-    low, high = centre - reach, centre + reach
-    if len(sides) == len(baselines) + 1:
-        blocks = shift_interval(np.concatenate(sides[:-1]), sides[-1])
-        if blocks is not None:
-            low, high = min(low, blocks.low), max(high, blocks.high)
-    return low, high
+def _judge(
+    found: Comparison, difference: GroupDifference, p_value: float, confidence: float
+) -> Judgement:
+    """Judges by the adjusted p and the threshold; equality by the whole interval."""
+    low, high = (math.expm1(e) for e in (difference.interval.low, difference.interval.high))
+    limit, change = found.threshold, math.expm1(difference.change)
+    is_real = p_value <= 1 - CONFIDENCE
+    if is_real and abs(change) > limit:
+        is_worse = (change > 0) != found.candidate.higher_is_better
+        verdict: Verdict = "regression" if is_worse else "improvement"
+    else:
+        verdict = "unchanged" if -limit <= low and high <= limit else "inconclusive"
+    if found.drift is not None:
+        is_found = verdict == "regression" and found.drift.is_steady
+        verdict = "drift" if is_found else "inconclusive"
+    return Judgement(
+        verdict, change, low, high, limit, _reason(found, verdict, change, is_real=is_real),
+        p_value, _smallest(found, difference, confidence),
+    )  # fmt: skip
 
 
-def _spread_of_runs(
-    sides: Sequence[NDArray[np.float64]], noise: NoiseFloor | None
-) -> tuple[float, int]:
-    """Standard deviation of a run's log value, and how many degrees of freedom it rests on."""
-    if noise is not None and noise.freedom >= LEAST_FREEDOM:
-        return noise.of_run, noise.freedom
-    freedom = sum(side.size - 1 for side in sides)
-    if freedom < LEAST_FREEDOM:
-        return 0.0, freedom
-    return max(_block_spread(sides), LEAST_SPREAD, noise.of_run if noise else 0.0), freedom
+def _judge_exact(found: Comparison) -> Judgement:
+    """Judges a value that never varied: whatever differs has changed."""
+    limit = found.threshold
+    if found.problem:
+        return Judgement("inconclusive", None, None, None, limit, found.problem)
+    change = found.change
+    verdict: Verdict = "unchanged"
+    if abs(change) > limit:
+        is_worse = (change > 0) != found.candidate.higher_is_better
+        verdict = "regression" if is_worse else "improvement"
+    said = "the same" if change == 0 else f"another value, {_limit(limit, verdict)}"
+    reason = f"exact, for it never varied: {said}"
+    return Judgement(verdict, change, change, change, limit, reason, smallest=limit)
 
 
-def _block_spread(sides: Sequence[NDArray[np.float64]]) -> float:
-    """Spread of single blocks around their run's median, in log units; outliers count little."""
-    return robust_spread(np.concatenate([side - np.median(side) for side in sides]))
+def _limit(limit: float, verdict: Verdict) -> str:
+    return f"{'within' if verdict == 'unchanged' else 'beyond'} {limit * 100:g} %"
 
 
-def _verdict(low: float, high: float, threshold: float, *, higher_is_better: bool) -> Verdict:
-    if low > threshold:
-        return "improvement" if higher_is_better else "regression"
-    if high < -threshold:
-        return "regression" if higher_is_better else "improvement"
-    return "unchanged" if -threshold <= low and high <= threshold else "inconclusive"
+def _smallest(found: Comparison, difference: GroupDifference, confidence: float) -> float:
+    """The least worsening that is both beyond chance and beyond the threshold 4 times of 5."""
+    freedom = difference.spread.freedom
+    error = (difference.interval.high - difference.change) / t_quantile(freedom)
+    least = max(t_quantile(freedom, confidence) * error, math.log1p(found.threshold))
+    rise = least + t_quantile(freedom, 2 * POWER - 1) * error
+    return math.expm1(-rise if found.candidate.higher_is_better else rise)
 
 
-def _undecided(change: float | None, threshold: float, reason: str) -> Judgement:
-    return Judgement("inconclusive", change, None, None, threshold, reason)
-
-
-def _reason(verdict: Verdict, change: float, threshold: float) -> str:
-    limit = f"{threshold * 100:g} %"
+def _reason(found: Comparison, verdict: Verdict, change: float, *, is_real: bool) -> str:
+    limit = f"{found.threshold * 100:g} %"
+    if found.drift is not None:
+        a_run = math.expm1(found.drift.total.change / (found.drift.runs - 1))
+        return f"{format_change(a_run)} a run over the last {found.drift.runs} commits"
+    difference = found.difference
     if verdict in ("regression", "improvement"):
-        return f"the whole interval lies beyond {limit}"
+        return f"beyond {limit} and beyond chance"
+    if difference is not None and difference.spread.freedom == ASSUMED.freedom:
+        runs = count_of(len(found.baseline), "run")
+        return f"too few runs to know how much they differ ({runs} in the baseline)"
     if verdict == "unchanged":
         return f"the whole interval lies within ±{limit}"
-    if abs(change) > threshold:
-        return f"the change exceeds {limit}, but its interval does not"
-    return f"the interval reaches beyond {limit}"
+    size = f"{'beyond' if abs(change) > found.threshold else 'not beyond'} {limit}"
+    return f"{size}, {'and' if is_real else 'but not'} beyond chance"
+
+
+def _is_comparable(metric: Metric) -> bool:
+    return metric.value > 0 and min(metric.samples, default=1) > 0
+
+
+def _is_exact(baseline: Sequence[Metric]) -> bool:
+    """Whether a size or count was the same in every launch of every run."""
+    values = {value for metric in baseline for value in (metric.value, *metric.samples)}
+    return baseline[0].unit == "bytes" and len(values) == 1
+
+
+def _source(run: Run) -> tuple[str | None, bool | None]:
+    return run.git_commit, run.git_dirty
+
+
+def _may_be_baseline(
+    candidate: tuple[str | None, bool | None], other: tuple[str | None, bool | None]
+) -> bool:
+    """Whether a run is of other sources; where no commit is known, that is taken for granted."""
+    return candidate[0] is None or candidate != other
+
+
+def _branch_of(baseline: str, candidate: Run) -> str | None:
+    named = baseline.startswith(BRANCH)
+    return baseline.removeprefix(BRANCH) if named else candidate.git_branch
+
+
+def _read_device(session: Session, device: str, metric: str) -> _DeviceRuns:
+    query = (
+        select(
+            Run.series, Run.git_branch, Run.id, Run.measured_at, Run.git_commit, Run.git_dirty,
+            Metric.value,
+        )
+        .join(Metric, Metric.run_id == Run.id)
+        .where(Run.device == device, Run.status == OK, Run.representative)
+        .where(Run.wrong_outputs.is_(None), Metric.name == metric, Metric.value > 0)
+        .order_by(*NEWEST_FIRST)
+        .limit(_MOST_OF_A_DEVICE)
+    )  # fmt: skip
+    groups: dict[tuple[str, str | None], list[_Point]] = {}
+    rows = session.execute(query).all()
+    for series, branch, number, moment, commit, dirty, value in reversed(rows):
+        point = _Point(number, moment, (commit, dirty), math.log(value))
+        groups.setdefault((series, branch), []).append(point)
+    return _DeviceRuns(groups, len(rows) < _MOST_OF_A_DEVICE)
+
+
+@dataclass(frozen=True)
+class DeviceSpread:
+    """What runs of one series differ by on a device, in one metric."""
+
+    device: str
+    metric: str
+    of_run: float
+    """Standard deviation of one run's log value: about its relative spread."""
+    runs: int
+    series: int
+    """Series and branches with three runs or more."""
+
+
+def device_spreads(session: Session) -> list[DeviceSpread]:
+    """Returns what is known of every device and metric."""
+    timed = select(Run.device).where(Run.representative).distinct().order_by(Run.device)
+    found = []
+    for device in session.scalars(timed).all():
+        for metric in METRICS:
+            groups = [
+                [point.log_value for point in group]
+                for group in _read_device(session, device, metric).groups.values()
+            ]
+            known = [(each, len(logs)) for logs in groups if (each := spread_of_neighbours(logs))]
+            if known:
+                squares = sum(each.freedom * each.deviation**2 for each, _ in known)
+                of_run = math.sqrt(squares / sum(each.freedom for each, _ in known))
+                runs = sum(count for _, count in known)
+                found.append(DeviceSpread(device, metric, of_run, runs, len(known)))
+    return found

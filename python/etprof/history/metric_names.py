@@ -18,17 +18,14 @@ class MetricKind:
     """Name in PyTorch's dashboard, after ExecuTorch's benchmark apps."""
     hud_scale: float
     """Factor from `unit` to the unit in `hud_name`."""
-    is_startup: bool = False
-    """Depends on what the system still holds in memory: launches of one run agree far better with
-    each other than two runs do."""
 
 
 _MS: Final = 1e-6
 _MB: Final = 1e-6
 
 
-def _time(label: str, hud_name: str, *, is_startup: bool = False) -> MetricKind:
-    return MetricKind("ns", False, label, hud_name, _MS, is_startup)
+def _time(label: str, hud_name: str) -> MetricKind:
+    return MetricKind("ns", False, label, hud_name, _MS)
 
 
 METRICS: Final[dict[str, MetricKind]] = {
@@ -37,8 +34,8 @@ METRICS: Final[dict[str, MetricKind]] = {
     "latency_trimmed_mean_ns": _time(
         "Inference, mean of the middle 80 %", "trimmean_inference_latency(ms)"
     ),
-    "load_ns": _time("Load", "model_load_time(ms)", is_startup=True),
-    "first_inference_ns": _time("First inference", "first_inference_latency(ms)", is_startup=True),
+    "load_ns": _time("Load", "model_load_time(ms)"),
+    "first_inference_ns": _time("First inference", "first_inference_latency(ms)"),
     "peak_rss_bytes": MetricKind(
         "bytes", False, "Peak memory", "peak_inference_mem_usage(mb)", _MB
     ),

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
-_BRANCH: Final = "branch:"
-_WINDOW: Final = "window:"
+BRANCH: Final = "branch:"
+WINDOW: Final = "window:"
 _MOST_RUNS: Final = 100
 _MOST_DIGITS: Final = 18
 """Of a run's number: those of a 64-bit integer."""
@@ -79,7 +79,7 @@ def find_runs(session: Session, text: str) -> Sequence[Run]:
 
 def pin_runs(session: Session, name: str, runs: Sequence[Run], moment: datetime) -> None:
     """Makes `runs` the baseline `name` of their series; what it was before is replaced."""
-    if not name or name != clean(name) or name.startswith((_BRANCH, _WINDOW)):
+    if not name or name != clean(name) or name.startswith((BRANCH, WINDOW)):
         msg = f"a baseline cannot be called {name!r}; choose a plain name, such as release-1.2"
         raise UsageError(msg)
     unfit = [run for run in runs if run.status != OK]
@@ -107,10 +107,10 @@ def unpin(session: Session, name: str) -> int:
 
 def check_baseline(session: Session, baseline: str) -> None:
     """Raises UsageError, naming what there is, when `baseline` cannot be one."""
-    if baseline.startswith(_WINDOW):
-        _window_size(baseline)
-    elif baseline.startswith(_BRANCH):
-        branch = baseline.removeprefix(_BRANCH)
+    if baseline.startswith(WINDOW):
+        window_size(baseline)
+    elif baseline.startswith(BRANCH):
+        branch = baseline.removeprefix(BRANCH)
         if session.scalar(select(Run.id).where(Run.git_branch == branch).limit(1)) is None:
             names = session.scalars(select(Run.git_branch).distinct().limit(20)).all()
             known = ", ".join(sorted(name for name in names if name)) or "none"
@@ -120,41 +120,9 @@ def check_baseline(session: Session, baseline: str) -> None:
         raise UsageError(_unknown_baseline(session, baseline))
 
 
-def baseline_runs(session: Session, baseline: str, candidate: Run) -> Sequence[Run]:
-    """Returns what `candidate` is compared with in its series, newest first; may be nothing.
-
-    NAME is the run pinned under that name; branch:NAME the runs of the newest commit on that
-    branch, before the candidate if that is on the same; window:N the N runs before the candidate
-    on its own branch.
-    """
-    same_series = (
-        select(Run)
-        .where(Run.series == candidate.series, Run.status == OK, Run.id != candidate.id)
-        .where(Run.wrong_outputs.is_(None))
-        .order_by(*NEWEST_FIRST)
-    )
-    earlier = same_series.where(Run.measured_at <= candidate.measured_at)
-    if baseline.startswith(_WINDOW):
-        own = earlier.where(Run.git_branch.is_not_distinct_from(candidate.git_branch))
-        return session.scalars(own.limit(_window_size(baseline))).all()
-    if baseline.startswith(_BRANCH):
-        branch = baseline.removeprefix(_BRANCH)
-        query = earlier if candidate.git_branch == branch else same_series
-        return _newest_commit(session, query.where(Run.git_branch == branch))
-    pinned = select(Baseline.run_id).where(Baseline.name == baseline)
-    return session.scalars(same_series.where(Run.id.in_(pinned))).all()
-
-
-def _newest_commit(session: Session, query: Select[Run]) -> Sequence[Run]:
-    """Returns the newest of the runs and those beside it of the same commit."""
-    rows = session.execute(query.with_only_columns(Run.id, Run.git_commit).limit(_MOST_RUNS)).all()
-    numbers = [number for number, commit in rows if commit == rows[0][1]]
-    chosen = select(Run).where(Run.id.in_(numbers)).order_by(*NEWEST_FIRST)
-    return session.scalars(chosen).all()
-
-
-def _window_size(baseline: str) -> int:
-    text = baseline.removeprefix(_WINDOW)
+def window_size(baseline: str) -> int:
+    """Returns the N of window:N; raises UsageError."""
+    text = baseline.removeprefix(WINDOW)
     if not text.isdecimal() or len(text) > _MOST_DIGITS or not 1 <= int(text) <= _MOST_RUNS:
         msg = f"--baseline {baseline}: write window:N with N from 1 to {_MOST_RUNS}"
         raise UsageError(msg)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from etprof.base.units import MISSING, count_of, format_value
 from etprof.history.check import title_of
+from etprof.history.gate import DEFAULT_THRESHOLD
 from etprof.history.metric_names import HEADLINE, metric_label
 from etprof.history.schema import FAILED, TITLES
 from etprof.history.whereabouts import find_run_directory
@@ -35,16 +36,18 @@ _STYLES: Final = {
     "failed": "bold red",
     "wrong outputs": "bold red",
     "regression": "bold red",
+    "drift": "bold red",
     "improvement": "green",
 }
 _MARKS: Final = {
     "failed": "❌ failed",
     "regression": "🔴 regression",
+    "drift": "🔴 drift",
     "improvement": "🟢 improvement",
     "inconclusive": "⚪ inconclusive",
     "unchanged": "⚪ unchanged",
 }
-_URGENT: Final = ("failed", "regression", "improvement")
+_URGENT: Final = ("failed", "regression", "drift", "improvement")
 
 
 def format_moment(moment: datetime) -> str:
@@ -72,7 +75,7 @@ def _outcome(run: Run) -> str:
 
 
 def _commits(change: Any) -> str:  # noqa: ANN401 - a LevelChange
-    return f"{format_commit(change.previous)}..{format_commit(change.run)}"
+    return f"{format_commit(change.previous)}..{format_commit(change.following)}"
 
 
 def _through(way: Callable[[Any], Any], *columns: Column) -> list[Column]:
@@ -138,12 +141,12 @@ NOISE: Final = Table(
     "history_noise",
     (
         _text("device", of=attrgetter("device")),
-        _text("metric", of=lambda floor: metric_label(floor.metric)),
+        _text("metric", of=lambda each: metric_label(each.metric)),
         Column("spread", "float64", "share", of=attrgetter("of_run")),
         Column("runs", "Int64", "count", of=attrgetter("runs")),
-        Column("groups", "Int64", "count", of=attrgetter("groups")),
+        Column("series", "Int64", "count", of=attrgetter("series")),
     ),
-    title="Spread of one run, from runs that repeat each other (A/A)",
+    title="What runs of one series differ by",
 )
 CHANGES: Final = Table(
     "history_changes",
@@ -154,6 +157,7 @@ CHANGES: Final = Table(
         Column("before", "float64", "@unit", of=attrgetter("before")),
         Column("after", "float64", "@unit", of=attrgetter("after")),
         Column("change", "float64", "change", of=attrgetter("change")),
+        Column("probability", "float64", "share", of=attrgetter("probability")),
         _text(
             "", of=lambda entry: "worse" if entry.is_worse else "better",
             styles={"worse": "red", "better": "green"},
@@ -177,6 +181,11 @@ CHECK: Final = Table(
             )
             for name in ("low", "high", "change")
         ),
+        Column(
+            "smallest", "float64", "change", title="would be seen", of=_judged("smallest"),
+            says="the least change for the worse that four of five such checks find",
+        ),
+        Column("p_value", "float64", "p", place="data", of=_judged("p_value")),
         _text("why", of=attrgetter("reason")),
     ),
 )  # fmt: skip
@@ -242,11 +251,16 @@ def _markdown(result: CheckResult) -> str:
         lines += ["</details>", ""]
     lines += [f"- Nothing to compare with: {escape(_name(s))}" for s in result.without_baseline]
     rule = (
-        f"A change counts beyond {result.request.threshold * 100:g} % (or its metric's own "
-        "threshold) and only where its whole 95 % interval lies there; inconclusive is neither "
-        "good nor bad."
+        f"A change counts beyond {_limit_of(result) * 100:g} % (or its metric's own threshold) and "
+        "beyond chance, for all comparisons of this check together; inconclusive is neither good "
+        "nor bad."
     )
     return "\n".join([*lines, "", rule]).strip() + "\n"
+
+
+def _limit_of(result: CheckResult) -> float:
+    asked = result.request.threshold
+    return DEFAULT_THRESHOLD if asked is None else asked
 
 
 def _markdown_table(entries: list[Checked]) -> list[str]:
@@ -258,7 +272,7 @@ def _document(result: CheckResult) -> dict[str, Any]:
     return {
         "schema_version": CHECK_VERSION,
         "baseline": result.request.baseline,
-        "threshold": result.request.threshold,
+        "threshold": _limit_of(result),
         "thresholds": dict(result.request.thresholds),
         "exit_code": result.exit_code,
         "counts": result.counts,

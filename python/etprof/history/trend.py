@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from etprof.history.schema import OK, Metric, Run
+from etprof.history.schema import OK, Baseline, Metric, Run
 from etprof.history.selection import newest_of_each_series
 from etprof.statistics.change_points import find_change_points
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from sqlalchemy.orm import Session
 
 
 @dataclass(frozen=True)
 class LevelChange:
-    """A series got another level with `run`; values are medians of the levels."""
+    """A series got another level, most probably with `run`; values are medians of the levels."""
 
     run: Run
     previous: Run
-    """The last run of the old level: the cause lies between the two commits."""
+    """The last run that is of the old level with 95 %."""
+    following: Run
+    """The first run that is of the new level: the cause lies between the two commits."""
+    probability: float
+    """Of a change here, to one of none."""
     before: float
     after: float
     unit: str
@@ -63,18 +68,37 @@ def _changes(
     session: Session, metric: str, numbers: Sequence[int], values: Sequence[float]
 ) -> list[LevelChange]:
     """Describes the changes in one series of runs."""
-    starts = find_change_points(values)
-    edges = [0, *starts, len(values)]
-    kind = session.get_one(Metric, (numbers[0], metric)) if starts else None
+    found = find_change_points(values)
+    edges = [0, *(change.start for change in found), len(values)]
+    kind = session.get_one(Metric, (numbers[0], metric)) if found else None
     return [
         LevelChange(
-            run=session.get_one(Run, numbers[start]),
-            previous=session.get_one(Run, numbers[start - 1]),
-            before=median(values[edges[place] : start]),
-            after=median(values[start : edges[place + 2]]),
+            run=session.get_one(Run, numbers[change.start]),
+            previous=session.get_one(Run, numbers[change.earliest - 1]),
+            following=session.get_one(Run, numbers[change.latest]),
+            probability=change.probability,
+            before=median(values[edges[place] : change.start]),
+            after=median(values[change.start : edges[place + 2]]),
             unit=kind.unit,
             higher_is_better=kind.higher_is_better,
         )
-        for place, start in enumerate(starts)
+        for place, change in enumerate(found)
         if kind is not None
+    ]
+
+
+def standing_regressions(session: Session, changes: Sequence[LevelChange]) -> list[LevelChange]:
+    """Those of the changes that made a series worse, were its last, and are not meant.
+
+    A level is meant where a run of it is pinned.
+    """
+    last = {change.run.series: change for change in changes}
+    pins = select(Run.series, Run.measured_at).join(Baseline, Baseline.run_id == Run.id)
+    pinned: dict[str, datetime] = {}
+    for series, moment in session.execute(pins.where(Run.series.in_(last))):
+        pinned[series] = max(moment, pinned.get(series, moment))
+    return [
+        change
+        for series, change in last.items()
+        if change.is_worse and not (series in pinned and pinned[series] >= change.run.measured_at)
     ]

@@ -138,13 +138,16 @@ def difference_of_groups(
         return None
     change = float(np.mean(candidate) - np.mean(baseline))
     error = spread.deviation * math.sqrt(1 / len(baseline) + 1 / len(candidate))
-    quantile = t_quantile(spread.freedom, confidence)
-    return GroupDifference(
-        change=change,
-        interval=Interval(change - quantile * error, change + quantile * error, confidence),
-        p_value=_p_of_t(change, error, spread.freedom),
-        spread=spread,
-    )
+    return difference_with_error(change, error, spread, confidence)
+
+
+def difference_with_error(
+    change: float, error: float, spread: Spread, confidence: float = CONFIDENCE
+) -> GroupDifference:
+    """Makes a difference of its value and its standard error, which rests on `spread`."""
+    reach = t_quantile(spread.freedom, confidence) * error
+    interval = Interval(change - reach, change + reach, confidence)
+    return GroupDifference(change, interval, _p_of_t(change, error, spread.freedom), spread)
 
 
 def mean_interval(

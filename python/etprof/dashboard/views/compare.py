@@ -50,9 +50,7 @@ def _rows(visit: Visit, baseline: Run, candidate: Run, *, may_judge: bool) -> li
             "name": name,
             "baseline": before.get(name),
             "candidate": after.get(name),
-            "change": Judge(visit.catalogue, name, [candidate]).change(
-                before.get(name), after.get(name), "the baseline"
-            )
+            "change": Judge(visit.catalogue, name).pair(baseline, candidate, "the baseline")
             if may_judge
             else None,
         }

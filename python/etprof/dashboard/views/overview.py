@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.dashboard.addresses import Page
-from etprof.dashboard.judging import Judge, compare_address, find_references
+from etprof.dashboard.judging import Judge, compare_address
 from etprof.dashboard.parts import (
     View,
     choose_metric,
@@ -53,8 +53,8 @@ def show(visit: Visit) -> View:
     modes = sorted({mode for group in groups.values() for mode in group}, key=sme_key)
     every = (entry for group in shown for entry in group.values())
     runs, values = load_latest(visit.session, every, metric)
-    references = find_references(visit.session, list(runs.values()), metric)
-    loaded = Loaded(runs, values, references, Judge(visit.catalogue, metric, runs.values()))
+    judge = Judge(visit.catalogue, metric)
+    loaded = Loaded(runs, values, judge.references(runs.values()), judge)
     facts = (facts_of(_newest(group)) for group in groups.values())
     branches = ["", *visit.catalogue.branches]
     return {
@@ -86,14 +86,11 @@ def _cell(entry: Series | None, loaded: Loaded) -> View | None:
     """One SME mode's latest value and its change; None where it was never measured."""
     if entry is None:
         return None
-    value = loaded.values.get(entry.latest_id or 0)
     reference = loaded.references.get(entry.latest_id or 0)
     return {
         "series": entry,
-        "value": value,
-        "change": loaded.judge.change(reference.value, value, reference.label)
-        if reference
-        else None,
+        "value": loaded.values.get(entry.latest_id or 0),
+        "change": reference.change if reference else None,
         "compare": reference.compare_address if reference else None,
     }
 
@@ -106,10 +103,9 @@ def _speed_up(group: Group, loaded: Loaded) -> View:
     missing = _why_not_compared(off, on, loaded)
     if missing or off is None or on is None:
         return {"missing": missing, "change": None, "compare": None}
-    values = loaded.values[off.id], loaded.values[on.id]
     return {
         "missing": "",
-        "change": loaded.judge.change(*values, "SME off"),
+        "change": loaded.judge.pair(off, on, "SME off"),
         "compare": compare_address(off.id, on.id),
     }
 

@@ -13,7 +13,6 @@ from etprof.dashboard.queries import (
     find_runs_before,
     find_sme_sides,
     load_baselines,
-    load_runs,
 )  # fmt: skip
 from etprof.dashboard.views.report import read_report
 from etprof.dashboard.visit import find_run, metric_key
@@ -40,7 +39,7 @@ def show(visit: Visit) -> View:
         "title": f"{run.model}, run {run.id}",
         "run": run,
         "config": config_key(run),
-        "rows": _rows(visit, run, values, before),
+        "rows": _rows(visit, run, values),
         "strip": _strip(latency) if latency else None,
         "comparisons": _comparisons(visit, run, before),
         "report": report is not None,
@@ -54,18 +53,13 @@ def show(visit: Visit) -> View:
     }
 
 
-def _rows(visit: Visit, run: Run, values: dict[str, Metric], before: int | None) -> list[View]:
-    """Every metric with its change against the run before."""
-    other = load_runs(visit.session, [before]).get(before) if before else None
-    earlier = {value.name: value for value in other.metrics} if other else {}
+def _rows(visit: Visit, run: Run, values: dict[str, Metric]) -> list[View]:
+    """Every metric with its change against the baseline."""
+    names = sorted(values, key=metric_key)
+    found = {name: Judge(visit.catalogue, name).references([run]).get(run.id) for name in names}
     return [
-        {
-            "value": values[name],
-            "change": Judge(visit.catalogue, name, [run]).change(
-                earlier.get(name), values[name], "the run before"
-            ),
-        }
-        for name in sorted(values, key=metric_key)
+        {"value": values[name], "change": reference.change if reference else None}
+        for name, reference in found.items()
     ]
 
 

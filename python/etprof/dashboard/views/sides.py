@@ -41,7 +41,7 @@ def show(visit: Visit) -> View:
     columns = _columns(kept, by)
     rows, pager = take_part(visit, _rows(kept, by), "configuration")
     loaded = load_latest(visit.session, (entry for row in rows for entry in row.values()), metric)
-    judge = Judge(visit.catalogue, metric, loaded[0].values())
+    judge = Judge(visit.catalogue, metric)
     choices = {"metric": visit.catalogue.metrics, "by": list(CHOICES)}
     return {
         "title": f"{model}: {by}s side by side",
@@ -99,7 +99,7 @@ def _cell(
         return {**shown, "note": f"measured at another commit than {first}"}
     return {
         **shown,
-        "change": judge.change(values.get(reference.latest_id), value, first),
+        "change": judge.pair(runs[reference.latest_id], runs[entry.latest_id], first),
         "compare": compare_address(reference.latest_id, entry.latest_id),
     }
 

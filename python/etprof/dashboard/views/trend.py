@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.units import MISSING, format_change, format_share, format_value
 from etprof.dashboard.addresses import Page
 from etprof.dashboard.chart import Line, trend_chart
 from etprof.dashboard.judging import Judge, compare_address
@@ -21,6 +24,7 @@ from etprof.history.metric_names import METRICS
 from etprof.statistics.change_points import find_change_points
 
 if TYPE_CHECKING:
+    from etprof.dashboard.judging import Reference
     from etprof.dashboard.queries import TrendPoint
     from etprof.dashboard.visit import Visit
     from etprof.history.schema import Metric, Run
@@ -68,64 +72,62 @@ def _line(visit: Visit, run: Run, metric: str) -> Line:
     points = load_trend(
         visit.session, run.series, metric, branch=visit.address["branch"], limit=MOST_RUNS
     )
-    measured = [point for point in points if point.value is not None]
-    starts = find_change_points([point.value or 0.0 for point in measured])
-    changes = [measured[start].run_id for start in starts]
+    changes = find_change_points([point.value for point in points if point.value is not None])
     return Line(sme_label(run.sme_mode), run.sme_mode, points, changes)
 
 
-Row = tuple[str, "TrendPoint", "TrendPoint | None"]
-"""SME mode, a run, and what it is held against."""
-
-
 def _judged(visit: Visit, lines: dict[str, Line], metric: str) -> View:
-    """The newest runs against the one before, and changes of level against the level before."""
-    rows = [row for sme, line in lines.items() for row in _newest(sme, line)]
-    changes = [row for sme, line in lines.items() for row in _changes(sme, line)]
+    """The newest runs against the runs before them, and where levels changed."""
+    rows = [(sme, point) for sme, line in lines.items() for point in line.points[-_TABLE_ROWS:]]
     rows.sort(key=lambda row: row[1].measured_at, reverse=True)
-    points = [point for _, *pair in (*rows, *changes) for point in pair if point]
-    runs = load_runs(visit.session, (point.run_id for point in points))
+    runs = load_runs(visit.session, (point.run_id for _, point in rows))
     values = load_values(visit.session, runs.values(), metric)
-    newest = [runs[line.points[-1].run_id] for line in lines.values() if line.points]
-    judge = Judge(visit.catalogue, metric, newest)
+    references = Judge(visit.catalogue, metric).references(runs.values())
     return {
-        "rows": [_describe(row, values, judge) for row in rows],
-        "changes": [_describe(row, values, judge) for row in changes],
+        "rows": [
+            _newest(sme, point, values.get(point.run_id), references.get(point.run_id))
+            for sme, point in rows
+        ],
+        "changes": [row for sme, line in lines.items() for row in _changes(sme, line, metric)],
     }
 
 
-def _describe(row: Row, values: dict[int, Metric], judge: Judge) -> View:
-    sme, point, before = row
-    value = values.get(point.run_id)
-    baseline = values.get(before.run_id) if before else None
+def _newest(sme: str, point: TrendPoint, value: Metric | None, reference: Reference | None) -> View:
     return {
         "point": point,
         "sme": sme,
         "value": value,
-        "change": judge.change(baseline, value, "the run before"),
-        "compare": compare_address(before.run_id, point.run_id) if before else None,
+        "change": reference.change if reference else None,
+        "compare": reference.compare_address if reference else None,
     }
 
 
-def _newest(sme: str, line: Line) -> list[Row]:
-    """The newest runs of a line, each with the one before it on its branch."""
-    last: dict[str | None, TrendPoint] = {}
-    rows: list[Row] = []
-    for point in line.points:
-        rows.append((sme, point, last.get(point.branch) if point.value is not None else None))
-        if point.value is not None:
-            last[point.branch] = point
-    return rows[-_TABLE_ROWS:]
-
-
-def _changes(sme: str, line: Line) -> list[Row]:
-    """The newest changes of level, each with the last run of the level before."""
+def _changes(sme: str, line: Line, metric: str) -> list[View]:
+    """The newest changes of level: from which to which, between which commits, how probable."""
     measured = line.measured
-    rows: list[Row] = [
-        (sme, point, measured[i - 1])
-        for i, point in enumerate(measured)
-        if i and point.run_id in line.changes
-    ]
+    edges = [0, *(change.start for change in line.changes), len(measured)]
+    unit, rises = ("", False) if metric not in METRICS else (
+        METRICS[metric].unit, METRICS[metric].higher_is_better
+    )  # fmt: skip
+    rows = []
+    for place, change in enumerate(line.changes):
+        before, after = (
+            median(point.value or 0.0 for point in measured[begin:end])
+            for begin, end in itertools.pairwise((edges[place], change.start, edges[place + 2]))
+        )
+        is_worse = (after < before) == rises
+        ends = measured[change.earliest - 1], measured[change.latest]
+        rows.append({
+            "point": measured[change.start],
+            "sme": sme,
+            "levels": f"{format_value(unit, before)} → {format_value(unit, after)}",
+            "text": format_change(after / before - 1),
+            "word": "regression" if is_worse else "improvement",
+            "colour": "worse" if is_worse else "better",
+            "probability": format_share(change.probability),
+            "commits": " … ".join((point.commit or MISSING)[:10] for point in ends),
+            "compare": compare_address(*(point.run_id for point in ends)),
+        })  # fmt: skip
     return rows[-_MOST_CHANGES:]
 
 

@@ -1,0 +1,270 @@
+"""How much do runs of one series vary, where do they stand, and does one of them depart from that?
+
+A run counts once here, whatever its launches say: launches of one run share the machine's state and
+agree better with each other than two runs do. All values are log values, so differences are ratios.
+
+How much runs vary is known badly from a few of one series. Where the device has other series, their
+variances are a prior for each (empirical Bayes on log variances: Smyth, "Linear models and empirical
+Bayes methods for assessing differential expression in microarray experiments", 2004, section 6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from etprof.statistics.summary import robust_spread
+from etprof.statistics.two_samples import (
+    GroupDifference,
+    Spread,
+    difference_with_error,
+    t_quantile,
+)
+
+LEAST_RUNS: Final = 3
+"""Runs that a level has at least: one or two may be chance."""
+LEAST_DEVIATION: Final = 0.003
+"""No series is taken to vary less: clocks and page sizes round."""
+LEAST_FREEDOM: Final = 3
+"""Degrees of freedom below which a spread is assumed, not estimated."""
+ASSUMED: Final = Spread(0.1, 1e6)
+"""Of a run, where nothing is known: more than phones and shared machines were seen to have. It is a
+bound, not an estimate, so it counts as known. Only changes of a third to a half stand out then."""
+_LEAST_SERIES: Final = 3
+"""Series that make a prior."""
+_MOST_PRIOR_FREEDOM: Final = 6.0
+"""A prior counts as seven runs at most: a series may be unlike the others of its device."""
+_UNLIKE: Final = 0.1
+"""Chance of a spread so far above the prior, below which the series keeps to its own."""
+_LEVEL_RUNS: Final = 10
+"""The newest runs of a level say where it stands."""
+_SPREAD_RUNS: Final = 40
+"""The newest runs of a series say how much it varies."""
+_BELONGING: Final = 0.999
+"""Share of the runs which belong to a level that are not kept out of it."""
+_STEP: Final = 5.0
+"""Differences of neighbours beyond so many spreads are steps, which say nothing of the spread."""
+_DIFFERENCES_WITH_STEPS: Final = 5
+_DRIFT_RUNS: Final = 8
+_LEAST_DRIFT_RUNS: Final = 6
+
+
+def spread_of_neighbours(logs: Sequence[float]) -> Spread | None:
+    """Spread of a series from the differences of neighbours, which levels and creeps hardly touch.
+
+    Differences that stand out are steps and are left out. The degrees of freedom are those of the
+    mean square successive difference (von Neumann and others, 1941): 2(n-1)²/(3n-4) for n values.
+    None below three values.
+    """
+    if len(logs) < LEAST_RUNS:
+        return None
+    steps = np.diff(np.asarray(logs[-_SPREAD_RUNS:], float))
+    if steps.size >= _DIFFERENCES_WITH_STEPS:
+        steps = steps[np.abs(steps) <= _STEP * max(robust_spread(steps), LEAST_DEVIATION)]
+    variance = float(np.mean(steps**2)) / 2
+    freedom = 2 * steps.size**2 / (3 * steps.size - 1)
+    return Spread(max(math.sqrt(variance), LEAST_DEVIATION), freedom)
+
+
+def fit_prior(spreads: Collection[Spread]) -> Spread | None:
+    """The spread that a device's series are taken to share; None below three series.
+
+    Its degrees of freedom are those of Smyth's moments of the log variances (2004, section 6.2): the
+    more alike the series, the more. Its deviation is the root of their mean variance, not of the
+    mean log: where few runs are known, a loud series must not be judged as a quiet one.
+    """
+    if len(spreads) < _LEAST_SERIES:
+        return None
+    from scipy.special import polygamma, psi
+
+    freedom = np.array([spread.freedom for spread in spreads])
+    variances = np.array([spread.deviation**2 for spread in spreads])
+    logs = np.log(variances) - psi(freedom / 2) + np.log(freedom / 2)
+    excess = float(np.var(logs, ddof=1) - np.mean(polygamma(1, freedom / 2)))
+    most = _MOST_PRIOR_FREEDOM
+    # trigamma falls, so what lies above its value at the bound has fewer degrees of freedom.
+    worth = most if excess <= polygamma(1, most / 2) else 2 * _inverse_trigamma(excess)
+    return Spread(math.sqrt(float(np.average(variances, weights=freedom))), worth)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Solves trigamma(x) = value by Newton's method on its inverse (Smyth 2004, appendix)."""
+    from scipy.special import polygamma
+
+    x = 0.5 + 1 / value
+    for _ in range(20):
+        trigamma = float(polygamma(1, x))
+        x += trigamma * (1 - trigamma / value) / float(polygamma(2, x))
+    return x
+
+
+def moderated(squares: float, freedom: float, prior: Spread | None) -> Spread:
+    """A series' own squared deviations and the device's prior as one spread.
+
+    Each counts with its degrees of freedom. A series that is far louder than the prior keeps to its
+    own. `ASSUMED` where too little is known of both.
+    """
+    own = Spread(math.sqrt(squares / freedom) if freedom else 0.0, freedom)
+    if prior is None or _is_unlike(own, prior):
+        found = own
+    else:
+        total = freedom + prior.freedom
+        found = Spread(math.sqrt((squares + prior.freedom * prior.deviation**2) / total), total)
+    if found.freedom < LEAST_FREEDOM:
+        return replace(ASSUMED, deviation=max(ASSUMED.deviation, found.deviation))
+    return replace(found, deviation=max(found.deviation, LEAST_DEVIATION))
+
+
+def _is_unlike(own: Spread, prior: Spread) -> bool:
+    """Whether a series varies more than the F-test lets it with this prior."""
+    if own.freedom < 1 or own.deviation <= prior.deviation:
+        return False
+    from scipy.special import fdtrc
+
+    ratio = (own.deviation / prior.deviation) ** 2
+    return float(fdtrc(own.freedom, prior.freedom, ratio)) < _UNLIKE
+
+
+def departure(level: Sequence[float], log_value: float, spread: Spread) -> GroupDifference:
+    """Holds one run against a level's mean: shift ± t·s·sqrt(1 + 1/K) for K runs in `level`.
+
+    A prediction interval: what the run's own noise and the level's leave open (Kalibera and Jones,
+    "Rigorous benchmarking in reasonable time", 2013, on why runs are the unit that counts).
+    """
+    shift = log_value - math.fsum(level) / len(level)
+    return difference_with_error(shift, error_of_departure(spread, len(level)), spread)
+
+
+def error_of_departure(spread: Spread, runs: int) -> float:
+    """Standard error of one run's distance from the mean of `runs` others."""
+    return spread.deviation * math.sqrt(1 + 1 / runs)
+
+
+@dataclass(frozen=True)
+class Level:
+    """Where a series stands, and how much its runs vary."""
+
+    members: tuple[int, ...]
+    """Indices of the runs of this level, oldest first."""
+    spread: Spread
+    """Of one run, from this level and those before, moderated by the device's prior."""
+
+
+def standing_level(
+    logs: Sequence[float],
+    *,
+    worse: int,
+    threshold: float,
+    prior: Spread | None = None,
+    accepted: Collection[int] = (),
+) -> Level:
+    """Goes through a series in order of time and says which runs are of the level that stands.
+
+    A run beyond `threshold` (log units) and beyond chance is kept out of it. Where it is better
+    (against the sign of `worse`), three in a row are the new level; where it is worse, it never
+    becomes one, or a lasting regression would be its own baseline, unless its index is in
+    `accepted`. The first three runs are taken as they are.
+    """
+    walk = _Walk(prior)
+    better: list[int] = []
+    for index, value in enumerate(logs):
+        side = walk.side(value, threshold)
+        if side == 0:
+            walk.take(index, value)
+            better = []
+        elif side == -worse:
+            better.append(index)
+            if len(better) == LEAST_RUNS:
+                walk.begin_level()
+                for member in better:
+                    walk.take(member, logs[member])
+                better = []
+        elif index in accepted:
+            walk.begin_level()
+            walk.take(index, value)
+            better = []
+    return Level(tuple(walk.members), moderated(*walk.variation(), prior))
+
+
+class _Walk:
+    """The runs of the level so far, and how much those before varied."""
+
+    def __init__(self, prior: Spread | None) -> None:
+        self._prior = prior
+        self.members: list[int] = []
+        self._values: deque[float] = deque(maxlen=_SPREAD_RUNS)
+        self._before = (0.0, 0.0)
+
+    def begin_level(self) -> None:
+        self._before = self.variation()
+        self.members.clear()
+        self._values.clear()
+
+    def take(self, index: int, value: float) -> None:
+        self.members.append(index)
+        self._values.append(value)
+
+    def variation(self) -> tuple[float, float]:
+        """Sum of squared deviations from their level, and its degrees of freedom."""
+        count = len(self._values)
+        if count == 0:
+            return self._before
+        mean = math.fsum(self._values) / count
+        own = math.fsum((value - mean) ** 2 for value in self._values)
+        # Of the levels before, as much as makes up for what this one does not tell yet.
+        squares, freedom = self._before
+        kept = min(freedom, _SPREAD_RUNS - count)
+        return own + (squares * kept / freedom if freedom else 0.0), count - 1 + kept
+
+    def side(self, value: float, threshold: float) -> int:
+        """0 where the value is of the level, else the sign of its departure."""
+        if not self.members or (len(self._values) < LEAST_RUNS and not self._before[1]):
+            return 0
+        newest = list(self._values)[-_LEVEL_RUNS:]
+        shift = value - math.fsum(newest) / len(newest)
+        if abs(shift) <= threshold:
+            return 0
+        spread = moderated(*self.variation(), self._prior)
+        reach = t_quantile(spread.freedom, _BELONGING) * error_of_departure(spread, len(newest))
+        return 0 if abs(shift) <= reach else int(math.copysign(1, shift))
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A steady rise or fall over the newest runs of a series, in log units."""
+
+    runs: int
+    start: float
+    """Where the line begins."""
+    total: GroupDifference
+    """From the first of these runs to the last, along the line."""
+    is_steady: bool
+    """Whether the line fits better than one step does."""
+
+
+def find_drift(logs: Sequence[float], prior: Spread | None = None) -> Drift | None:
+    """Fits a line to the newest eight values; None below six.
+
+    Least squares and its t-test (Draper and Smith, Applied Regression Analysis, chapter 1), with
+    the deviations from the line moderated by the device's prior.
+    """
+    if len(logs) < _LEAST_DRIFT_RUNS:
+        return None
+    values = np.asarray(logs[-_DRIFT_RUNS:], float)
+    places = np.arange(values.size) - (values.size - 1) / 2
+    extent = float(np.sum(places**2))
+    slope = float(np.sum(places * values)) / extent
+    deviations = values - values.mean() - slope * places
+    spread = moderated(float(np.sum(deviations**2)), values.size - 2, prior)
+    length = values.size - 1
+    error = length * spread.deviation / math.sqrt(extent)
+    total = difference_with_error(slope * length, error, spread)
+    steps = (values[:cut].var() * cut + values[cut:].var() * (values.size - cut)
+             for cut in range(1, values.size))  # fmt: skip
+    is_steady = float(np.sum(deviations**2)) < min(steps)
+    return Drift(values.size, float(values.mean()) - total.change / 2, total, is_steady)
