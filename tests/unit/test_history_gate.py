@@ -84,6 +84,15 @@ def test_a_red_build_stays_red_when_run_again(make: Make) -> None:
     assert command(history, "check", "--baseline", "window:7") == 0
 
 
+def test_a_commit_is_never_its_own_baseline(make: Make) -> None:
+    """N3: where few runs are known, none is called worse; those of the commit are out all the same."""
+    history = make(0.01)
+    history.add()
+    for _ in range(4):
+        history.add(3.0, commit="f" * 40)
+        assert outcome(history) == "regression"
+
+
 @pytest.mark.parametrize("baseline", ["window:3", "window:7", "branch:main"])
 def test_a_lasting_regression_is_red_every_time_until_it_is_pinned(
     make: Make, baseline: str
@@ -175,7 +184,8 @@ def test_a_quiet_series_does_not_lend_its_spread_to_a_loud_one() -> None:
     quiet = [random.normal(0, 0.003, 30).tolist() for _ in range(11)]
     loud = random.normal(0, 0.08, 7).tolist()
     prior = fit_prior([s for logs in (*quiet, loud) if (s := spread_of_neighbours(logs))])
-    assert standing_level(loud, worse=1, threshold=0.05, prior=prior).spread.deviation > 0.05
+    level = standing_level(loud, worse=1, threshold=0.05, prior=prior)
+    assert level.spread.deviation == pytest.approx(np.std(loud, ddof=1))
     own = standing_level(quiet[0], worse=1, threshold=0.05, prior=prior).spread
     assert own.deviation < 0.02
 
