@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from etprof.history.gate import DEFAULT_THRESHOLD
+from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.statistics.change_points import find_change_points
 from etprof.statistics.order_statistics import CONFIDENCE
 from etprof.statistics.runs import (

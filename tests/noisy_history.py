@@ -46,6 +46,7 @@ class NoisyHistory:
         branch: str = "main",
         only: int | None = None,
         values: Mapping[str, float] | None = None,
+        wrong_outputs: str | None = None,
     ) -> list[int]:
         """Adds a run of every series, `factor` times as slow (of series `only`); returns their ids.
 
@@ -53,14 +54,15 @@ class NoisyHistory:
         """
         self.minute += 1
         known = short_hash("commit", self.minute) if commit == "" else commit
+        facts = {"git_commit": known, "git_branch": branch, "wrong_outputs": wrong_outputs}
         runs = [
-            self._run(i, factor if only in (None, i) else 1.0, known, branch, values or {})
+            self._run(i, factor if only in (None, i) else 1.0, facts, values or {})
             for i in range(self.series)
         ]
         return [added.run_id for added in self.store.add(runs)]
 
     def _run(
-        self, number: int, factor: float, commit: str | None, branch: str,
+        self, number: int, factor: float, facts: Mapping[str, str | None],
         values: Mapping[str, float],
     ) -> Run:  # fmt: skip
         metrics = [
@@ -73,8 +75,8 @@ class NoisyHistory:
             "experiment": "off", "measured_at": START + timedelta(minutes=self.minute),
             "status": OK, "failure": None, "model": f"model{number}", "precision": "fp32",
             "backend": "xnnpack", "method": "forward", "device": "Phone", "device_kind": "android",
-            "sme_mode": "off", "threads": 1, "git_commit": commit, "git_branch": branch,
-            "git_dirty": False, "representative": True, "metrics": metrics,
+            "sme_mode": "off", "threads": 1, "git_dirty": False, "representative": True,
+            "metrics": metrics, **facts,
         })  # fmt: skip
 
     def _samples(self, name: str, factor: float) -> list[float]:

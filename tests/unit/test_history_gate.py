@@ -17,7 +17,7 @@ from etprof.base.units import format_range, format_value
 from etprof.cli import main
 from etprof.history.check import Checked, CheckRequest, CheckResult, check_history
 from etprof.history.gate import Judgement
-from etprof.history.schema import Run
+from etprof.history.schema import DeviceCalibration, Run
 from etprof.history.store import Store, open_store
 from etprof.history.tables import render_check
 from etprof.statistics.runs import (
@@ -30,7 +30,7 @@ from etprof.statistics.runs import (
     standing_level,
 )
 from etprof.statistics.two_samples import Spread
-from tests.noisy_history import NoisyHistory
+from tests.noisy_history import START, NoisyHistory
 
 TEN = (
     "latency_ns", "latency_mean_ns", "latency_trimmed_mean_ns", "load_ns", "first_inference_ns",
@@ -111,6 +111,58 @@ def test_a_lasting_regression_is_red_every_time_until_it_is_pinned(
         assert outcome(history, baseline) not in RED
     history.add(1.21)
     assert outcome(history, baseline) == "regression"
+
+
+@pytest.mark.parametrize("baseline", ["window:7", "branch:main", "pinned"])
+def test_a_run_with_wrong_outputs_is_no_baseline(make: Make, baseline: str) -> None:
+    """X1: a wrong answer may be twice as fast; nothing is held against it, nor does it widen what
+    runs of the series or of the device are known to differ by."""
+    alone = make(0.0)
+    alone.add(wrong_outputs="they part by 2 dB")
+    alone.add()
+    if baseline != "pinned":
+        assert check(alone, baseline).without_baseline
+    sound, mixed = make(0.0), make(0.0)
+    for value in (1.0, 1.01, 0.99, 1.0, 1.02, 0.99):
+        for history in (sound, mixed):
+            history.add(values={"latency_ns": 1e6 * value})
+    for value in (0.5, 0.5, 0.5, 3.0):
+        sound.minute += 1
+        (wrong,) = mixed.add(values={"latency_ns": 1e6 * value}, wrong_outputs="they part by 2 dB")
+        assert [entry.outcome for entry in check(mixed).entries] == ["failed"]
+    if baseline == "pinned":
+        assert command(mixed, "pin", baseline, str(wrong)) == 0
+    for history in (sound, mixed):
+        history.add(values={"latency_ns": 1.2e6})
+    if baseline == "pinned":
+        assert check(mixed, baseline).without_baseline
+    else:
+        (told,), (same,) = (check(history, baseline).entries for history in (mixed, sound))
+        assert told.outcome == "regression"
+        assert told.judgement == same.judgement
+
+
+def calibrate(history: NoisyHistory) -> None:
+    facts = {"device": "Phone", "measured_at": START, "model": "another", "pairs": 10}
+    found = DeviceCalibration(**facts, runs=8, run_spread=0.01)
+    history.store.write(lambda session: session.add(found))
+
+
+def test_a_calibration_is_what_the_gate_knows_of_a_new_series(make: Make) -> None:
+    """N11: what `calibrate` kept of the device was read by `compare` alone."""
+    history = make(0.01)
+    history.add()
+    history.add(1.2)
+    assert outcome(history) == "inconclusive"
+    calibrate(history)
+    assert outcome(history) == "regression"
+    # A loud series keeps to its own.
+    loud = make(0.1, seed=1)
+    calibrate(loud)
+    for _ in range(8):
+        loud.add()
+    loud.add(1.15)
+    assert outcome(loud) == "inconclusive"
 
 
 def test_three_better_runs_are_the_new_level_and_one_is_none(make: Make) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import update
 
-from etprof.history.gate import Gate, device_spreads
+from etprof.history.gate import Gate
+from etprof.history.run_spread import device_spreads
 from etprof.history.schema import FAILED, Run
 from etprof.history.store import Store, open_store
 from etprof.history.trend import find_changes

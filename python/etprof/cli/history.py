@@ -281,7 +281,7 @@ def _changes(arguments: argparse.Namespace) -> int:
 
 
 def _noise(arguments: argparse.Namespace) -> int:
-    from etprof.history.gate import device_spreads
+    from etprof.history.run_spread import device_spreads
     from etprof.history.tables import NOISE
 
     with _open(arguments) as store, store.session() as session:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from etprof.dashboard.addresses import Address, Links
     from etprof.dashboard.queries import Series
-    from etprof.history.gate import Known
+    from etprof.history.run_spread import Known
     from etprof.history.schema import Run
 
 

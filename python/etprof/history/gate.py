@@ -13,50 +13,42 @@ means the new level pins a run of it.
 
 from __future__ import annotations
 
-import functools
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 from sqlalchemy import select
 
 from etprof.base.units import count_of, format_change
-from etprof.history.metric_names import METRICS
-from etprof.history.schema import OK, Baseline, Metric, Run
-from etprof.history.selection import BRANCH, NEWEST_FIRST, WINDOW, window_size
-from etprof.statistics.order_statistics import CONFIDENCE
-from etprof.statistics.runs import (
-    ASSUMED,
-    LEAST_RUNS,
-    departure,
-    find_drift,
-    fit_prior,
-    spread_of_neighbours,
-    standing_level,
+from etprof.history.run_spread import (
+    DEFAULT_THRESHOLD,
+    MOST_RUNS,
+    Known,
+    SeriesRuns,
+    earlier_runs,
+    keep,
+    may_be_baseline,
+    source_of,
 )
+from etprof.history.schema import OK, Baseline, Metric, Run
+from etprof.history.selection import BRANCH, WINDOW, window_size
+from etprof.statistics.order_statistics import CONFIDENCE
+from etprof.statistics.runs import LEAST_RUNS, departure, find_drift, is_assumed
 from etprof.statistics.two_samples import POWER, Spread, difference_of_groups, holm, t_quantile
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from etprof.history.run_spread import Standing
     from etprof.statistics.runs import Drift
     from etprof.statistics.two_samples import GroupDifference
 
 Verdict = Literal["regression", "improvement", "drift", "unchanged", "inconclusive"]
-Known = dict[tuple[Hashable, ...], Any]
-"""What was read of a store."""
-_Kind = TypeVar("_Kind")
 
-DEFAULT_THRESHOLD: Final = 0.05
 EXACT_THRESHOLD: Final = 0.01
 """Of a value that never varies, where no other is asked for."""
-_MOST_RUNS: Final = 300
-"""Runs of a series that are looked at: most of a year of nights."""
-_MOST_OF_A_DEVICE: Final = 2000
 _LARGEST_LOG: Final = 50.0
 """Of a ratio: e to the 50th is a nanosecond against 160 000 years."""
 
@@ -114,27 +106,6 @@ class Comparison:
         return math.exp(self.drift.start + self.drift.total.change)
 
 
-@dataclass(frozen=True)
-class _Point:
-    """One measured run of a series, as far as baselines ask."""
-
-    run_id: int
-    measured_at: datetime
-    source: tuple[str | None, bool | None]
-    """Its commit, and whether files were changed."""
-    log_value: float
-
-
-@dataclass(frozen=True)
-class _DeviceRuns:
-    """The newest measured runs of a device, in one metric."""
-
-    groups: Mapping[tuple[str, str | None], Sequence[_Point]]
-    """By series and branch, oldest first."""
-    is_whole: bool
-    """Whether these are all."""
-
-
 class Gate:
     """Compares runs of one store.
 
@@ -152,16 +123,16 @@ class Gate:
     ) -> None:
         self._session = session
         self._threshold, self._thresholds = threshold, thresholds or {}
-        self._of_devices: Known = {} if of_devices is None else of_devices
-        self._of_runs: Known = {}
+        self._series = SeriesRuns(session, of_devices)
+        self._pinned_runs: Known = {}
         self._values: dict[tuple[int, str], Metric | None] = {}
 
     def has_baseline(self, baseline: str, candidate: Run) -> bool:
         """Whether there is any run to hold the candidate against."""
         if baseline.startswith((WINDOW, BRANCH)):
-            statement = self._earlier(candidate, _branch_of(baseline, candidate)).limit(_MOST_RUNS)
-            own, rows = _source(candidate), self._session.execute(statement)
-            return any(_may_be_baseline(own, (row.git_commit, row.git_dirty)) for row in rows)
+            statement = earlier_runs(candidate, _branch_of(baseline, candidate)).limit(MOST_RUNS)
+            rows = self._session.execute(statement)
+            return any(may_be_baseline(candidate, (row.git_commit, row.git_dirty)) for row in rows)
         return self._pinned(baseline, candidate) is not None
 
     def compare(self, baseline: str, candidate: Run, metric: str) -> Comparison | None:
@@ -180,12 +151,13 @@ class Gate:
         before = [value for number in chosen if (value := self._values[number, metric])]
         if after is None or not before:
             return None
-        spread = self._standing(candidate, _branch_of(baseline, candidate), metric)[2]
+        spread = self._standing(candidate, _branch_of(baseline, candidate), metric).spread
         return self._compared(tuple(before), after, spread)
 
     def baseline_ids(self, baseline: str, candidate: Run, metric: str) -> list[int]:
         """Returns the runs of branch:NAME or window:N, newest first."""
-        points, members, _ = self._standing(candidate, _branch_of(baseline, candidate), metric)
+        standing = self._standing(candidate, _branch_of(baseline, candidate), metric)
+        points, members = standing.points, standing.members
         if baseline.startswith(WINDOW):
             chosen = members[-window_size(baseline) :]
         else:
@@ -213,9 +185,9 @@ class Gate:
         places = [(run.run_name, run.run_path, run.measured_at) for run in (baseline, candidate)]
         if places[0] == places[1] and min(len(before.samples), len(after.samples)) >= LEAST_RUNS:
             return self._compared((before,), after, None)
-        spread = self._standing(candidate, baseline.git_branch, metric)[2]
+        spread = self._standing(candidate, baseline.git_branch, metric).spread
         if baseline.series != candidate.series:
-            other = self._standing(baseline, baseline.git_branch, metric)[2]
+            other = self._standing(baseline, baseline.git_branch, metric).spread
             squares = (spread.deviation**2 + other.deviation**2) / 2
             spread = Spread(math.sqrt(squares), min(spread.freedom, other.freedom))
         return self._compared((before,), after, spread)
@@ -223,19 +195,19 @@ class Gate:
     def drift(self, candidate: Run, metric: str) -> Comparison | None:
         """Looks for a creep over the newest commits up to the candidate; None for too few."""
         after = self._value_of(candidate, metric)
-        points = self._points(candidate, candidate.git_branch, metric)
+        points = self._series.before(candidate, candidate.git_branch, metric)
         if after is None or not _is_comparable(after):
             return None
         values: dict[Hashable, list[float]] = {}
         for point in points:
             known = point.source[0] is not None
             values.setdefault(point.source if known else point.run_id, []).append(point.log_value)
-        own = _source(candidate)
+        own = source_of(candidate)
         values.setdefault(own if own[0] is not None else candidate.id, []).append(
             math.log(after.value)
         )
         logs = [math.fsum(each) / len(each) for each in values.values()]
-        found = find_drift(logs, self._prior(candidate, metric))
+        found = find_drift(logs, self._series.prior(candidate, metric))
         if found is None:
             return None
         return Comparison(
@@ -270,82 +242,8 @@ class Gate:
         common = default if self._threshold is None else self._threshold
         return self._thresholds.get(metric, common)
 
-    def _standing(
-        self, run: Run, branch: str | None, metric: str
-    ) -> tuple[Sequence[_Point], tuple[int, ...], Spread]:
-        """The runs before `run` on a branch, which of them stand, and the spread of one run."""
-
-        def work() -> tuple[Sequence[_Point], tuple[int, ...], Spread]:
-            own = _source(run)
-            every = self._points(run, branch, metric)
-            points = [point for point in every if _may_be_baseline(own, point.source)]
-            pinned = self._pins(run.series)
-            higher = METRICS[metric].higher_is_better if metric in METRICS else False
-            level = standing_level(
-                [point.log_value for point in points],
-                worse=-1 if higher else 1,
-                threshold=math.log1p(self._limit(metric, exact=False)),
-                prior=self._prior(run, metric),
-                accepted={i for i, point in enumerate(points) if point.run_id in pinned},
-            )
-            return points, level.members, level.spread
-
-        return _keep(self._of_runs, work, run.id, branch, metric)
-
-    def _prior(self, run: Run, metric: str) -> Spread | None:
-        """What the series of the run's device are known to vary by before it was measured."""
-        spreads = []
-        for name, group in self._of_device(run, metric).groups.items():
-            count = bisect_left(group, run.measured_at, key=lambda point: point.measured_at)
-            # A group differs from moment to moment by how many of its runs there were.
-            place = (run.device, metric, *name, count)
-            logs = [point.log_value for point in group[:count]]
-            spreads.append(
-                _keep(self._of_devices, functools.partial(spread_of_neighbours, logs), *place)
-            )
-        return fit_prior([spread for spread in spreads if spread is not None])
-
-    def _of_device(self, run: Run, metric: str) -> _DeviceRuns:
-        place = run.device, metric
-        return _keep(self._of_devices, lambda: _read_device(self._session, *place), *place)
-
-    def _points(self, run: Run, branch: str | None, metric: str) -> Sequence[_Point]:
-        """Reads the runs of the candidate's series on a branch, oldest first."""
-        of_device = self._of_device(run, metric)
-        if of_device.is_whole:
-            group = of_device.groups.get((run.series, branch), ())
-            return [
-                point
-                for point in group
-                if point.run_id != run.id
-                and (branch != run.git_branch or point.measured_at <= run.measured_at)
-            ][-_MOST_RUNS:]
-
-        def read() -> list[_Point]:
-            query = (
-                self._earlier(run, branch)
-                .join(Metric, Metric.run_id == Run.id)
-                .add_columns(Run.measured_at, Metric.value)
-                .where(Run.representative, Metric.value > 0, Metric.name == metric)
-                .limit(_MOST_RUNS)
-            )
-            rows = reversed(self._session.execute(query).all())
-            return [
-                _Point(number, moment, (commit, dirty), math.log(value))
-                for number, commit, dirty, moment, value in rows
-            ]
-
-        return _keep(self._of_runs, read, run.id, branch, metric, "points")
-
-    def _earlier(self, run: Run, branch: str | None) -> Any:  # noqa: ANN401 - further columns are added
-        """Measured runs of the same series on a branch, newest first; of its own, earlier ones."""
-        query = select(Run.id, Run.git_commit, Run.git_dirty).where(
-            Run.series == run.series, Run.status == OK, Run.id != run.id,
-            Run.git_branch.is_not_distinct_from(branch), Run.wrong_outputs.is_(None),
-        )  # fmt: skip
-        if branch == run.git_branch:
-            query = query.where(Run.measured_at <= run.measured_at)
-        return query.order_by(*NEWEST_FIRST)
+    def _standing(self, run: Run, branch: str | None, metric: str) -> Standing:
+        return self._series.standing(run, branch, metric, self._limit(metric, exact=False))
 
     def _pinned(self, name: str, candidate: Run) -> Run | None:
         chosen = (
@@ -354,24 +252,12 @@ class Gate:
             .where(Baseline.name == name, Baseline.series == candidate.series, Run.status == OK)
             .where(Run.wrong_outputs.is_(None))
         )
-        run = _keep(self._of_runs, lambda: self._session.scalar(chosen), candidate.series, name)
+        run = keep(self._pinned_runs, lambda: self._session.scalar(chosen), candidate.series, name)
         return None if run is None or run.id == candidate.id else run
-
-    def _pins(self, series: str) -> frozenset[int]:
-        chosen = select(Baseline.run_id).where(Baseline.series == series)
-        return _keep(self._of_runs, lambda: frozenset(self._session.scalars(chosen)), series)
 
     def _value_of(self, run: Run, metric: str) -> Metric | None:
         self.load([run.id], metric)
         return self._values[run.id, metric]
-
-
-def _keep(kept: Known, read: Callable[[], _Kind], *name: Hashable) -> _Kind:
-    """Returns what is kept under a name, else reads it."""
-    if name not in kept:
-        kept[name] = read()
-    found: _Kind = kept[name]
-    return found
 
 
 def judge_all(comparisons: Sequence[Comparison], family: int | None = None) -> list[Judgement]:
@@ -445,7 +331,7 @@ def _reason(found: Comparison, verdict: Verdict, change: float, *, is_real: bool
     difference = found.difference
     if verdict in ("regression", "improvement"):
         return f"beyond {limit} and beyond chance"
-    if difference is not None and difference.spread.freedom == ASSUMED.freedom:
+    if difference is not None and is_assumed(difference.spread):
         runs = count_of(len(found.baseline), "run")
         return f"too few runs to know how much they differ ({runs} in the baseline)"
     if verdict == "unchanged":
@@ -464,69 +350,6 @@ def _is_exact(baseline: Sequence[Metric]) -> bool:
     return baseline[0].unit == "bytes" and len(values) == 1
 
 
-def _source(run: Run) -> tuple[str | None, bool | None]:
-    return run.git_commit, run.git_dirty
-
-
-def _may_be_baseline(
-    candidate: tuple[str | None, bool | None], other: tuple[str | None, bool | None]
-) -> bool:
-    """Whether a run is of other sources; where no commit is known, that is taken for granted."""
-    return candidate[0] is None or candidate != other
-
-
 def _branch_of(baseline: str, candidate: Run) -> str | None:
     named = baseline.startswith(BRANCH)
     return baseline.removeprefix(BRANCH) if named else candidate.git_branch
-
-
-def _read_device(session: Session, device: str, metric: str) -> _DeviceRuns:
-    query = (
-        select(
-            Run.series, Run.git_branch, Run.id, Run.measured_at, Run.git_commit, Run.git_dirty,
-            Metric.value,
-        )
-        .join(Metric, Metric.run_id == Run.id)
-        .where(Run.device == device, Run.status == OK, Run.representative)
-        .where(Run.wrong_outputs.is_(None), Metric.name == metric, Metric.value > 0)
-        .order_by(*NEWEST_FIRST)
-        .limit(_MOST_OF_A_DEVICE)
-    )  # fmt: skip
-    groups: dict[tuple[str, str | None], list[_Point]] = {}
-    rows = session.execute(query).all()
-    for series, branch, number, moment, commit, dirty, value in reversed(rows):
-        point = _Point(number, moment, (commit, dirty), math.log(value))
-        groups.setdefault((series, branch), []).append(point)
-    return _DeviceRuns(groups, len(rows) < _MOST_OF_A_DEVICE)
-
-
-@dataclass(frozen=True)
-class DeviceSpread:
-    """What runs of one series differ by on a device, in one metric."""
-
-    device: str
-    metric: str
-    of_run: float
-    """Standard deviation of one run's log value: about its relative spread."""
-    runs: int
-    series: int
-    """Series and branches with three runs or more."""
-
-
-def device_spreads(session: Session) -> list[DeviceSpread]:
-    """Returns what is known of every device and metric."""
-    timed = select(Run.device).where(Run.representative).distinct().order_by(Run.device)
-    found = []
-    for device in session.scalars(timed).all():
-        for metric in METRICS:
-            groups = [
-                [point.log_value for point in group]
-                for group in _read_device(session, device, metric).groups.values()
-            ]
-            known = [(each, len(logs)) for logs in groups if (each := spread_of_neighbours(logs))]
-            if known:
-                squares = sum(each.freedom * each.deviation**2 for each, _ in known)
-                of_run = math.sqrt(squares / sum(each.freedom for each, _ in known))
-                runs = sum(count for _, count in known)
-                found.append(DeviceSpread(device, metric, of_run, runs, len(known)))
-    return found

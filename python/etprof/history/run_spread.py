@@ -1,23 +1,38 @@
 """How much do two runs of the same thing differ? What a history has of a series and its device.
 
-The series' own repeated runs say it best. Where there are none, the newest calibration of the device
-does, which was of another program perhaps, and within an hour.
+The one place that says so, to the gate, to `compare`, `history noise` and the dashboard. The
+series' own runs say it, moderated by the other series of the device and by its newest calibration,
+which was of another program perhaps, and within an hour (`statistics/runs`).
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import select
 
 from etprof.base.units import format_share
 from etprof.history.ingest import read_run_directory
-from etprof.history.schema import OK, DeviceCalibration, Metric, Run
-from etprof.statistics.two_samples import Spread, pooled_spread
+from etprof.history.metric_names import HEADLINE, METRICS
+from etprof.history.schema import OK, Baseline, DeviceCalibration, Metric, Run
+from etprof.history.selection import NEWEST_FIRST
+from etprof.statistics.runs import (
+    LEAST_DEVIATION,
+    LEAST_FREEDOM,
+    fit_prior,
+    is_assumed,
+    spread_of_neighbours,
+    standing_level,
+)
+from etprof.statistics.two_samples import Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from sqlalchemy.orm import Session
@@ -25,12 +40,204 @@ if TYPE_CHECKING:
     from etprof.history.store import Store
     from etprof.statistics.calibration import Calibration
 
-LEAST_FREEDOM: Final = 4
-"""Degrees of freedom below which a spread is not known well enough to judge by."""
-LEAST_DEVIATION: Final = 0.003
-"""No series is taken to vary less: clocks round, and a calm week is not every week."""
-_NEWEST: Final = 500
-"""Runs of a series that are looked at."""
+Known = dict[tuple[Hashable, ...], Any]
+"""What was read of a store."""
+_Kind = TypeVar("_Kind")
+
+DEFAULT_THRESHOLD: Final = 0.05
+"""A change below it is none that anybody asked for."""
+MOST_RUNS: Final = 300
+"""Runs of a series that are looked at: most of a year of nights."""
+_MOST_OF_A_DEVICE: Final = 2000
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured run of a series, as far as baselines ask."""
+
+    run_id: int
+    measured_at: datetime
+    source: tuple[str | None, bool | None]
+    """Its commit, and whether files were changed."""
+    log_value: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The runs of a series, those of the level that stands, and how much one run varies."""
+
+    points: Sequence[Point]
+    members: tuple[int, ...]
+    """Indices of `points`."""
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class _DeviceRuns:
+    """The newest measured runs of a device, in one metric."""
+
+    groups: Mapping[tuple[str, str | None], Sequence[Point]]
+    """By series and branch, oldest first."""
+    is_whole: bool
+    """Whether these are all."""
+
+
+class SeriesRuns:
+    """Reads series of one store, each metric of a device once.
+
+    What was read of whole devices is kept in `of_devices`, which others may share until runs are
+    added.
+    """
+
+    def __init__(self, session: Session, of_devices: Known | None = None) -> None:
+        self._session = session
+        self._of_devices: Known = {} if of_devices is None else of_devices
+        self._of_runs: Known = {}
+
+    def standing(self, run: Run, branch: str | None, metric: str, threshold: float) -> Standing:
+        """Returns the runs before `run` on a branch that are not of its own sources."""
+
+        def work() -> Standing:
+            every = self.before(run, branch, metric)
+            points = [point for point in every if may_be_baseline(run, point.source)]
+            return self._level(run, points, metric, threshold)
+
+        return keep(self._of_runs, work, run.id, branch, metric, threshold)
+
+    def apart(self, run: Run, metric: str, others: Collection[int]) -> Standing:
+        """Returns the runs of the series on the branch that has most of them, without `others`."""
+        branches = [
+            [point for point in group if point.run_id not in others]
+            for (series, _), group in self._of_device(run, metric).groups.items()
+            if series == run.series
+        ]
+        return self._level(run, max(branches, key=len, default=[]), metric, DEFAULT_THRESHOLD)
+
+    def _level(self, run: Run, points: Sequence[Point], metric: str, threshold: float) -> Standing:
+        pinned = self._pins(run.series)
+        higher = METRICS[metric].higher_is_better if metric in METRICS else False
+        level = standing_level(
+            [point.log_value for point in points],
+            worse=-1 if higher else 1,
+            threshold=math.log1p(threshold),
+            prior=self.prior(run, metric),
+            accepted={i for i, point in enumerate(points) if point.run_id in pinned},
+        )
+        return Standing(points, level.members, level.spread)
+
+    def before(self, run: Run, branch: str | None, metric: str) -> Sequence[Point]:
+        """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""
+        of_device = self._of_device(run, metric)
+        if of_device.is_whole:
+            group = of_device.groups.get((run.series, branch), ())
+            return [
+                point
+                for point in group
+                if point.run_id != run.id
+                and (branch != run.git_branch or point.measured_at <= run.measured_at)
+            ][-MOST_RUNS:]
+
+        def read() -> list[Point]:
+            query = (
+                earlier_runs(run, branch)
+                .join(Metric, Metric.run_id == Run.id)
+                .add_columns(Run.measured_at, Metric.value)
+                .where(Run.representative, Metric.value > 0, Metric.name == metric)
+                .limit(MOST_RUNS)
+            )
+            rows = reversed(self._session.execute(query).all())
+            return [
+                Point(number, moment, (commit, dirty), math.log(value))
+                for number, commit, dirty, moment, value in rows
+            ]
+
+        return keep(self._of_runs, read, run.id, branch, metric, "points")
+
+    def prior(self, run: Run, metric: str) -> Spread | None:
+        """What the series of the run's device are known to vary by before it was measured.
+
+        The device's newest calibration counts as one of them, and stands alone for too few.
+        """
+        spreads = []
+        for name, group in self._of_device(run, metric).groups.items():
+            count = bisect_left(group, run.measured_at, key=lambda point: point.measured_at)
+            logs = [point.log_value for point in group[:count]]
+
+            def work(logs: Sequence[float] = logs) -> Spread | None:
+                return spread_of_neighbours(logs)
+
+            # A group differs from moment to moment by how many of its runs there were.
+            spreads.append(keep(self._of_devices, work, run.device, metric, *name, count))
+        known = [spread for spread in spreads if spread is not None]
+        calibrated = self._calibrated(run.device) if metric == HEADLINE else None
+        return fit_prior(known if calibrated is None else [*known, calibrated]) or calibrated
+
+    def _calibrated(self, device: str) -> Spread | None:
+        def read() -> Spread | None:
+            found = newest_calibration(self._session, device, least_runs=LEAST_FREEDOM + 1)
+            if found is None or found.run_spread is None:
+                return None
+            return Spread(max(found.run_spread, LEAST_DEVIATION), found.runs - 1)
+
+        return keep(self._of_devices, read, device, "calibration")
+
+    def _of_device(self, run: Run, metric: str) -> _DeviceRuns:
+        place = run.device, metric
+        return keep(self._of_devices, lambda: _read_device(self._session, *place), *place)
+
+    def _pins(self, series: str) -> frozenset[int]:
+        chosen = select(Baseline.run_id).where(Baseline.series == series)
+        return keep(self._of_runs, lambda: frozenset(self._session.scalars(chosen)), series)
+
+
+def keep(kept: Known, read: Callable[[], _Kind], *name: Hashable) -> _Kind:
+    """Returns what is kept under a name, else reads it."""
+    if name not in kept:
+        kept[name] = read()
+    found: _Kind = kept[name]
+    return found
+
+
+def source_of(run: Run) -> tuple[str | None, bool | None]:
+    """Returns the commit of a run, and whether files were changed."""
+    return run.git_commit, run.git_dirty
+
+
+def may_be_baseline(run: Run, source: tuple[str | None, bool | None]) -> bool:
+    """Whether a run is of other sources; where no commit is known, that is taken for granted."""
+    own = source_of(run)
+    return own[0] is None or own != source
+
+
+def earlier_runs(run: Run, branch: str | None) -> Any:  # noqa: ANN401 - further columns are added
+    """Selects sound runs of a run's series on a branch, newest first; of its own, earlier ones."""
+    query = select(Run.id, Run.git_commit, Run.git_dirty).where(
+        Run.series == run.series, Run.status == OK, Run.id != run.id,
+        Run.git_branch.is_not_distinct_from(branch), Run.wrong_outputs.is_(None),
+    )  # fmt: skip
+    if branch == run.git_branch:
+        query = query.where(Run.measured_at <= run.measured_at)
+    return query.order_by(*NEWEST_FIRST)
+
+
+def _read_device(session: Session, device: str, metric: str) -> _DeviceRuns:
+    query = (
+        select(
+            Run.series, Run.git_branch, Run.id, Run.measured_at, Run.git_commit, Run.git_dirty,
+            Metric.value,
+        )
+        .join(Metric, Metric.run_id == Run.id)
+        .where(Run.device == device, Run.status == OK, Run.representative)
+        .where(Run.wrong_outputs.is_(None), Metric.name == metric, Metric.value > 0)
+        .order_by(*NEWEST_FIRST)
+        .limit(_MOST_OF_A_DEVICE)
+    )  # fmt: skip
+    groups: dict[tuple[str, str | None], list[Point]] = {}
+    rows = session.execute(query).all()
+    for series, branch, number, moment, commit, dirty, value in reversed(rows):
+        point = Point(number, moment, (commit, dirty), math.log(value))
+        groups.setdefault((series, branch), []).append(point)
+    return _DeviceRuns(groups, len(rows) < _MOST_OF_A_DEVICE)
 
 
 def known_spreads(
@@ -38,25 +245,21 @@ def known_spreads(
 ) -> dict[str, Spread]:
     """Returns, by metric, how much one run of the given experiments' series varies (log values).
 
-    `places` are a run directory and an experiment each. Runs of one series and revision repeat each
-    other; those that are compared do not count. The larger spread of the two series is taken, and a
-    metric that either series does not tell is left out.
+    `places` are a run directory and an experiment each; those that are compared do not count. The
+    larger spread of the two series is taken, and a metric that either series does not tell is left
+    out.
     """
     runs = [run for place, name in places for run in read_run_directory(place)
             if run.experiment == name]  # fmt: skip
     if len(runs) < len(places) or not all(run.representative for run in runs):
         return {}
-    keys = {run.key for run in runs}
+    compared = select(Run.id).where(Run.key.in_({run.key for run in runs}))
+    apart, series = frozenset(session.scalars(compared)), SeriesRuns(session)
     found = {}
     for metric in metrics:
-        spreads = [_spread_of(session, run, keys, metric) for run in runs]
-        if metric == "latency_ns":
-            spreads = [
-                s or _calibrated(session, run.device) for s, run in zip(spreads, runs, strict=True)
-            ]
-        known = [spread for spread in spreads if spread is not None]
-        if len(known) == len(runs):
-            found[metric] = max(known, key=lambda spread: spread.deviation)
+        spreads = [series.apart(run, metric, apart).spread for run in runs]
+        if not any(map(is_assumed, spreads)):
+            found[metric] = max(spreads, key=lambda spread: spread.deviation)
     return found
 
 
@@ -77,25 +280,15 @@ def keep_calibration(store: Store, folder: Path, found: Calibration) -> str:
     return run.device
 
 
-def newest_calibration(session: Session, device: str) -> DeviceCalibration | None:
-    """Returns what a device was last found to tell apart."""
+def newest_calibration(
+    session: Session, device: str, *, least_runs: int = 1
+) -> DeviceCalibration | None:
+    """Returns what a device was last found to tell apart, by that many runs at least."""
     newest = DeviceCalibration.measured_at.desc(), DeviceCalibration.id.desc()
-    query = select(DeviceCalibration).where(DeviceCalibration.device == device)
-    return session.scalar(query.order_by(*newest).limit(1))
-
-
-def _calibrated(session: Session, device: str) -> Spread | None:
-    """The spread of runs of the device's newest calibration that measured enough of them."""
-    query = (
-        select(DeviceCalibration)
-        .where(DeviceCalibration.device == device, DeviceCalibration.runs > LEAST_FREEDOM)
-        .order_by(DeviceCalibration.measured_at.desc(), DeviceCalibration.id.desc())
-        .limit(1)
+    query = select(DeviceCalibration).where(
+        DeviceCalibration.device == device, DeviceCalibration.runs >= least_runs
     )
-    found = session.scalar(query)
-    if found is None or found.run_spread is None:
-        return None
-    return Spread(max(found.run_spread, LEAST_DEVIATION), found.runs - 1)
+    return session.scalar(query.order_by(*newest).limit(1))
 
 
 def describe_device(store: Store, folder: Path) -> str | None:
@@ -117,21 +310,33 @@ def describe_device(store: Store, folder: Path) -> str | None:
         )
 
 
-def _spread_of(session: Session, run: Run, apart: Collection[str], metric: str) -> Spread | None:
-    """Pools the spread within the revisions of a run's series."""
-    query = (
-        select(Run.revision, Metric.value)
-        .join(Metric, Metric.run_id == Run.id)
-        .where(Run.series == run.series, Run.status == OK, Run.representative)
-        .where(Run.revision.is_not(None), Run.key.not_in(apart))
-        .where(Metric.name == metric, Metric.value > 0)
-        .order_by(Run.measured_at.desc())
-        .limit(_NEWEST)
-    )
-    groups: dict[str | None, list[float]] = {}
-    for revision, value in session.execute(query):
-        groups.setdefault(revision, []).append(math.log(value))
-    spread = pooled_spread(list(groups.values()))
-    if spread.freedom < LEAST_FREEDOM:
-        return None
-    return Spread(max(spread.deviation, LEAST_DEVIATION), spread.freedom)
+@dataclass(frozen=True)
+class DeviceSpread:
+    """What runs of one series differ by on a device, in one metric."""
+
+    device: str
+    metric: str
+    of_run: float
+    """Standard deviation of one run's log value: about its relative spread."""
+    runs: int
+    series: int
+    """Series and branches with three runs or more."""
+
+
+def device_spreads(session: Session) -> list[DeviceSpread]:
+    """Returns what is known of every device and metric."""
+    timed = select(Run.device).where(Run.representative).distinct().order_by(Run.device)
+    found = []
+    for device in session.scalars(timed).all():
+        for metric in METRICS:
+            groups = [
+                [point.log_value for point in group]
+                for group in _read_device(session, device, metric).groups.values()
+            ]
+            known = [(each, len(logs)) for logs in groups if (each := spread_of_neighbours(logs))]
+            if known:
+                squares = sum(each.freedom * each.deviation**2 for each, _ in known)
+                of_run = math.sqrt(squares / sum(each.freedom for each, _ in known))
+                runs = sum(count for _, count in known)
+                found.append(DeviceSpread(device, metric, of_run, runs, len(known)))
+    return found

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from etprof.base.units import MISSING, count_of, format_value
 from etprof.history.check import title_of
-from etprof.history.gate import DEFAULT_THRESHOLD
 from etprof.history.metric_names import HEADLINE, metric_label
+from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import FAILED, TITLES
 from etprof.history.whereabouts import find_run_directory
 from etprof.tables.table import Column, Table

@@ -120,6 +120,11 @@ def moderated(squares: float, freedom: float, prior: Spread | None) -> Spread:
     return replace(found, deviation=max(found.deviation, LEAST_DEVIATION))
 
 
+def is_assumed(spread: Spread) -> bool:
+    """Whether too little was known to estimate it."""
+    return spread.freedom == ASSUMED.freedom
+
+
 def _is_unlike(own: Spread, prior: Spread) -> bool:
     """Whether a series varies more than the F-test lets it with this prior."""
     if own.freedom < 1 or own.deviation <= prior.deviation:
