@@ -138,12 +138,13 @@ MUTATIONS = (
         (COMPARISON,),
     ),
     Mutation(
-        27, "a window of later runs", "history/gate.py",
-        "if branch == run.git_branch:", "if branch is None:",
+        27, "a window of later runs", "history/run_spread.py",
+        "(branch != run.git_branch or point.measured_at <= run.measured_at)",
+        "(branch is not None or point.measured_at <= run.measured_at)",
         (SELECTION,),
     ),
     Mutation(
-        29, "failed runs are a baseline", "history/gate.py",
+        29, "failed runs are a baseline", "history/run_spread.py",
         "Run.series == run.series, Run.status == OK,", "Run.series == run.series,",
         (SELECTION,),
     ),
@@ -173,7 +174,7 @@ MUTATIONS = (
         "if points[each].source == newest)", "if points[each].source)", (SELECTION,),
     ),
     Mutation(
-        31, "a spread of emulated runs", "history/gate.py",
+        31, "a spread of emulated runs", "history/run_spread.py",
         "Run.status == OK, Run.representative)\n", "Run.status == OK)\n", (SELECTION,),
     ),
     Mutation(

@@ -72,6 +72,9 @@ def test_a_baseline_has_no_failed_run(history: History, name: str) -> None:
     with history.store.session() as session:
         assert session.get_one(Run, failed).status == FAILED
     assert history.baseline_of(candidate, name) == [measured]
+    with history.store.session() as session:
+        session.delete(session.get_one(Run, measured))
+        assert not Gate(session).has_baseline(name, session.get_one(Run, candidate))
 
 
 def test_a_noise_floor_has_no_emulated_run(history: History) -> None:
@@ -85,6 +88,14 @@ def test_a_noise_floor_has_no_emulated_run(history: History) -> None:
     with history.store.session() as session:
         (found,) = (each for each in device_spreads(session) if each.metric == "latency_ns")
         assert (found.runs, found.series) == (3, 1)
+    emulated = history.add(3, 3.0)
+    history.store.write(lambda session: _call_emulated(session, emulated))
+    with history.store.session() as session:
+        assert found in device_spreads(session)
+
+
+def _call_emulated(session: Session, number: int) -> None:
+    session.execute(update(Run).where(Run.id == number).values(representative=False))
 
 
 def _call_all_representative(session: Session, *, answer: bool) -> None:
