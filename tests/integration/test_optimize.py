@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.base.errors import ExportError
+from etprof.base.errors import EtprofError, ExportError
 from etprof.base.process import run_command
 from etprof.cli import main
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.optimize.optimizing import Optimizer
+from etprof.optimize.trial import Optimization
 from etprof.run.program import load_export_manifest
+from etprof.targets.emulator.installation import locate
+from tests.world.host import etprof, simulated_host
+from tests.world.sim_target import SimTarget
+from tests.world.spec import Capabilities, Noise, Operator, RunSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +60,92 @@ def test_a_better_program_is_found_and_its_recipe_makes_it_again(
     assert again.read_bytes() == program.read_bytes()
     # A second search tries nothing again and decides the same.
     assert optimize(capsys, *words) == found
-    assert not list(folder.glob(".trial-*"))
+    assert not (folder / "trials").exists()
+
+
+CONVOLUTIONS = [Operator(f"Convolution (NHWC, F16) IGEMM #{i + 1}", 100, 0) for i in range(2)]
+
+
+def machine() -> SimTarget:
+    """A machine without SME, on which programs called `optimized` lack one of two convolutions."""
+    faster = RunSpec(operators={"off": tuple(CONVOLUTIONS[:1])})
+    spec = RunSpec(
+        capabilities=Capabilities(sme="off", counts=False), operators={"off": CONVOLUTIONS},
+        programs={"optimized": faster}, noise=Noise(block=0.01),
+    )  # fmt: skip
+    return SimTarget(spec)
+
+
+@pytest.mark.slow
+def test_where_a_target_proves_times_they_decide(tmp_path: Path) -> None:
+    """Every rewritten program is as fast as any other, and faster than the plain one: one is left."""
+    folder = tmp_path / "found"
+    words = ("optimize", "toy_cnn", "--target", "local", "--blocks", 8, "--outdir", folder)
+    target = machine()
+    with simulated_host(lambda *_, **__: target):
+        done = etprof(tmp_path, *words)
+        launches = len(target.requests)
+        again = etprof(tmp_path, *words, "--json")
+    assert (done.exit_code, again.exit_code) == (0, 0), done.stderr
+    # The second search measures nothing and decides the same.
+    assert launches == len(target.requests) > 0
+    found = Optimization.model_validate_json(again.stdout)
+    assert found == Optimization.model_validate_json((folder / "optimize.json").read_text())
+    assert found.best is not None
+    assert len(found.best.rewrites) == 1
+    (gain,) = found.gains
+    assert (gain.verdict, gain.pairs, gain.sme) == ("faster", 8, "auto")
+    assert gain.interval is not None
+    assert gain.interval.low < 2 < gain.interval.high
+    assert (folder / gain.run / "report.html").is_file()
+    dropped = [each for each in found.steps if not each.kept and not each.is_idle]
+    assert [each.gains[0].verdict for each in dropped if each.gains] == ["no difference"]
+    assert "none of these figures is a time" not in done.stdout
+    # Both programs stay, with their files, and the trials' folder goes.
+    assert all(load_export_manifest(folder / name) for name in ("baseline.pte", "optimized.pte"))
+    assert {each.name for each in folder.iterdir() if each.is_dir()} == {
+        "baseline.pte.data", "optimized.pte.data", "runs",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_emulator_counts_every_program_and_its_outputs_in_every_mode(tmp_path: Path) -> None:
+    try:
+        locate()
+    except EtprofError as error:
+        pytest.skip(str(error))
+    words = ("--rewrite", "half_pointwise_weights", "--target", "emulator", "--json")
+    done = etprof(tmp_path, "optimize", "toy_cnn", *words)
+    assert done.exit_code == 0, done.stderr
+    found = Optimization.model_validate_json(done.stdout)
+    assert found.gains == ()
+    assert found.best is not None
+    assert found.baseline is not None
+    before, after = found.baseline.counted, found.best.counted
+    assert before is not None
+    assert after is not None
+    assert (before.sme2_calls, after.sme2_calls) == (9, 17)
+    # What was counted is what was predicted, and outputs hold where they are farthest off.
+    for trial in (found.baseline, found.best):
+        assert trial.counted is not None
+        assert trial.counted.macs_on_sme2 == trial.macs - (trial.macs_without_sme2 or 0)
+        assert (trial.counted.worst_mode, trial.counted.problem) == ("off", None)
+
+
+def test_a_dry_run_lists_what_would_be_tried_and_writes_nothing(tmp_path: Path) -> None:
+    done = etprof(tmp_path, "optimize", "toy_cnn", "--dry-run", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = {each["rewrite"]: each["operators"] for each in json.loads(done.stdout)}
+    assert found == {"kept_dimensions": 1, "half_pointwise_weights": None, "delegated_casts": None}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("flag", ["--blocks", "--threads"])
+def test_flags_of_a_target_are_refused_without_one(tmp_path: Path, flag: str) -> None:
+    done = etprof(tmp_path, "optimize", "toy_cnn", flag, 3)
+    assert done.exit_code == 2
+    assert f"{flag} is for --target" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

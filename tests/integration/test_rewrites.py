@@ -14,7 +14,7 @@ from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
 from etprof.base.upstream_noise import quiet_upstream
 from etprof.export import delegation, lowering, upstream
-from etprof.export.changes.rewriting import Rewriting, sound_rewrites
+from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, sound_rewrites
 from etprof.export.eager_model import ExportMethod
 from etprof.export.request import ExportOptions, ExportRequest, parse_precision
 
@@ -261,12 +261,28 @@ def test_an_unknown_rewrite_is_refused_with_the_known_ones() -> None:
     assert [each.name for each in sound_rewrites(everything)] == list(KNOWN)
 
 
-def test_what_this_executorch_cannot_vouch_for_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A feature is asked for, not a version: without it the rewrite is refused, and `all` lacks it."""
-    casts = KNOWN["delegated_casts"]
-    monkeypatch.setattr(casts, "is_sound", classmethod(lambda _: False))
+@pytest.mark.parametrize(
+    ("planted", "told"),
+    [
+        ("feature", "lacks what it rests on: ToDimOrderCopyConfig"),
+        ("version", "known to hold for ExecuTorch 1.5, not for 2.0.0"),
+    ],
+)
+def test_what_this_executorch_cannot_vouch_for_is_disabled_and_told(
+    monkeypatch: pytest.MonkeyPatch, planted: str, told: str
+) -> None:
+    """Without a feature, or in a version nobody has looked at: refused by name, left out of `all`."""
+    casts, weights = KNOWN["delegated_casts"], KNOWN["half_pointwise_weights"]
+    if planted == "feature":
+        monkeypatch.setattr(casts, "has_parts", classmethod(lambda _: False))
+    else:
+        monkeypatch.setattr("etprof.backends.xnnpack.lowering_rewrites.version", lambda _: "2.0.0")
     request = ExportRequest("toy_cnn", options=ExportOptions(rewrites=("delegated_casts",)))
-    with pytest.raises(UsageError, match="rests on what this ExecuTorch lacks"):
+    with pytest.raises(UsageError, match=told):
         sound_rewrites(request)
     everything = ExportRequest("toy_cnn", options=ExportOptions(rewrites=("all",)))
-    assert casts not in sound_rewrites(everything)
+    disabled = {casts.name} if planted == "feature" else {casts.name, weights.name}
+    assert {each.name for each in sound_rewrites(everything)} == KNOWN.keys() - disabled
+    left_out = left_out_rewrites(everything)
+    assert left_out.keys() == disabled
+    assert told in left_out[casts.name]

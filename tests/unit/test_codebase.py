@@ -46,7 +46,10 @@ ALLOWED: dict[str, set[str]] = {
     "export": {
         "backends", "base", "etrecord", "measuring", "registry", "run", "statistics", "tables", "targets", "views",
     },
-    "optimize": {"backends", "base", "export", "registry", "run"},
+    "optimize": {
+        "analysis", "backends", "base", "config", "export", "measuring", "registry", "report_files", "run",
+        "statistics", "targets",
+    },
     "numerics": {"analysis", "backends", "base", "export", "targets"},
     "bench": {
         "analysis", "backends", "base", "config", "export", "history", "measuring",

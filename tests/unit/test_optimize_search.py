@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etprof.optimize.search import Search
-from etprof.optimize.trial import Trial, compare
+from etprof.optimize.trial import Counted, Gain, Trial, compare
 from etprof.run.program import AppliedRewrite
+from etprof.statistics.effect import estimate_effect
 
 MACS = 1000
 
@@ -124,6 +127,107 @@ def test_nothing_that_helps_leaves_the_program_as_it_is() -> None:
     found, baseline, best = search("a b", program)
     assert best is baseline
     assert decisions(found) == {"a": False, "b": False}
+
+
+def timed(latency: Callable[[Trial], float]) -> Callable[[Trial, Trial], tuple[Gain, ...]]:
+    """Times of ten blocks in turns, 0.2 % apart: of the candidate and of the other."""
+    jitter = np.random.default_rng(0).normal(0, 0.002, (2, 10))
+
+    def measure(candidate: Trial, other: Trial) -> tuple[Gain, ...]:
+        sides = [latency(each) * np.exp(jitter[i]) for i, each in enumerate((other, candidate))]
+        effect = estimate_effect(*(side.tolist() for side in sides))
+        assert effect.interval is not None
+        gain = Gain(
+            method="forward", sme="sme2", pairs=10, speed_up=effect.speed_up, run="runs/planted",
+            low=effect.interval.low, high=effect.interval.high, verdict=effect.verdict,
+        )  # fmt: skip
+        return (gain,)
+
+    return measure
+
+
+def search_by_times(
+    names: str,
+    latency: Callable[[Trial], float],
+    make: Callable[[tuple[str, ...]], Trial] = program,
+) -> tuple[Search, Trial]:
+    found = Search(names.split(), make, 2.0, lambda: True, measure=timed(latency))
+    return found, found.run()[1]
+
+
+def test_a_gain_of_half_a_per_cent_is_no_difference_and_left_out() -> None:
+    """What is told from noise stays, whatever the figures of the export say of the others."""
+    factors = {"tenth": 0.9, "trifle": 0.995, "slower": 1.05}
+
+    def latency(trial: Trial) -> float:
+        return math.prod(factors[name] for name in trial.rewrites)
+
+    found, best = search_by_times("trifle slower tenth", latency)
+    assert best.rewrites == ("tenth",)
+    by_name = {each.rewrite: each for each in found.steps}
+    verdicts = {name: step.gains[0].verdict for name, step in by_name.items()}
+    assert verdicts == {"trifle": "no difference", "slower": "slower", "tenth": "faster"}
+    assert (by_name["trifle"].kept, by_name["trifle"].why) == (False, "no gain beyond noise")
+    assert [each.verdict for each in found.gains] == ["faster"]
+
+
+def test_gains_too_small_for_each_that_add_up_are_kept_together() -> None:
+    found, best = search_by_times("a b c d", lambda trial: 0.985 ** len(trial.rewrites))
+    assert best.rewrites == ("a", "b", "c", "d")
+    assert all(each.kept and "no gain alone" in each.why for each in found.steps)
+
+
+def test_where_nothing_is_faster_the_program_stays_as_it_is() -> None:
+    """However much better every figure of the export is."""
+
+    def make(names: tuple[str, ...]) -> Trial:
+        return program(names, outside=9 - len(names), macs_without_sme2=500 - 100 * len(names))
+
+    found, best = search_by_times("a b", lambda _: 1.0, make)
+    assert best.rewrites == ()
+    assert not any(each.kept for each in found.steps)
+
+
+def test_programs_of_equal_bytes_are_not_measured() -> None:
+    def latency(_: Trial) -> float:
+        raise AssertionError
+
+    found, best = search_by_times("a", latency, lambda names: program(names, sha256="same"))
+    assert best.rewrites == ()
+    assert [each.why for each in found.steps] == ["it changes no figure"]
+
+
+def test_a_faster_program_whose_outputs_are_wrong_on_the_target_is_left_out() -> None:
+    measure = timed(lambda trial: 0.5 ** len(trial.rewrites))
+
+    def wrong(candidate: Trial, other: Trial) -> tuple[Gain, ...]:
+        problem = "its outputs are wrong there" if "bad" in candidate.rewrites else None
+        return tuple(
+            each.model_copy(update={"problem": problem}) for each in measure(candidate, other)
+        )
+
+    found = Search(["bad", "good"], program, 2.0, lambda: True, measure=wrong)
+    assert found.run()[1].rewrites == ("good",)
+    assert "outputs are wrong there" in found.steps[0].why
+
+
+def test_one_that_breaks_outputs_in_one_sme_mode_is_rejected() -> None:
+    """Counted programs are held to the outputs of every mode, not to the export's alone."""
+
+    def make(names: tuple[str, ...]) -> Trial:
+        problem = "off: precision is not good enough" if "bad" in names else None
+        counted = Counted(sme2_calls=9, macs_on_sme2=500 + len(names), problem=problem)
+        return program(names, counted=counted, outside=9 - len(names))
+
+    found, _, best = search("a bad b", make)
+    assert best.rewrites == ("a", "b")
+    assert decisions(found)["bad"] is False
+
+
+def test_counted_work_stands_above_predicted_work() -> None:
+    counted = program(("a",), counted=Counted(sme2_calls=1, macs_on_sme2=900))
+    assert counted.sme2_share(MACS) == pytest.approx(0.9)
+    assert compare(counted, program(()), MACS) == "better"
 
 
 names_of = st.lists(st.sampled_from("abcdef"), unique=True, min_size=1)

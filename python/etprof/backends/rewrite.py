@@ -28,8 +28,8 @@ class Rewrite(ABC):
 
     @classmethod
     @abstractmethod
-    def is_sound(cls) -> bool:
-        """Whether what it rests on is there in the installed ExecuTorch."""
+    def find_problem(cls) -> str | None:
+        """Says why it is not sound with what is installed; None where all it rests on is there."""
 
 
 class GraphRewrite(Rewrite):
@@ -40,9 +40,10 @@ class GraphRewrite(Rewrite):
     """Whether a quantiser should see the new operators; else they are made after it."""
 
     @classmethod
-    def is_sound(cls) -> bool:
-        """Whether PyTorch has every operator that it looks for."""
-        return all(find_overload(name) is not None for name in cls.replacements())
+    def find_problem(cls) -> str | None:
+        """Says which of the operators that it looks for PyTorch lacks."""
+        missing = [name for name in cls.replacements() if find_overload(name) is None]
+        return f"PyTorch has no {', '.join(missing)}" if missing else None
 
     @classmethod
     @abstractmethod

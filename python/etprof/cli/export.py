@@ -145,6 +145,7 @@ def _show(files: ExportedFiles, *, explain: bool) -> None:
         summary_table(manifest, report),
         REWRITES.of(manifest.rewrites),
         *undelegated_tables(report, explain=explain),
+        *(f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items()),
         *(f"library says: {each}" for each in manifest.log),
         *map(str, files.written()),
     )

@@ -104,6 +104,14 @@ def seconds(text: str) -> float:
     return value
 
 
+def duration(text: str) -> float:
+    """A time above 0 s, up to a month, in seconds: `90`, `90s`, `10min` or `2h`."""
+    for unit, factor in (("min", 60), ("s", 1), ("h", 3600)):
+        if text.endswith(unit):
+            return seconds(str(_number(text.removesuffix(unit)) * factor))
+    return seconds(text)
+
+
 def fraction(text: str) -> float:
     """A number above 0 and below 1."""
     value = _number(text)

@@ -1,14 +1,18 @@
 """Search a better program for a model: apply rewrites, check the outputs, keep what helps.
 
 All rewrites are applied together, then each is taken out again; what the program is no worse
-without is left out. A program is used only if its outputs hold. It ranks the coverage of SME2
-(predicted from the kernels of XNNPACK), operators outside the delegate, delegate calls and size:
-no speed is claimed. Profile both programs on your device for that.
+without is left out. A program is used only if its outputs hold. Without --target it ranks the
+coverage of SME2 (predicted from the kernels of XNNPACK), operators outside the delegate, delegate
+calls and size: no speed is claimed. --target emulator counts the kernels of every program, and
+holds the outputs of every SME mode. A target that proves times measures programs in turns, and a
+rewrite stays only if the program is slower without it, beyond noise.
 
 Writes, into out_<model>/optimize_<precision> or where --outdir says:
   optimized.pte    the program, with the files of any export beside it
+  baseline.pte     the program as it is
   optimize.json    every trial, step and reason; a search that was stopped goes on from there
   recipe.py        makes the same program from the model, readable
+  runs/            what was measured or counted, each with its report
 """
 
 from __future__ import annotations
@@ -17,8 +21,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.flags import JSON, add_flags, decibels, seconds, word_list
+from etprof.base.errors import UsageError
+from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS, USUAL_BLOCKS
+from etprof.cli.flags import (
+    JSON,
+    NO_WAIT,
+    add_flags,
+    decibels,
+    duration,
+    whole_number,
+    word_list,
+)
+from etprof.cli.measuring import listening
 from etprof.cli.output import show, show_json
+from etprof.targets.registry import KINDS
 
 if TYPE_CHECKING:
     import argparse
@@ -52,28 +68,79 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--tolerance", decibels, "DB",
          "how many dB the result may be farther from eager than the model as it is (default 2)",
          {"default": 2.0}),
-        ("--budget", seconds, "S", "begin no new trial after this many seconds"),
+        ("--budget", duration, "TIME",
+         "begin no new trial after this long: seconds, or such as 10min or 2h"),
         ("--outdir", Path, "DIR", "folder of the files"),
-        JSON,
+        ("--dry-run", bool, "", "only list what would be tried, and what each would change"),
     )  # fmt: skip
+    add_flags(
+        parser.add_argument_group("proof on a target"),
+        ("--target", KINDS, "",
+         "count kernels there (emulator), or measure programs in turns and keep what is faster"),
+        ("--serial", str, "", "Android: the device, if several are attached"),
+        ("--runner", Path, "", "Android: the runner built for it"),
+        ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
+        ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
+         f"process launches of each program (default {USUAL_BLOCKS})"),
+        NO_WAIT,
+    )  # fmt: skip
+    add_flags(parser, JSON)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Searches, writes the files and shows the steps."""
-    from etprof.cli.progress import say
-    from etprof.optimize.optimizing import Optimizer
-    from etprof.tables.optimize import before_and_after, steps_of
-
     request = _request(arguments)
+    if arguments.dry_run:
+        return _show_candidates(request, as_json=arguments.json)
     folder = arguments.outdir or Path(
         f"out_{request.model_name()}", f"optimize_{request.precision}"
     )
-    found = Optimizer(request, folder, arguments.tolerance, arguments.budget, say).run()
+    found = _search(request, folder, arguments)
     if arguments.json:
         show_json(found.model_dump(mode="json"))
         return 0
+    from etprof.tables.optimize import before_and_after, steps_of
+
     show(before_and_after(found), steps_of(found), *_sentences(found, folder))
     return 0
+
+
+def _show_candidates(request: ExportRequest, *, as_json: bool) -> int:
+    from etprof.optimize.optimizing import list_candidates
+    from etprof.tables.optimize import candidates
+
+    table = candidates(list_candidates(request))
+    if as_json:
+        show_json(table.records())
+    else:
+        show(table)
+    return 0
+
+
+def _search(request: ExportRequest, folder: Path, arguments: argparse.Namespace) -> Optimization:
+    """Searches; on the target, where one is named."""
+    from etprof.cli.progress import say
+    from etprof.optimize.optimizing import Optimizer
+
+    fields = {name: getattr(arguments, name) for name in ("serial", "runner")}
+    for name, value in {**fields, "threads": arguments.threads, "blocks": arguments.blocks}.items():
+        if value is not None and arguments.target is None:
+            raise UsageError(f"--{name} is for --target; name one, or leave it out")
+    if arguments.target is None:
+        return Optimizer(request, folder, arguments.tolerance, arguments.budget, say).run()
+    from etprof.config import TargetConfig
+    from etprof.optimize.proving import Prover
+    from etprof.targets.registry import make_target
+
+    target = make_target(arguments.target, fields, "--target")
+    # What it needs is checked before anything is exported.
+    target.describe()
+    wanted = TargetConfig(kind=arguments.target, serial=arguments.serial)
+    with listening(arguments) as listener:
+        prover = Prover(target, wanted, listener, arguments.threads, arguments.blocks)
+        return Optimizer(
+            request, folder, arguments.tolerance, arguments.budget, say, prover=prover
+        ).run()
 
 
 def _request(arguments: argparse.Namespace) -> ExportRequest:
@@ -102,8 +169,11 @@ def _sentences(found: Optimization, folder: Path) -> list[str]:
             "no rewrite makes this program better; nothing was written but optimize.json",
         ]
     program = folder / found.program
+    told = "these figures rank coverage, not speed; times of both, in turns:"
+    if found.gains:
+        told = "times hold for this target alone; for another device:"
     return [
         *lines,
-        f"{program} and its recipe are written; these figures are no times:",
-        f"  etprof profile {program}",
+        f"{program} and its recipe are written; {told}",
+        f"  etprof profile {folder / (found.plain_program or '')} --against {program}",
     ]

@@ -32,7 +32,7 @@ from etprof.export import (
     tensors,
     upstream,
 )
-from etprof.export.changes.rewriting import Rewriting, sound_rewrites
+from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, sound_rewrites
 from etprof.export.eager_model import ExportMethod
 from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
@@ -74,13 +74,7 @@ class ExportSession:
             options = replace(self.request.options, rewrites=tuple(self.rewriting.names))
             torch.manual_seed(SEED)
             prepared = self.prepare()
-            with self.clock.stage("torch.export"):
-                traced = {
-                    name: self.rewriting.before_lowering(
-                        lowering.trace(name, method, external_constants=options.external_constants)
-                    )
-                    for name, method in prepared.methods.items()
-                }
+            traced = self._trace(prepared)
             with self.clock.stage("lower"):
                 constants = model_loading.load_constants(self.request.model)
                 lowered = lowering.lower(traced, self.request.backend, options, constants)
@@ -92,6 +86,24 @@ class ExportSession:
             }
             with staged_folder(self.files.pte.parent, last=self.files.manifest.name) as folder:
                 ExportOutput(self, folder, log, prepared, lowered, program, references).write()
+
+    def rewrite(self) -> Rewriting:
+        """Returns the rewrites after they have been applied; lowers and writes nothing."""
+        with upstream.quiet_upstream(), torch.random.fork_rng(devices=[]):
+            self.rewriting = Rewriting(sound_rewrites(self.request))
+            torch.manual_seed(SEED)
+            self._trace(self.prepare())
+        return self.rewriting
+
+    def _trace(self, prepared: Prepared) -> dict[str, torch.export.ExportedProgram]:
+        external = self.request.options.external_constants
+        with self.clock.stage("torch.export"):
+            return {
+                name: self.rewriting.before_lowering(
+                    lowering.trace(name, method, external_constants=external)
+                )
+                for name, method in prepared.methods.items()
+            }
 
     def prepare(self) -> Prepared:
         """Loads the model, computes its reference outputs, and converts it."""
@@ -287,6 +299,7 @@ class ExportOutput:
                 self.request.parsed_precision(), self.prepared.quantization
             ),
             rewrites=self.session.rewriting.applied,
+            rewrites_left_out=left_out_rewrites(self.request),
             # The files that others may be put in place of.
             pte=self._identify(files.pte),
             etrecord=self._identify(files.etrecord),

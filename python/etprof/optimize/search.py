@@ -1,19 +1,35 @@
 """Which rewrites to keep: all of them together first, then without each, until none is idle.
 
 No single rewrite need be a gain, so none is tried alone: a bundle is, and what it does not need is
-taken out again (backward elimination). The order is fixed, so two searches decide the same.
+taken out again (backward elimination). The order is fixed, so two searches decide the same. Where
+programs are timed, one stays only if the program is slower without it by more than noise; if that
+left out gains that only add up together, all of them stay.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_value
-from etprof.optimize.trial import Step, Trial, compare
+from etprof.optimize.trial import Step, Trial, compare, judge_gains
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from etprof.optimize.trial import Comparison, Gain
+
+_OF_FIGURES: Final = {
+    "better": "without it the program is worse",
+    "same": "it changes no figure",
+    "worse": "without it the program is better",
+}
+_OF_TIMES: Final = {
+    "better": "without it the program is slower",
+    "same": "no gain beyond noise",
+    "worse": "without it the program is faster",
+}
+_TOGETHER: Final = "slower without all that are no gain alone"
 
 
 @dataclass
@@ -25,7 +41,13 @@ class Search:
     tolerance_db: float
     """How much nearer to eager the baseline may be than the result."""
     is_time_left: Callable[[], bool]
+    measure: Callable[[Trial, Trial], tuple[Gain, ...]] | None = None
+    """Measures a program in turns with another; None where the figures of exports decide."""
+    discard: Callable[[Trial], None] = lambda _: None
+    """Hears of programs that nothing will be compared with again."""
     steps: list[Step] = field(default_factory=list)
+    gains: tuple[Gain, ...] = ()
+    """Of the result over the baseline."""
     is_complete: bool = True
 
     def run(self) -> tuple[Trial, Trial]:
@@ -36,12 +58,14 @@ class Search:
         bundle = self._first_sound(baseline)
         if bundle is None:
             return baseline, baseline
-        best = self._eliminate(baseline, bundle)
-        is_mended = not baseline.passed
-        if not is_mended and compare(best, baseline, baseline.macs) != "better":
-            self._give_up()
-            return baseline, baseline
-        return baseline, best
+        best = self._or_all(bundle, self._eliminate(baseline, bundle), baseline)
+        # The times of a program that is wrong say nothing.
+        if baseline.passed and best is not baseline:
+            effect, self.gains = self._weigh(best, baseline, baseline)
+            if effect != "better":
+                self._give_up()
+                return baseline, baseline
+        return baseline, baseline if best is baseline else best.without_idle()
 
     def objection(self, trial: Trial, baseline: Trial) -> str | None:
         """Says why a program may not be used; None for one whose outputs hold."""
@@ -49,12 +73,25 @@ class Search:
             return trial.problem
         if not trial.passed:
             return "its outputs are too far from eager's"
+        if trial.counted is not None and trial.counted.problem is not None:
+            return trial.counted.problem
         if baseline.passed and trial.snr_db is not None:
             lost_db = (baseline.snr_db or trial.snr_db) - trial.snr_db
             if lost_db > self.tolerance_db:
                 lost, most = format_value("dB", lost_db), format_value("dB", self.tolerance_db)
                 return f"it loses {lost}, more than {most}"
         return None
+
+    def _weigh(
+        self, candidate: Trial, other: Trial, baseline: Trial
+    ) -> tuple[Comparison, tuple[Gain, ...]]:
+        """Compares two programs: by times where there are any, and they are not the same bytes."""
+        if self.measure is None:
+            return compare(candidate, other, baseline.macs), ()
+        if candidate.sha256 is not None and candidate.sha256 == other.sha256:
+            return "same", ()
+        gains = self.measure(candidate, other)
+        return judge_gains(gains), gains
 
     def _first_sound(self, baseline: Trial) -> Trial | None:
         """Returns all rewrites together, or without the fewest that spoil the outputs."""
@@ -92,40 +129,57 @@ class Search:
                 self.steps.append(Step(rewrite=name, kept=False, why=f"with it {reason}"))
         return current if current.rewrites else None
 
-    def _eliminate(self, baseline: Trial, current: Trial) -> Trial:
+    def _eliminate(self, baseline: Trial, bundle: Trial) -> Trial:
         """Takes out what does not help, those that changed least first."""
-        replaced = {each.name: each.operators for each in current.applied}
-        for name in current.rewrites:
+        replaced = {each.name: each.operators for each in bundle.applied}
+        for name in bundle.rewrites:
             if name not in replaced:
                 why = "it finds nothing to change"
                 self.steps.append(Step(rewrite=name, kept=False, why=why, is_idle=True))
-        names = tuple(name for name in current.rewrites if name in replaced)
-        best = current.model_copy(update={"rewrites": names})
-        for name in sorted(names, key=lambda each: replaced[each] or 0):
+        best, kept = bundle, bundle.without_idle().rewrites
+        for name in sorted(kept, key=lambda each: replaced[each] or 0):
             if not self._may_go_on():
                 why = "the budget ended before the program without it was tried"
-                self.steps.append(self._step(name, True, why, replaced[name], None))
+                self.steps.append(Step(rewrite=name, kept=True, why=why, operators=replaced[name]))
                 continue
-            without = self.try_out(tuple(each for each in best.rewrites if each != name))
-            reason = self.objection(without, baseline)
-            effect = compare(best, without, baseline.macs)
-            is_needed = reason is not None or effect == "better"
-            why = {"better": "without it the program is worse", "same": "it changes no figure"}.get(
-                effect, "without it the program is better"
-            )
-            why = why if reason is None else f"without it {reason}"
-            self.steps.append(self._step(name, is_needed, why, replaced[name], without))
-            best = best if is_needed else without
+            without = self.try_out(tuple(each for each in kept if each != name))
+            step = self._judge(name, best, without, baseline)
+            self.steps.append(step.model_copy(update={"operators": replaced[name]}))
+            loser = without if step.kept else best
+            if not step.kept:
+                best, kept = without, without.rewrites
+            if loser not in (baseline, bundle):
+                self.discard(loser)
         return best
 
-    @staticmethod
-    def _step(
-        name: str, kept: bool, why: str, operators: int | None, without: Trial | None
-    ) -> Step:
-        return Step(rewrite=name, kept=kept, why=why, operators=operators, without=without)
+    def _judge(self, name: str, best: Trial, without: Trial, baseline: Trial) -> Step:
+        """Decides on one rewrite by the program without it."""
+        reason = self.objection(without, baseline)
+        if reason is not None:
+            return Step(rewrite=name, kept=True, why=f"without it {reason}", without=without)
+        effect, gains = self._weigh(best, without, baseline)
+        why = (_OF_TIMES if gains else _OF_FIGURES)[effect]
+        why = next((f"with it {each.problem}" for each in gains if each.problem), why)
+        return Step(rewrite=name, kept=effect == "better", why=why, without=without, gains=gains)
+
+    def _or_all(self, bundle: Trial, best: Trial, baseline: Trial) -> Trial:
+        """Returns all together where that is faster: gains too small for each may add up."""
+        if self.measure is None or best is bundle or not baseline.passed or not self._may_go_on():
+            return best
+        effect, gains = self._weigh(bundle, best, baseline)
+        if effect != "better":
+            return best
+        again = {"kept": True, "why": _TOGETHER, "gains": gains}
+        self.steps = [
+            each.model_copy(update=again) if each.gains and not each.kept else each
+            for each in self.steps
+        ]
+        return bundle
 
     def _give_up(self) -> None:
         why = "together they make no figure better"
+        if self.measure is not None:
+            why = "together they are no gain beyond noise"
         self.steps = [
             each.model_copy(update={"kept": False, "why": why}) if each.kept else each
             for each in self.steps

@@ -1,16 +1,22 @@
 """One program that was tried: what it was made with, what its export says, whether it is better.
 
-These figures rank coverage of SME2 and what is left outside the delegate; none of them is a time.
+The figures of an export rank coverage of SME2 and what is left outside the delegate; none of them
+is a time. What a target proved stands beside them: counted kernels, or a gain in time.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.base.records import Count, Name, Record
 from etprof.run.program import AppliedRewrite
+from etprof.statistics.effect import Verdict
+from etprof.statistics.order_statistics import CONFIDENCE, Interval
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from etprof.run.delegation import DelegationReport, MethodSummary
     from etprof.run.program import ExportManifest
 
@@ -20,10 +26,56 @@ _SAME_SIZE: Final = 0.01
 """Of the program's bytes."""
 
 
+class Counted(Record):
+    """What one target counted of a program, and what came out in each of its SME modes."""
+
+    sme2_calls: Count
+    """Of microkernels that compute, in one inference of each method."""
+    macs_on_sme2: Count
+    """Multiply-accumulates of the operators whose SME2 microkernels were counted."""
+    worst_mode: Name | None = None
+    """The SME mode whose outputs are farthest from eager float32."""
+    snr_db: float | None = None
+    """There; None without any error."""
+    problem: Name | None = None
+    """Which mode's outputs are wrong, and how; None where all hold."""
+
+
+class Gain(Record):
+    """A program's speed-up over another, both measured in turns."""
+
+    method: Name
+    sme: Name
+    pairs: Count
+    """Blocks of launches."""
+    speed_up: float
+    """Latency of the other ÷ its own."""
+    low: float | None = None
+    """Ends of the 95 % interval; None below six blocks."""
+    high: float | None = None
+    verdict: Verdict
+    run: Name
+    """The run's folder, beside the file."""
+    problem: Name | None = None
+    """That its outputs are wrong there, while the other's hold."""
+
+    @property
+    def interval(self) -> Interval | None:
+        """Both ends."""
+        if self.low is None or self.high is None:
+            return None
+        return Interval(self.low, self.high, CONFIDENCE)
+
+
 class Trial(Record):
     """A program, by the rewrites that were asked for."""
 
+    number: Count = 0
+    """Its place among the trials of a search."""
     rewrites: tuple[Name, ...]
+    sha256: Name | None = None
+    """Of the program."""
+    methods: tuple[Name, ...] = ()
     applied: tuple[AppliedRewrite, ...] = ()
     macs: Count = 0
     macs_without_sme2: Count | None = None
@@ -37,19 +89,32 @@ class Trial(Record):
     passed: bool = False
     problem: Name | None = None
     """Why there is no such program."""
+    counted: Counted | None = None
+    """On a target that counts; None where nothing did."""
 
     def sme2_share(self, macs: int) -> float | None:
-        """Returns the share of the original model's `macs` that are on SME2.
+        """Returns the share of the original model's `macs` that are on SME2: counted, or predicted.
 
         What a rewrite adds cannot raise it: work without SME2 counts against the original's.
         """
-        if self.macs_without_sme2 is None or not macs:
-            return None
-        return max(0.0, 1 - self.macs_without_sme2 / macs)
+        without = self.macs_without_sme2
+        if self.counted is not None:
+            without = max(0, self.macs - self.counted.macs_on_sme2)
+        return max(0.0, 1 - without / macs) if without is not None and macs else None
+
+    def without_idle(self) -> Trial:
+        """Returns the same program by those rewrites alone that found something to change."""
+        applied = {each.name for each in self.applied}
+        names = tuple(name for name in self.rewrites if name in applied)
+        return self.model_copy(update={"rewrites": names})
 
 
 def describe_trial(
-    names: tuple[str, ...], manifest: ExportManifest, report: DelegationReport, size_bytes: int
+    names: tuple[str, ...],
+    manifest: ExportManifest,
+    report: DelegationReport,
+    size_bytes: int,
+    number: int,
 ) -> Trial:
     """Returns the trial that an export's own files tell of."""
     summaries = [each.summary for each in report.methods.values() if each.summary is not None]
@@ -57,7 +122,10 @@ def describe_trial(
     checks = [each.check for each in manifest.methods.values() if each.check is not None]
     ratios = [output.snr_db for check in checks for output in check.outputs]
     return Trial(
+        number=number,
         rewrites=names,
+        sha256=None if manifest.pte is None else manifest.pte.sha256,
+        methods=tuple(manifest.methods),
         applied=manifest.rewrites,
         macs=sum(each.macs for each in summaries),
         macs_without_sme2=None if None in without else sum(each or 0 for each in without),
@@ -99,6 +167,19 @@ def compare(candidate: Trial, other: Trial, macs: int) -> Comparison:
     return "same"
 
 
+def judge_gains(gains: Sequence[Gain]) -> Comparison:
+    """Says how a program compares by its times: what is not told from noise is the same."""
+    verdicts = {each.verdict for each in gains}
+    if "slower" in verdicts or any(each.problem for each in gains):
+        return "worse"
+    return "better" if "faster" in verdicts else "same"
+
+
+def least_gain(gains: Sequence[Gain]) -> Gain | None:
+    """Returns the gain of the method that gains least; None where nothing was timed."""
+    return min(gains, key=lambda each: each.speed_up, default=None)
+
+
 class Step(Record):
     """What was decided about one rewrite, and on which evidence."""
 
@@ -111,6 +192,26 @@ class Step(Record):
     """That it replaced in the traced graphs."""
     without: Trial | None = None
     """The same program without it; None where that was not tried."""
+    gains: tuple[Gain, ...] = ()
+    """Of the program over the one without it; none where it was not timed."""
+
+
+class Timing(Record):
+    """Two programs that were measured in turns, by their rewrites."""
+
+    candidate: tuple[Name, ...]
+    other: tuple[Name, ...]
+    gains: tuple[Gain, ...]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rewrite that a search would try."""
+
+    rewrite: str
+    operators: int | None
+    """Of the traced graphs, that it would replace; None for one of the lowering."""
+    changes: str
 
 
 class Optimization(Record):
@@ -125,9 +226,16 @@ class Optimization(Record):
     tolerance_db: float
     baseline: Trial | None = None
     best: Trial | None = None
+    gains: tuple[Gain, ...] = ()
+    """Of the result over the baseline; none where they were not timed."""
+    target: Name | None = None
+    """Where counts and times come from; None where nothing was launched."""
     steps: tuple[Step, ...] = ()
     trials: tuple[Trial, ...] = ()
+    timings: tuple[Timing, ...] = ()
     is_complete: bool = False
     """Whether the budget sufficed for every step."""
     program: Name | None = None
     """The result's file beside this one; None where no rewrite helps."""
+    plain_program: Name | None = None
+    """The baseline's."""

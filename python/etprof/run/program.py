@@ -135,6 +135,8 @@ class ExportManifest(Record):
     quantization: CleanData | None = None
     rewrites: tuple[AppliedRewrite, ...] = ()
     """Those that were asked for and found something to change."""
+    rewrites_left_out: Named[Name] = Field(default_factory=dict)
+    """Those that `all` would have, and why they are not sound with what exported."""
     pte: FileIdentity | None = None
     """None, as the ETRecord, for an export by an earlier etprof."""
     etrecord: FileIdentity | None = None

@@ -5,7 +5,9 @@ Each is in force inside `rewritten_lowering` only; ExecuTorch's own tables are a
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
@@ -31,15 +33,36 @@ if TYPE_CHECKING:
 _VISITORS: Final[dict[str, type[Any]]] = node_visitor._node_visitor_dict
 _CONVOLUTION: Final = "aten.convolution.default"
 _COPY: Final = "aten._to_copy.default"
+_KNOWN_VERSION: Final = "1.5"
+"""Of ExecuTorch, whose lowering these were written for and tested with."""
 _REMOVE_COPY: Final = "_try_remove_regular_redundant_to_copy"
 _IMAGE_DIMENSIONS: Final = 4
 _CASTS: Final = frozenset({torch.float16, torch.float32})
 
 
 class LoweringRewrite(Rewrite):
-    """Changes how operators are handed to the delegate, not the operators."""
+    """Changes how operators are handed to the delegate, not the operators.
+
+    Its places are ExecuTorch's own, which no interface promises: a version that nobody has looked
+    at may have them and mean something else.
+    """
 
     level = "lowering"
+
+    @classmethod
+    def find_problem(cls) -> str | None:
+        """Says that the version is unknown, or lacks what this rests on."""
+        installed = version("executorch")
+        if not installed.startswith(f"{_KNOWN_VERSION}."):
+            return f"known to hold for ExecuTorch {_KNOWN_VERSION}, not for {installed}"
+        return (
+            None if cls.has_parts() else f"this ExecuTorch lacks what it rests on: {cls.rests_on}"
+        )
+
+    @classmethod
+    @abstractmethod
+    def has_parts(cls) -> bool:
+        """Whether the tables and passes that it changes are there."""
 
 
 class HalfPointwiseWeights(LoweringRewrite):
@@ -57,7 +80,7 @@ class HalfPointwiseWeights(LoweringRewrite):
     )
 
     @classmethod
-    def is_sound(cls) -> bool:
+    def has_parts(cls) -> bool:
         """Whether convolutions are serialised by a visitor that this can narrow."""
         return _CONVOLUTION in _VISITORS
 
@@ -77,7 +100,7 @@ class DelegatedCasts(LoweringRewrite):
     )
 
     @classmethod
-    def is_sound(cls) -> bool:
+    def has_parts(cls) -> bool:
         """Whether copies have a visitor and a rule that can be widened."""
         can_keep = hasattr(RemoveRedundantCopyPass, _REMOVE_COPY)
         return can_keep and _COPY in _VISITORS and ToDimOrderCopyConfig in ALL_PARTITIONER_CONFIGS

@@ -31,17 +31,26 @@ def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
     """
     known = {each.name: each for each in BY_NAME[request.backend].exporter().rewrites()}
     asked = request.options.rewrites
-    sound = {name for name, each in known.items() if each.is_sound()}
+    problems = {name: each.find_problem() for name, each in known.items()}
     for name in asked:
         if name not in {"all", *known}:
             choices = ", ".join(("all", *known))
             raise UsageError(f"--rewrite {name!r} is unknown; choose from {choices}")
-        if name != "all" and name not in sound:
-            missing = known[name].rests_on
-            raise UsageError(f"--rewrite {name!r} rests on what this ExecuTorch lacks: {missing}")
+        if name != "all" and problems[name] is not None:
+            raise UsageError(f"--rewrite {name} is not sound here: {problems[name]}; leave it out")
     return [
-        each for name, each in known.items() if name in sound and ("all" in asked or name in asked)
+        each
+        for name, each in known.items()
+        if problems[name] is None and ("all" in asked or name in asked)
     ]
+
+
+def left_out_rewrites(request: ExportRequest) -> dict[str, str]:
+    """Returns why those that `all` would have are not sound here, by their names."""
+    if "all" not in request.options.rewrites:
+        return {}
+    known = BY_NAME[request.backend].exporter().rewrites()
+    return {each.name: told for each in known if (told := each.find_problem()) is not None}
 
 
 @dataclass

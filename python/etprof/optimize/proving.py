@@ -1,0 +1,148 @@
+"""What a target proves of programs: counted kernels and outputs in every mode, or times in turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from etprof.analysis.assessment import assess_run
+from etprof.analysis.run_analysis import analyze_run
+from etprof.base.errors import TargetError
+from etprof.base.records import SME_ON
+from etprof.config import Config
+from etprof.measuring.configured import measure_config
+from etprof.optimize.trial import Counted, Gain
+from etprof.report_files import write_report_files
+from etprof.run.accuracy import AT_EXPORT
+from etprof.run.load import Run
+from etprof.targets.registry import proves_times
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.config import TargetConfig
+    from etprof.measuring.configured import Listener
+    from etprof.targets import Target
+
+_PLAIN: Final = "without"
+_REWRITTEN: Final = "with"
+
+
+@dataclass(frozen=True)
+class Prover:
+    """A target, and how programs are launched there."""
+
+    target: Target
+    config: TargetConfig
+    listener: Listener
+    threads: int | None = None
+    """None: all that the target has."""
+    blocks: int | None = None
+
+    @property
+    def proves_times(self) -> bool:
+        """Whether programs can be timed there; else their kernels are counted."""
+        return proves_times(self.target.platform)
+
+    def count(self, program: Path, methods: Sequence[str], run: Path) -> Counted:
+        """Counts the kernels of every method, and holds the outputs of every SME mode to eager."""
+        calls = macs = 0
+        ratios, problems = {}, []
+        for method in methods:
+            experiments = [{"name": mode, "sme": mode} for mode in self.target.sme_modes()]
+            found = self._measure(run / method, experiments, {"model": program, "method": method})
+            counted = found.run.counted.get("sme2")
+            calls += 0 if counted is None else counted.count_level("sme2")
+            macs += _macs_on_sme2(found)
+            for mode, checks in found.run.eager_checks.items():
+                known = [each.parity.snr_db for each in checks if each.parity.snr_db is not None]
+                ratios.update({(method, mode): min(known)} if known else {})
+            problems += [
+                each.text
+                for each in found.run.verdicts
+                if each.answer == "failed" and not each.where.startswith(AT_EXPORT)
+            ]
+        worst = min(ratios, key=lambda each: ratios[each], default=None)
+        return Counted(
+            sme2_calls=calls,
+            macs_on_sme2=macs,
+            worst_mode=None if worst is None else worst[1],
+            snr_db=None if worst is None else ratios[worst],
+            problem=next(iter(problems), None),
+        )
+
+    def time_in_turns(
+        self, candidate: Path, other: Path, methods: Sequence[str], run: Path
+    ) -> tuple[Gain, ...]:
+        """Measures both in turns, method by method; raises TargetError where a launch fails."""
+        return tuple(self._time(candidate, other, method, run) for method in methods)
+
+    def _time(self, candidate: Path, other: Path, method: str, run: Path) -> Gain:
+        modes = self.target.sme_modes()
+        mode = next((each for each in modes if each in SME_ON), modes[0])
+        experiments = [
+            {"name": _PLAIN, "sme": mode},
+            {"name": _REWRITTEN, "sme": mode, "program": _REWRITTEN},
+        ]
+        place = run / method
+        found = self._measure(
+            place,
+            experiments,
+            {
+                "model": other,
+                "method": method,
+                "programs": {_REWRITTEN: {"model": candidate, "method": method}},
+            },
+        )
+        comparison = found.primary_comparison
+        effect = None if comparison is None else comparison.latency
+        if effect is None:
+            raise TargetError(f"{place} has no times of both programs; run the command again")
+        known = effect.interval
+        failed = {each.where: each.text for each in found.run.verdicts if each.answer == "failed"}
+        return Gain(
+            method=method,
+            sme=mode,
+            pairs=effect.pairs,
+            speed_up=effect.speed_up,
+            low=None if known is None else known.low,
+            high=None if known is None else known.high,
+            verdict=effect.verdict,
+            run=f"{run.parent.name}/{run.name}/{method}",
+            problem=None if _PLAIN in failed else failed.get(_REWRITTEN),
+        )
+
+    def _measure(
+        self, run: Path, experiments: Sequence[dict[str, Any]], fields: dict[str, Any]
+    ) -> Assessment:
+        """Measures, and reads what came of it; wrong outputs are the caller's to judge."""
+        given: dict[str, Any] = {"allow_inaccurate": True, "operator_iterations": 1}
+        if self.blocks is not None and self.proves_times:
+            given["blocks"] = self.blocks
+        threads = self.threads or self.target.default_threads()
+        config = Config(
+            output_root=run,
+            target=self.config,
+            experiments=[{**each, "threads": threads} for each in experiments],
+            measurement=given,
+            **fields,
+        )
+        measured = measure_config(config, self.target, self.listener)
+        if measured.errors:
+            raise TargetError(f"{measured.errors[0]}; {run} has what was launched")
+        assessment = assess_run(analyze_run(Run.load(run)))
+        write_report_files(assessment, run)
+        return assessment
+
+
+def _macs_on_sme2(found: Assessment) -> int:
+    """Returns the multiply-accumulates of operators whose SME2 microkernels were counted."""
+    return sum(
+        (detail.attribution.macs or 0) if detail.attribution else 0
+        for each in found.insight.experiments
+        if each.experiment.sme == "sme2"
+        for detail in each.details
+        if detail.evidence.route.answer == "proven" and detail.evidence.level == "sme2"
+    )
