@@ -83,6 +83,13 @@ def browser(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def docs(session: nox.Session) -> None:
+    """The documentation site in build/docs/site; warnings and dead links are errors."""
+    install_with_group(session, "docs")
+    run(session, "python", "-m", "docs.site.build", *session.posargs)
+
+
+@nox.session(python=False)
 def kill(session: nox.Session) -> None:
     """Random signals at random moments in five commands; `-- --rounds 20 --seed 7` for fewer."""
     install_with_group(session, "test")

@@ -24,6 +24,8 @@ LANE = ROOT / ".github/workflows/bench-lane.yml"
 MAKE_MATRIX = ROOT / ".ci/make_matrix.py"
 OURS = re.compile(r"\$\{\{ matrix\.\w+ \}\}")
 """The only thing that may be pasted into a script: words of the workflow file itself."""
+MORE = {("docs.yml", "publish"): {"pages": "write", "id-token": "write"}}
+"""The jobs that may do more than read, by workflow and name."""
 
 
 def load(path: Path) -> dict[Any, Any]:
@@ -52,9 +54,24 @@ def test_nothing_from_outside_is_pasted_into_a_script(path: Path) -> None:
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_workflows_may_read_and_nothing_else_and_end_some_day(path: Path) -> None:
     assert load(path)["permissions"] == {"contents": "read"}
-    for job in jobs(path).values():
-        assert "permissions" not in job
+    for name, job in jobs(path).items():
+        assert job.get("permissions") == MORE.get((path.name, name))
         assert "uses" in job or 0 < job["timeout-minutes"] <= 720
+
+
+def test_what_may_write_runs_no_code_of_the_repository() -> None:
+    for workflow, name in MORE:
+        job = jobs(ROOT / ".github/workflows" / workflow)[name]
+        (step,) = job["steps"]
+        assert step["uses"].startswith("actions/")
+        assert "pull_request" not in job["if"]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_of_others_are_pinned_by_hash(path: Path) -> None:
+    used = [each["uses"] for each in (*jobs(path).values(), *steps(path)) if "uses" in each]
+    assert used
+    assert not [name for name in used if not re.fullmatch(r"\./.+|.+@[0-9a-f]{40}", name)]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)

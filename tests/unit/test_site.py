@@ -1,0 +1,81 @@
+"""The documentation site: its navigation, its generated pages, and the check of its links (U6)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import pytest
+from docs.site.build import DOCS, LINK, index, stage
+from docs.site.links import check_site
+from docs.site.reference import SCHEMAS, commands_page, files_page
+
+from etprof.cli import COMMANDS, build_parser
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    """U6: pages were a flat heap; one that no list names is found by nobody."""
+    listed = re.findall(
+        r"^- \[.*?\]\((?:\.\./)?([\w.]+)\)", (DOCS / "README.md").read_text(), re.MULTILINE
+    )
+    pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+    assert sorted(listed) == sorted(pages | {"CHANGELOG.md", "CONTRIBUTING.md"})
+
+
+def test_the_first_page_names_every_page_of_the_site(tmp_path: Path) -> None:
+    stage(tmp_path / "source", None)
+    trees = re.findall(r"^```\{toctree\}\n(.*?)^```", index(), re.MULTILINE | re.DOTALL)
+    named = {line for tree in trees for line in tree.splitlines() if line.endswith(".md")}
+    assert named == {page.name for page in (tmp_path / "source").glob("*.md")} - {"index.md"}
+    texts = [page.read_text() for page in (tmp_path / "source").glob("*.md")]
+    assert not [link for text in texts for link in LINK.findall(text) if link.startswith("..")]
+    for name, schema in SCHEMAS.items():
+        assert json.loads((tmp_path / "extra" / f"{name}.schema.json").read_text()) == schema
+
+
+def options(parser: argparse.ArgumentParser) -> set[str]:
+    told = (action for action in parser._actions if action.help != argparse.SUPPRESS)
+    found = {flag for action in told for flag in action.option_strings}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= {flag for each in action.choices.values() for flag in options(each)}
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_option_is_in_the_reference(command: str) -> None:
+    page = commands_page()
+    section = page.partition(f"\n## etprof {command}\n")[2].partition("\n## ")[0]
+    rows = " ".join(re.findall(r"^\| `(.*?)` \|", section, re.MULTILINE))
+    shown = set(re.findall(r"(?<!\S)--?[a-z][\w-]*", rows))
+    assert options(build_parser(command)) - {"-h", "--help", "--version"} <= shown | {"--debug"}
+
+
+def test_each_field_is_in_the_reference() -> None:
+    page = files_page()
+    for schema in SCHEMAS.values():
+        for each in (schema, *schema["$defs"].values()):
+            assert not [name for name in each.get("properties", ()) if f"| `{name}` |" not in page]
+
+
+@pytest.mark.parametrize(
+    ("link", "is_right"),
+    [
+        ("<a href='b.html#there'>", True),
+        ("<a href='#here'>", True),
+        ("<a href='https://example.org'>", True),
+        ("<a href='b.html#gone'>", False),
+        ("<a href='c.html'>", False),
+        ("<img src='gone.png'>", False),
+        ("<script src='https://example.org/x.js'></script>", False),
+        ("<link rel='stylesheet' href='//example.org/x.css'>", False),
+    ],
+)
+def test_a_dead_link_and_a_loaded_address_are_named(
+    tmp_path: Path, link: str, is_right: bool
+) -> None:
+    (tmp_path / "a.html").write_text(f"<p id='here'>{link}</p>")
+    (tmp_path / "b.html").write_text("<p id='there'></p>")
+    assert (check_site(tmp_path) == []) == is_right
