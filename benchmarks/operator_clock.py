@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from etprof.analysis.split.executions import split_executions
+from etprof.analysis.split.executions import examine_executions, keep_near_median
 from etprof.analysis.split.operators import OperatorRow, split_operators
 from etprof.base.json_input import read_json
 from etprof.base.process import run_command
@@ -108,7 +108,9 @@ def main() -> int:
         run_runner(arguments.trace_runner, arguments.model, folder, *flags, *both)
         dump = load_etdump(etdump)
         trace = read_kernel_trace(kernels)
-        broken = compare_operators(split_operators(dump, split_executions(dump)).rows, trace)
+        broken = compare_operators(
+            split_operators(keep_near_median([examine_executions(dump)])).rows, trace
+        )
         latency = measure_latencies(arguments, folder)
     for label, latency_ns in latency.items():
         print(f"{label}: {latency_ns / 1e6:.3f} ms, {latency_ns / latency['plain']:.4f} of plain")

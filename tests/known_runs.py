@@ -10,7 +10,7 @@ from typing import Any
 
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.run.load import Run as LoadedRun
-from tests.world.etdumps import write_executions
+from tests.world.etdumps import execution_events, write_executions
 from tests.world.spec import Operator
 
 SME2_CPU = {
@@ -32,7 +32,8 @@ class Experiment:
     ops: Sequence[Op]
     sme: str = "off"
     threads: int = 1
-    latency_us: Sequence[float] = (100.0,) * 10
+    latency_us: Sequence[float] | None = None
+    """None: ten blocks that take what the operators and overheads add up to."""
     noise: Sequence[float] = (0.99, 1.0, 1.01)
     """Factors on the block's latency that make its samples."""
     executions: int = 8
@@ -116,9 +117,17 @@ def _experiment_metrics(experiment: Experiment) -> dict[str, object]:
             "latency_ns": [round(latency * 1000 * factor) for factor in experiment.noise] * 3,
             "memory": {"rss_after_load_bytes": 2**20, "peak_rss_bytes": 2**21},
         }
-        for number, latency in enumerate(experiment.latency_us)
+        for number, latency in enumerate(_latencies_us(experiment))
     ]
     return {"sme": experiment.sme, "threads": experiment.threads, "blocks": blocks}
+
+
+def _latencies_us(experiment: Experiment) -> Sequence[float]:
+    if experiment.latency_us is not None:
+        return experiment.latency_us
+    overheads_us = experiment.execute_overhead_us, experiment.delegate_overhead_us
+    _, end_us = execution_events(experiment.ops, 0, 1, overheads_us)
+    return (float(end_us),) * 10
 
 
 def _manifest(run: Run) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from etprof.analysis.split.attribution import attribute_operators
-from etprof.analysis.split.executions import split_executions
+from etprof.analysis.split.executions import examine_executions, keep_near_median
 from etprof.analysis.split.operators import split_operators
 from etprof.base.process import run_command
 from etprof.etdump.reader import load_etdump
@@ -75,7 +75,7 @@ def measure(files: ExportedFiles, folder: Path, method: str = "forward") -> Meas
     completed = run_command([str(word) for word in words], timeout_s=120)
     assert completed.exit_code == 0, completed.stderr
     dump = load_etdump(etdump)
-    rows = split_operators(dump, split_executions(dump)).rows
+    rows = split_operators(keep_near_median([examine_executions(dump)])).rows
     report = DelegationReport.model_validate_json(files.report.read_text(encoding="utf-8"))
     found = attribute_operators(rows, report.methods[method])
     return Measured([pair for pair in zip(rows, found, strict=True) if pair[0].is_delegated])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.split.executions import split_executions
+from etprof.analysis.split.executions import examine_executions, keep_near_median
 from etprof.analysis.split.operators import split_operators
 from etprof.base.process import run_command
 from etprof.etdump.reader import load_etdump
@@ -85,7 +85,7 @@ def test_the_clock_agrees_with_the_etdump_of_the_same_inferences(
     model, etdump = laboratory.program("mobilenet_v2").model, tmp_path / "m.etdump"
     found = trace(trace_runner, model, tmp_path, 300, 1, f"--etdump={etdump}")
     dump = load_etdump(etdump)
-    rows = split_operators(dump, split_executions(dump)).rows
+    rows = split_operators(keep_near_median([examine_executions(dump)])).rows
     assert [row.label for row in rows] == [operator.name for operator in found.operators]
     assert len(rows) > 60
     for row, operator in zip(rows, found.operators, strict=True):
@@ -103,7 +103,7 @@ def test_short_operators_no_longer_read_zero(
     found = trace(trace_runner, model, tmp_path, 200, 1, f"--etdump={etdump}")
     (classifier,) = [o for o in found.operators if o.delegate == 1 and "GEMM" in o.name]
     dump = load_etdump(etdump)
-    rows = split_operators(dump, split_executions(dump)).rows
+    rows = split_operators(keep_near_median([examine_executions(dump)])).rows
     assert timed(rows[found.operators.index(classifier)]).median_ns == 0
     assert 0 < median(classifier.duration_ns) < 1000
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
 
-MEASUREMENT = {"blocks": 2, "min_seconds": 0.01, "etdump_runs": 1}
+MEASUREMENT = {"blocks": 2, "min_seconds": 0.01, "etdump_runs": 1, "operator_launches": 1}
 
 
 class Silent:
@@ -416,7 +416,9 @@ def test_settings_that_a_device_does_not_take_are_told(bench: Bench) -> None:
         devices=[{"name": "emulator", "kind": "emulator"}], measurement={**MEASUREMENT, "runs": 9}
     )
     (outcome,) = bench.run(tasks)
-    assert [note.partition(":")[0] for note in outcome.notes] == ["blocks, iterations, min_seconds"]
+    assert [note.partition(":")[0] for note in outcome.notes] == [
+        "blocks, iterations, min_seconds, operator_launches"
+    ]
 
 
 @pytest.mark.parametrize(("keep_going", "launches"), [(False, 2), (True, 7)])
@@ -424,7 +426,9 @@ def test_an_experiment_may_be_kept_going(bench: Bench, launches: int, *, keep_go
     """A-D10: `run` has --keep-going; `bench` gave up always."""
     phone = bench.add_device("a")
     phone.spec = plain(0, 1, methods=None)
-    tasks = bench.tasks(devices=phones("a"), sme=["off"], measurement={"blocks": 6})
+    tasks = bench.tasks(
+        devices=phones("a"), sme=["off"], measurement={"blocks": 6, "operator_launches": 1}
+    )
     list(run_here(tasks, Silent(), resume=False, keep_going=keep_going))
     assert len(phone.requests) == launches
 

@@ -54,10 +54,14 @@ def with_portable(us: int) -> list[Op]:
     return [Op(CONV.format(1), 1000, 0), Op("native_call_gelu.out", us, 1)]
 
 
-def on_off(before: Sequence[Op], after: Sequence[Op], off: float = 100, on: float = 50) -> Run:
+def on_off(
+    before: Sequence[Op], after: Sequence[Op], off: float | None = None, on: float | None = None
+) -> Run:
+    """Latencies are those of the operators, where they are not given."""
+    off_us, on_us = (None if us is None else [us + i % 2 for i in range(10)] for us in (off, on))
     experiments = [
-        Experiment("off", before, latency_us=[off + i % 2 for i in range(10)]),
-        Experiment("e", after, sme="sme2", latency_us=[on + i % 2 for i in range(10)]),
+        Experiment("off", before, latency_us=off_us),
+        Experiment("e", after, sme="sme2", latency_us=on_us),
     ]
     return Run(experiments)
 
@@ -334,15 +338,13 @@ def test_emulated_runs_get_only_what_needs_no_times(tmp_path: Path) -> None:
     assert {finding.rule for finding in found.findings} == {"F10", "F16"}
 
 
-def test_interruptions_are_noise_and_no_property_of_the_model(tmp_path: Path) -> None:
+def test_interruptions_are_no_property_of_the_model(tmp_path: Path) -> None:
     # GIVEN a softmax of 1 µs that the system interrupted once, not for long
     usual = [*convolutions(99), Op("Softmax (NC, F32) #1", 1)]
     interrupted = [*convolutions(99), Op("Softmax (NC, F32) #1", 49)]
     found = fired(insight(tmp_path / "r", one(usual, last_ops=interrupted)))
-    # THEN "Other" is not called large, but the measurement noisy
+    # THEN "Other" is not called large
     assert "F6" not in found
-    assert "interruptions of 1 operator add 6.00 µs to a mean inference" in found["F13"].summary
-    assert found["F13"].evidence[-1].text == "1.00 µs, mean 7.00 µs with interruptions, delegated"
 
 
 def test_an_execution_far_from_the_median_is_not_in_the_split(tmp_path: Path) -> None:

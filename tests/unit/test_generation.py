@@ -55,7 +55,9 @@ def run(tmp_path: Path, target: SimTarget, generation: Generation | None = GENER
         target=target,
         run=tmp_path / "run",
         planned=plan(
-            SIDES, Settings(blocks=6, operator_iterations=10, generation=generation), target
+            SIDES,
+            Settings(operator_launches=1, blocks=6, operator_iterations=10, generation=generation),
+            target,
         ),
         progress=lambda *_: None,
     )
@@ -308,7 +310,9 @@ def test_dashboards_get_the_names_of_language_models(analysis: RunAnalysis) -> N
 def test_the_run_continues_only_with_the_same_prompt(tmp_path: Path) -> None:
     run(tmp_path, GeneratingTarget())
     program = Program(name="m", label="m_fp32", model=tmp_path / "m.pte", method="decode")
-    settings = Settings(blocks=6, operator_iterations=10, generation=GENERATION)
+    settings = Settings(
+        operator_launches=1, blocks=6, operator_iterations=10, generation=GENERATION
+    )
     load_earlier(tmp_path / "run", program, SimTarget(plain()), SIDES, settings)
     changed = GENERATION.model_copy(update={"prompt_tokens": (7,)})
     other = settings.model_copy(update={"generation": changed})

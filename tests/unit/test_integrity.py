@@ -39,7 +39,7 @@ EXPERIMENTS: Final = [
     Experiment(name="counted", sme="sme2", mode="kernels", iterations=2, warmup=0),
     Experiment(name="computed", sme="sme2", mode="outputs", iterations=1, warmup=0),
 ]
-SETTINGS: Final = Settings(blocks=2, operator_iterations=3, kernels=True)
+SETTINGS: Final = Settings(operator_launches=1, blocks=2, operator_iterations=3, kernels=True)
 
 
 @pytest.fixture(name="sound", scope="module")
@@ -206,7 +206,7 @@ def test_a_truncated_file_that_nobody_hashed_is_named(
 @pytest.mark.slow
 def test_noise_is_what_rule_f13_calls_noise(tmp_path: Path) -> None:
     """D15: validate had numbers and limits of its own."""
-    blocks = Settings(blocks=8, operator_iterations=3, kernels=False)
+    blocks = Settings(operator_launches=1, blocks=8, operator_iterations=3, kernels=False)
     for index, spread in enumerate((0.0, 0.01, 0.045, 0.08, 0.3)):
         spec = RunSpec(noise=Noise(block=spread, call=0.001), seed=4)
         run(tmp_path / str(index), SimTarget(spec), EXPERIMENTS[:2], blocks)
@@ -227,7 +227,12 @@ def test_launches_that_start_slow_are_told(
     """Promise 24, mutant 47: more warm-up is needed, and nobody had seen the line."""
     spec = RunSpec(noise=Noise(slow_start=slow_start, call=0.001))
     experiments = [Experiment(name="linux_off", sme="off", iterations=40, warmup=0)]
-    run(tmp_path, SimTarget(spec), experiments, Settings(blocks=2, kernels=False))
+    run(
+        tmp_path,
+        SimTarget(spec),
+        experiments,
+        Settings(operator_launches=1, blocks=2, kernels=False),
+    )
     told = [each for each in validate_run(tmp_path / "run") if "start slow" in each.text]
     assert [each.level for each in told] == ["note"] * is_told
 

@@ -31,7 +31,7 @@ EXPERIMENTS = [
     Experiment(name="linux_sme2_on", sme="sme2", warmup=3),
     Experiment(name="linux_sme2_off", sme="off", warmup=3),
 ]
-SETTINGS = Settings(blocks=4)
+SETTINGS = Settings(operator_launches=1, blocks=4)
 
 
 def run(
@@ -261,7 +261,7 @@ def test_a_damaged_result_is_measured_again(tmp_path: Path) -> None:
 
 def test_a_run_of_something_else_is_not_resumed(tmp_path: Path) -> None:
     run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1])
-    changed = Settings(blocks=4, seed=7)
+    changed = Settings(operator_launches=1, blocks=4, seed=7)
     with pytest.raises(UsageError) as caught:
         run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1], changed, resume=True)
     assert str(caught.value) == (
@@ -354,13 +354,19 @@ def test_a_run_is_not_resumed_on_another_device(tmp_path: Path) -> None:
 
 def test_more_blocks_may_be_added_to_a_finished_run(tmp_path: Path) -> None:
     run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1])
-    more = run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1], Settings(blocks=6), resume=True)
+    more = run(
+        tmp_path,
+        SimTarget(plain()),
+        EXPERIMENTS[:1],
+        Settings(operator_launches=1, blocks=6),
+        resume=True,
+    )
     assert blocks(more, "linux_sme2_on") == [0, 1, 2, 3, 4, 5]
 
 
 def test_precision_can_end_a_run_early(tmp_path: Path) -> None:
     # GIVEN latencies of 1000 + launch number ns: a spread of 1 %
-    settings = Settings(blocks=50, target_half_width=0.01)
+    settings = Settings(operator_launches=1, blocks=50, target_half_width=0.01)
     measured = run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1], settings)
     # THEN six blocks, the fewest with an interval, are enough
     assert blocks(measured, "linux_sme2_on") == [0, 1, 2, 3, 4, 5]
@@ -370,15 +376,15 @@ def test_precision_can_end_a_run_early(tmp_path: Path) -> None:
 def test_an_experiment_that_is_given_up_does_not_hold_up_the_stop(tmp_path: Path) -> None:
     """A-D14: one dead experiment made the others run all their blocks."""
     target = SimTarget(plain(sme="sme2"))
-    settings = Settings(blocks=40, target_half_width=0.5)
+    settings = Settings(operator_launches=1, blocks=40, target_half_width=0.5)
     measured = run(tmp_path, target, EXPERIMENTS, settings)
     assert len(measured.of("linux_sme2_off", "timing")) < 40
     assert any(note.startswith("stopped before block") for note in measured.notes)
 
 
 def test_a_spent_budget_ends_the_timing_but_not_the_split(tmp_path: Path) -> None:
-    settings = Settings(blocks=9, budget_s=1e-9)
-    run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1], Settings(blocks=2))
+    settings = Settings(operator_launches=1, blocks=9, budget_s=1e-9)
+    run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1], Settings(operator_launches=1, blocks=2))
     measured = run(tmp_path, SimTarget(plain()), EXPERIMENTS[:1], settings, resume=True)
     assert measured.notes[:1] == ["stopped before block 1: the budget of 1e-09 s is spent"]
     assert len(measured.of("linux_sme2_on", "operators")) == 1
@@ -387,7 +393,7 @@ def test_a_spent_budget_ends_the_timing_but_not_the_split(tmp_path: Path) -> Non
 def test_experiments_that_are_not_timed_do_not_hold_up_the_stop(tmp_path: Path) -> None:
     """T7: with an experiment of kernels alone, `target_half_width` never stopped."""
     split = Experiment(name="split", mode="operators")
-    settings = Settings(blocks=30, target_half_width=0.02)
+    settings = Settings(operator_launches=1, blocks=30, target_half_width=0.02)
     measured = run(tmp_path, SimTarget(plain()), [*EXPERIMENTS, split], settings)
     assert blocks(measured, "linux_sme2_on") == blocks(measured, "linux_sme2_off") == [*range(6)]
 
@@ -410,7 +416,7 @@ def test_a_budget_cuts_no_block_in_half(
     target = SimTarget(plain())
     monkeypatch.setattr(pipeline, "time", Clock(target))
     split = Experiment(name="split", mode="operators")
-    settings = Settings(blocks=10, budget_s=budget_s)
+    settings = Settings(operator_launches=1, blocks=10, budget_s=budget_s)
     measured = run(tmp_path, target, [*EXPERIMENTS, split], settings)
     done = [0] if budget_s < 2 else [0, 1]
     assert blocks(measured, "linux_sme2_on") == blocks(measured, "linux_sme2_off") == done

@@ -37,8 +37,9 @@ def counting() -> SimTarget:
 
 
 def purposes(experiments: list[Experiment], **settings: bool) -> list[tuple[str, str]]:
-    passes = plan(experiments, Settings(**settings), counting()).passes
-    return [(launch.experiment.name, launch.purpose) for launch in passes]
+    launches = plan(experiments, Settings(operator_launches=1, **settings), counting()).launches
+    found = [(each.experiment.name, each.purpose) for each in launches]
+    return [each for each in found if each[1] != "timing"]
 
 
 def timing(experiments: list[Experiment], blocks: int, seed: int) -> list[Launch]:
@@ -102,7 +103,9 @@ def test_nothing_is_timed_where_times_mean_nothing() -> None:
     emulator.platform = "emulator"
     planned = plan([ON, OFF], Settings(blocks=7), emulator)
     assert not planned.timing
-    assert [launch.purpose for launch in planned.launches] == ["operators", "kernels"] * 2
+    assert [launch.purpose for launch in planned.launches] == [
+        *["operators"] * 2, *["kernels"] * 2,
+    ]  # fmt: skip
     assert planned.notes == ("blocks: without effect, for emulator proves no times",)
 
 
@@ -111,7 +114,7 @@ def test_without_a_runner_that_counts_the_plan_says_how_to_get_one() -> None:
     phone = SimTarget(plain())
     phone.platform = "android"
     planned = plan([ON], Settings(), phone)
-    assert [launch.purpose for launch in planned.passes] == ["operators"]
+    assert {launch.purpose for launch in planned.launches} == {"timing", "operators"}
     (note,) = planned.notes
     assert "grade B" in note
     assert "--trace-runner" in note
@@ -163,7 +166,7 @@ def test_a_runner_that_is_not_there_is_refused(tmp_path: Path, kind: str) -> Non
 
 def test_a_launch_that_counts_is_short() -> None:
     """A-D12: on timed targets it ran 20 + 10 inferences under counters, formerly 2 + 0."""
-    settings = Settings(operator_iterations=7)
+    settings = Settings(operator_iterations=7, operator_launches=1)
 
     def of(experiment: Experiment, purpose: Purpose, *, is_timed: bool = True) -> tuple[int, int]:
         return repetitions(Launch(experiment, purpose), settings, is_timed=is_timed)
@@ -208,6 +211,30 @@ def test_how_often_is_timed_is_no_measure_for_what_is_not(tmp_path: Path, kind: 
         assert found["asked", "operators"] == found["plain", "operators"] == (1, 0)
         assert found["asked", "kernels"] == found["plain", "kernels"] == (2, 0)
         assert "iterations, warmup: without effect, for emulator proves no times" in planned.notes
+
+
+def test_operator_launches_are_replicated_and_interleaved() -> None:
+    """N2: one launch with tracer after all timing had no spread, and another state of the machine."""
+    settings = Settings(blocks=6, operator_launches=5, operator_iterations=12)
+    planned = plan([ON, OFF], settings, counting())
+    assert [{each.block for each in piece} for piece in planned.splits] == [
+        {number} for number in range(5)
+    ]
+    names = [[each.experiment.name for each in piece] for piece in planned.splits]
+    assert {tuple(sorted(each)) for each in names} == {("off", "on")}
+    assert len({tuple(each) for each in names}) == 2, "each round has an order of its own"
+    # AND timing blocks stand between them
+    kinds = [piece[0].purpose for piece in planned.in_turn]
+    assert [kinds[: i + 1].count("operators") for i, kind in enumerate(kinds) if kind == "timing"] == [
+        0, 0, 1, 2, 3, 4,
+    ]  # fmt: skip
+    assert planned.launches[-1].purpose == "kernels"
+    # AND the inferences are shared out among them
+    assert repetitions(Launch(ON, "operators", 1), settings, is_timed=True)[0] == 3
+    emulator = counting()
+    emulator.platform = "emulator"
+    assert len(plan([ON, OFF], settings, emulator).splits) == 1
+    assert repetitions(Launch(ON, "operators", 0), settings, is_timed=False)[0] == 12
 
 
 def test_a_block_is_one_piece() -> None:

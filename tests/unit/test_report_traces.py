@@ -73,7 +73,7 @@ def test_totals_from_the_trace_are_the_description(
         op.label: op.us * US * executions for op in ops
     }
     split = assessment.run.experiments[sequence - 1].split
-    assert totals["Method::execute"] == timed(split).execute_total_ns
+    assert totals["Method::execute"] == timed(split).execute.total_ns
 
 
 @pytest.mark.skipif(TRACE_PROCESSOR is None, reason="no trace_processor_shell on the PATH")
@@ -92,7 +92,7 @@ def test_perfettos_own_processor_adds_up_the_same(
     finally:
         processor.close()
     executes = [
-        timed(experiment.split).execute_total_ns for experiment in assessment.run.experiments
+        timed(experiment.split).execute.total_ns for experiment in assessment.run.experiments
     ]
     assert totals["Method::execute"] == sum(executes)
     executions = assessment.run.experiments[0].split.executions

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 OFF = Experiment(name="off", sme="off", iterations=3, warmup=1)
 ON = Experiment(name="on", sme="sme2", iterations=3, warmup=1)
-SETTINGS = Settings(blocks=2, operator_iterations=3, kernels=False)
-COUNTING = Settings(blocks=2, operator_iterations=3, kernels=True)
+SETTINGS = Settings(operator_launches=1, blocks=2, operator_iterations=3, kernels=False)
+COUNTING = Settings(operator_launches=1, blocks=2, operator_iterations=3, kernels=True)
 
 
 class Interrupted(SimTarget):

@@ -51,6 +51,7 @@ MEASUREMENT: dict[str, tuple[object, set[str]]] = {
     "blocks": (6, {"launches"}),
     "min_seconds": (0.7, {"min_seconds"}),
     "operator_iterations": (7, {"iterations"}),
+    "operator_launches": (2, {"launches", "iterations"}),
     "kernels": (False, COUNTING),
     "seed": (3, {"seed", "order"}),
     "timeout_s": (77.0, {"timeout_s"}),

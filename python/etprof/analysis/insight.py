@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -102,22 +101,11 @@ class ExperimentInsight:
         best = {d.evidence.level for d in self.details if d.evidence.route.answer == "proven"}
         return "SME2" if self.experiment.sme == "sme2" and best <= {"sme2"} else "SME"
 
-    @cached_property
-    def typical_total_ns(self) -> float | None:
-        """An inference without interruptions: all operators' typical times and the overheads."""
-        split = self.experiment.split
-        if split.times is None:
+    def share(self, details: Iterable[OperatorDetail]) -> float | None:
+        """Share of these operators in `Method::execute`; None without times."""
+        if self.experiment.split.times is None:
             return None
-        overheads = sum(row.times.mean_ns for row in split.overheads)
-        return sum(row.times.typical_ns for row in split.rows if row.times) + overheads
-
-    def typical_share(self, details: Iterable[OperatorDetail]) -> float | None:
-        """Share of these operators in an inference without interruptions; None without times."""
-        total = self.typical_total_ns
-        if total is None:
-            return None
-        part = sum(detail.row.times.typical_ns for detail in details if detail.row.times)
-        return part / total if total > 0 else 0.0
+        return sum(detail.row.times.share for detail in details if detail.row.times)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from etprof.analysis.output_check import (
     judge_export,
     judge_outputs,
 )
+from etprof.analysis.split.agreement import Agreement
 from etprof.analysis.split.attribution import Attribution, attribute_operators
 from etprof.analysis.split.evidence import (
     ModeEvidence,
@@ -20,7 +21,13 @@ from etprof.analysis.split.evidence import (
     join_evidence,
     read_evidence,
 )
-from etprof.analysis.split.executions import LEAST_FOR_BAND, find_delegates, split_executions
+from etprof.analysis.split.executions import (
+    LEAST_FOR_BAND,
+    Executions,
+    examine_executions,
+    find_delegates,
+    keep_near_median,
+)
 from etprof.analysis.split.operators import OperatorSplit, split_operators
 from etprof.base.errors import InputFileError
 from etprof.base.records import SME_MODES, SME_ON
@@ -79,10 +86,13 @@ class ExperimentAnalysis:
 
     loaded: LoadedExperiment
     events: Events
-    """The ETDump's profile events, each checked."""
+    """The first ETDump's profile events, each checked."""
     split: OperatorSplit
+    """Of all operator launches together."""
     delegates: Delegates
     """Whose the delegate calls are."""
+    problems: tuple[str, ...]
+    """What could not be read, or is refused."""
     latency: Latency | None
     generation: GenerationSpeed | None
     """Speed of a language model; None when no tokens were generated, or not timed."""
@@ -94,7 +104,7 @@ class ExperimentAnalysis:
 
     @property
     def etdump(self) -> Place:
-        """The ETDump that was split."""
+        """The first operator launch's ETDump."""
         return self.loaded.etdump
 
     @property
@@ -121,6 +131,23 @@ class ExperimentAnalysis:
     def threads(self) -> int | None:
         """Threads in force."""
         return self.metrics.threads if self.metrics else None
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """The split beside the timed latency; None where either is not known.
+
+        A sample of a language model is a generation, not one execution.
+        """
+        times, generated = self.split.times, self.metrics.generated if self.metrics else None
+        latency_ns = self.latency.steady.median if self.latency and generated is None else 0.0
+        if times is None or latency_ns <= 0:
+            return None
+        return Agreement(self.name, latency_ns, times.execute.mean_ns)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the split does not agree with the latency, so that no gain may rest on it."""
+        return self.agreement is not None and not self.agreement.holds
 
     @cached_property
     def counted(self) -> ModeEvidence | None:
@@ -276,24 +303,34 @@ def _analyze_or_tell(
 
 
 def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> ExperimentAnalysis:
-    dump, metrics, report = loaded.dump, loaded.metrics, loaded.program.report
+    metrics, report = loaded.metrics, loaded.program.report
     delegates = {
         each.instruction: each.backend
         for each in (report.delegates if report else ())
         if each.instruction is not None
     }
+    launches, refused = list[Executions](), list[InputFileError]()
+    for each in loaded.splits:
+        try:
+            found = find_delegates(each.dump, delegates)
+            launches.append(
+                examine_executions(each.dump, found, launch=each.number, is_timed=is_timed)
+            )
+        except InputFileError as error:
+            refused.append(type(error)(f"{each.etdump}: {error}"))
+    if not launches:
+        raise refused[0]
     try:
-        found = find_delegates(dump, delegates)
-        executions = split_executions(dump, found, is_timed=is_timed)
-        split = split_operators(dump, executions)
+        split = split_operators(keep_near_median(launches))
     except InputFileError as error:
         msg = f"{loaded.etdump}: {error}"
         raise type(error)(msg) from error
     return ExperimentAnalysis(
         loaded=loaded,
-        events=executions.events,
+        events=launches[0].events,
         split=split,
-        delegates=executions.delegates,
+        delegates=launches[0].delegates,
+        problems=(*loaded.problems, *map(str, refused)),
         latency=_latency(metrics) if metrics and metrics.blocks else None,
         generation=summarise_generation(metrics) if metrics else None,
     )
@@ -304,7 +341,7 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
     left_out, name = experiment.split.left_out, experiment.name
     recorded = count_of(left_out.recorded, "execution")
     notes = [_opaque_note(experiment)] if experiment.delegates.opaque else []
-    notes += [f"{name}: {problem}" for problem in experiment.loaded.problems]
+    notes += [f"{name}: {problem}" for problem in experiment.problems]
     result = experiment.loaded.result
     if result is not None and result.threads.requested not in {None, result.threads.in_force}:
         notes.append(
@@ -317,10 +354,19 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
             "time stamps that cannot be so: the ETDump is damaged; record it again"
         )
     if left_out.disturbed:
+        where = ", ".join(str(launch + 1) for launch in left_out.disturbed_launches)
+        launches = f" (operator launch {where})" if len(experiment.loaded.splits) > 1 else ""
         notes.append(
-            f"{name}: {left_out.disturbed} of {recorded} are left out of the operator split, for "
-            "they took far longer or shorter than the median, as when the system steps in"
+            f"{name}: {left_out.disturbed} of {recorded}{launches} are left out of the operator "
+            "split, for they took far longer or shorter than the median, as when the system steps in"
         )
+    if experiment.split.times and len(experiment.split.launches) == 1:
+        notes.append(
+            f"{name}: its operators were recorded in one launch, so they have no interval between "
+            "launches, and their speed-ups no verdict"
+        )
+    if experiment.is_in_doubt:
+        notes.append(str(experiment.agreement))
     if experiment.split.times and not left_out.band_was_known:
         notes.append(
             f"{name}: {recorded} are too few to tell a disturbed one from the others in the "

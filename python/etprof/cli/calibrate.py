@@ -110,6 +110,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> list[ExperimentMetr
             blocks=arguments.blocks,
             min_seconds=arguments.min_seconds,
             operator_iterations=5,
+            operator_launches=1,
             kernels=False,
         ),
     )

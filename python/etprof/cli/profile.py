@@ -29,6 +29,7 @@ from etprof.base.limits import (
     REPETITIONS,
     USUAL_BLOCKS,
     USUAL_INFERENCES,
+    USUAL_OPERATOR_LAUNCHES,
     USUAL_SECONDS,
     USUAL_TIMEOUT_S,
     USUAL_WARMUP,
@@ -123,6 +124,8 @@ def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
         ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
         ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
          f"process launches of each SME mode (default {USUAL_BLOCKS}; no 95 %% interval below 6)"),
+        ("--operator-launches", whole_number(1, MOST_LAUNCHES), "N",
+         f"process launches of each operator split (default {USUAL_OPERATOR_LAUNCHES})"),
         ("--iterations", whole_number(1, MOST_INFERENCES), "N",
          f"least inferences a block (default {USUAL_INFERENCES}; generations: {REPETITIONS})"),
         ("--min-seconds", seconds, "S", f"least time a block (default {USUAL_SECONDS} s)"),
@@ -239,6 +242,7 @@ def _config(
     }
     measurement = {
         "blocks": arguments.blocks,
+        "operator_launches": arguments.operator_launches,
         "min_seconds": arguments.min_seconds,
         "seed": arguments.seed,
         "timeout_s": arguments.timeout,

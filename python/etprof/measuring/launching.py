@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import EtprofError, OutputError, TargetError
 from etprof.measuring.plan import repetitions
-from etprof.run.directory import ExperimentFiles, experiment_files
+from etprof.run.directory import ExperimentFiles, experiment_files, launch_suffix
 from etprof.run.manifest import LaunchRecord, identify
 from etprof.targets.registry import proves_times
 from etprof.targets.request import REQUESTED, RunnerRequest, raw_inputs, runner_arguments
@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from etprof.targets.state import TargetState
 
 _POLL_S: Final = 2.0
-_RESULTS: Final = {
-    "operators": "_result.json",
-    "kernels": "_kernels_result.json",
-    "outputs": "_outputs_result.json",
-}
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,8 @@ class Launcher:
         experiment, files = launch.experiment, self.files(launch.experiment)
         is_timed = proves_times(self._target.platform)
         iterations, warmup = repetitions(launch, self._settings, is_timed=is_timed)
-        result = files.file(_RESULTS.get(launch.purpose) or f"_b{launch.block:02d}_result.json")
+        place = launch_suffix(launch.purpose, launch.block)
+        result = files.file(f"{place}_result.json")
         given = {**vars(self._program_of(experiment)), **dict(self._settings), **dict(experiment)}
         known = {name: value for name, value in given.items() if name in REQUESTED}
         given = {**known, "iterations": iterations, "warmup": warmup, "result": result}
@@ -91,7 +87,9 @@ class Launcher:
         outputs = files.file("_outputs")
         if launch.purpose == "outputs":
             return replace(request, generation=None, outputs=outputs)
-        return replace(request, etdump=files.etdump, outputs=outputs)
+        # One of the launches that split writes what it computed.
+        kept = None if launch.block else outputs
+        return replace(request, etdump=files.file(f"{place}.etdump"), outputs=kept)
 
     def launch(self, launch: Launch) -> Outcome:
         """Runs one launch; never raises for what the target or the runner did."""

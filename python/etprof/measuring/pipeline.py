@@ -126,7 +126,7 @@ def measure(  # noqa: PLR0913 - keyword-only: what, where, how
             state.conclude(run, target, (f"stopped before timing: {wrong}",))
             raise ExportError(f"{run}: {wrong}; {WAY_TO_RIGHT}")
         state.time(planned, progress)
-        state.execute(state.possible_passes(planned), progress)
+        state.execute(planned.passes, progress)
         return state.conclude(run, target, planned.notes)
 
 
@@ -174,18 +174,22 @@ class _Progress:
         journal.start()
 
     def time(self, planned: Plan, progress: Callable[[str, int, int], None]) -> None:
-        """Runs the timing blocks, unless precision or budget say enough before one of them."""
-        total = sum(map(len, planned.timing))
-        done = 0
-        for block in planned.timing:
-            why = self._why_enough(block, planned.settings)
-            if why is not None:
-                self._measured.notes.append(
-                    f"stopped before block {(block[0].block or 0) + 1}: {why}"
-                )
-                return
-            self.execute(block, progress, done=done, total=total)
-            done += len(block)
+        """Runs the timing blocks and the operator launches among them.
+
+        Timing ends before a block when precision or budget say enough.
+        """
+        pieces = planned.in_turn
+        total, done = sum(map(len, pieces)), 0
+        is_enough = False
+        for piece in pieces:
+            is_block = piece[0].purpose == "timing"
+            if is_block and not is_enough and (why := self._why_enough(piece, planned.settings)):
+                block = (piece[0].block or 0) + 1
+                self._measured.notes.append(f"stopped before block {block}: {why}")
+                is_enough = True
+            if not (is_block and is_enough):
+                self.execute(piece, progress, done=done, total=total)
+            done += len(piece)
 
     def execute(
         self,
@@ -196,27 +200,28 @@ class _Progress:
         total: int | None = None,
     ) -> None:
         """Runs the launches that are not finished, but of no experiment that is given up."""
-        for number, launch in enumerate(launches, start=done):
-            if launch.identity in self._measured.results or self._is_given_up(launch):
+        for number, each in enumerate(launches, start=done):
+            launch = self._possible(each)
+            if launch is None or launch.identity in self._measured.results:
+                continue
+            if self._is_given_up(launch):
                 continue
             progress(launch.text, number, len(launches) if total is None else total)
             self._run(launch)
 
-    def possible_passes(self, planned: Plan) -> list[Launch]:
+    def _possible(self, launch: Launch) -> Launch | None:
         """Replaces the operator split of runners without event tracer: they compute outputs."""
-        passes = []
-        for launch in planned.passes:
-            name = launch.experiment.name
-            if launch.purpose != "operators" or not any(
-                map(_is_bare, self._measured.of(name, "timing"))
-            ):
-                passes.append(launch)
-                continue
-            self._measured.notes.append(
-                f"{name} has no operator split: its runner is built without event tracer"
-            )
-            passes.append(Launch(launch.experiment, "outputs"))
-        return list(dict.fromkeys(passes))
+        name = launch.experiment.name
+        if launch.purpose != "operators" or not any(
+            map(_is_bare, self._measured.of(name, "timing"))
+        ):
+            return launch
+        if launch.block:
+            return None
+        self._measured.notes.append(
+            f"{name} has no operator split: its runner is built without event tracer"
+        )
+        return Launch(launch.experiment, "outputs")
 
     def _why_enough(self, block: Sequence[Launch], settings: Settings) -> str | None:
         """Says why the rule, fixed beforehand, ends the timing before this block."""

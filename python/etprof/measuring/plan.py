@@ -28,20 +28,27 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "Launch", "Plan", "Settings", "plan"]
 
 Identity = tuple[str, Purpose, int | None]
-_WORDS: Final = {"operators": "operator split", "kernels": "kernels", "outputs": "outputs"}
+_WORDS: Final = {
+    "timing": "block",
+    "operators": "operator split",
+    "kernels": "kernels",
+    "outputs": "outputs",
+}
 _COUNTING: Final = (2, 0)
 """Of launches that count: two, so that it shows whether executions make the same calls."""
 _MOST_DRAWS: Final = 100
 """Of an order; the last is taken as it is, which many experiments and few blocks may need."""
 _OF_TIMED_LAUNCHES: Final = frozenset({"iterations", "warmup"})
 """Of an experiment that is to be timed; for launches that count, compute or split, others hold."""
-_OF_TIMING: Final = frozenset({"blocks", "min_seconds", "target_half_width", "budget_s"})
+_OF_TIMING: Final = frozenset(
+    {"blocks", "min_seconds", "operator_launches", "target_half_width", "budget_s"}
+)
 """Settings that change nothing where nothing is timed."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One process launch: which experiment, what for, and its how-manieth block."""
+    """One process launch: which experiment, what for, and its how-manieth of those that repeat."""
 
     experiment: Experiment
     purpose: Purpose
@@ -55,7 +62,8 @@ class Launch:
     @property
     def text(self) -> str:
         """The launch in words, for progress and logs."""
-        words = _WORDS.get(self.purpose) or f"block {(self.block or 0) + 1}"
+        number = None if self.block is None else self.block + 1
+        words = " ".join(str(each) for each in (_WORDS[self.purpose], number) if each is not None)
         return f"{self.experiment.name}: {words}"
 
 
@@ -68,7 +76,8 @@ def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[
     own = experiment.iterations, experiment.warmup
     executions = generation.new_tokens if generation else 1
     warmup = experiment.warmup if is_timed or experiment.mode != "timing" else 0
-    split = math.ceil(settings.operator_iterations / executions), warmup
+    launches = settings.operator_launches if is_timed else 1
+    split = math.ceil(settings.operator_iterations / executions / launches), warmup
     counting = _COUNTING if experiment.mode == "timing" else own
     found = {"timing": own, "operators": split, "kernels": counting, "outputs": (1, 0)}
     return found[launch.purpose]
@@ -85,15 +94,31 @@ class Plan:
     counts."""
     timing: tuple[tuple[Launch, ...], ...]
     """In blocks: one launch of each experiment, so each is launched whole or not at all."""
+    splits: tuple[tuple[Launch, ...], ...]
+    """In rounds: one operator launch of each experiment, in an order of its own."""
     passes: tuple[Launch, ...]
-    """Those with an instrument, which come after all timing: never two in one."""
+    """Those with another instrument, which come after all timing: never two in one."""
     notes: tuple[str, ...] = ()
     """What a reader should know of what was not planned."""
 
     @property
+    def in_turn(self) -> list[tuple[Launch, ...]]:
+        """Timing blocks with the rounds of operator launches spread evenly among them.
+
+        So both see the same state of the machine, and may be held against each other. A timing block
+        comes first, for it tells whether the runner has an event tracer.
+        """
+        placed = [
+            *((number / len(self.timing), 1, piece) for number, piece in enumerate(self.timing)),
+            *(((number + 1) / len(self.splits), 0, piece)
+              for number, piece in enumerate(self.splits)),
+        ]  # fmt: skip
+        return [piece for _, _, piece in sorted(placed, key=lambda each: each[:2])]
+
+    @property
     def launches(self) -> list[Launch]:
         """All, in their order."""
-        return [*self.outputs, *itertools.chain.from_iterable(self.timing), *self.passes]
+        return [*self.outputs, *itertools.chain.from_iterable(self.in_turn), *self.passes]
 
 
 def plan(
@@ -111,13 +136,17 @@ def plan(
     """
     is_timed = kind_of(target.platform).policy.proves_times
     timed = [each for each in experiments if each.mode == "timing" and is_timed]
+    purposes = [(each, _purposes_beside_timing(each, settings, target)) for each in experiments]
+    split = [each for each, found in purposes if "operators" in found]
     passes = [
         Launch(each, purpose)
-        for each in experiments
-        for purpose in _purposes_beside_timing(each, settings, target)
+        for each, found in purposes
+        for purpose in found
+        if purpose != "operators"
     ]
     outputs = [Launch(each, "outputs") for each in timed] if has_references else []
     passes = [each for each in passes if each not in outputs]
+    launches = settings.operator_launches if is_timed else 1
     notes = _notes_on_counting(timed, settings, target)
     ignored = set() if is_timed or not settings.blocks else settings.model_fields_set & _OF_TIMING
     for each in experiments:
@@ -126,11 +155,15 @@ def plan(
     if ignored:
         words = ", ".join(sorted(ignored))
         notes.append(f"{words}: without effect, for {target.platform} proves no times")
+    rounds = draw_blocks(split, settings, launches, "operators")
+    if not is_timed:  # nothing drifts, so the order is that of the experiments
+        rounds = [tuple(Launch(each, "operators", 0) for each in split)] if split else []
     return Plan(
         experiments=tuple(experiments),
         settings=settings,
         outputs=tuple(outputs),
         timing=tuple(draw_blocks(timed, settings)),
+        splits=tuple(rounds),
         passes=tuple(passes),
         notes=tuple(notes),
     )
@@ -150,18 +183,24 @@ def _purposes_beside_timing(
     return ["operators", "kernels", "outputs"] if settings.generation else ["operators", "kernels"]
 
 
-def draw_blocks(timed: Sequence[Experiment], settings: Settings) -> list[tuple[Launch, ...]]:
-    """Orders the timing launches: in each block every experiment once, in an order of its own.
+def draw_blocks(
+    timed: Sequence[Experiment],
+    settings: Settings,
+    count: int | None = None,
+    purpose: Purpose = "timing",
+) -> list[tuple[Launch, ...]]:
+    """Orders launches: in each of `count` blocks every experiment once, in an order of its own.
 
     Every place within a block is drawn anew, so no disturbance of whatever period can follow it,
     and the signed-rank test of two experiments is exact (`statistics.effect`). Of the whole, orders
     in which one experiment comes before another far too often are drawn again.
     """
-    chooser = random.Random(settings.seed)  # noqa: S311 - an order for an experiment, no secret
+    seed = settings.seed if purpose == "timing" else f"{purpose} {settings.seed}"
+    chooser = random.Random(seed)  # noqa: S311 - an order for an experiment, no secret
+    blocks = settings.blocks if count is None else count
     for _ in range(_MOST_DRAWS):
         places = [
-            chooser.sample(range(len(timed)), len(timed))
-            for _ in (range(settings.blocks) if timed else ())
+            chooser.sample(range(len(timed)), len(timed)) for _ in (range(blocks) if timed else ())
         ]
         if all(
             is_balanced(sum(own[one] < own[other] for own in places), len(places))
@@ -170,7 +209,7 @@ def draw_blocks(timed: Sequence[Experiment], settings: Settings) -> list[tuple[L
             break
     return [
         tuple(
-            Launch(experiment, "timing", block)
+            Launch(experiment, purpose, block)
             for _, experiment in sorted(zip(own, timed, strict=True), key=lambda each: each[0])
         )
         for block, own in enumerate(places)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from etprof.targets.request import RunnerRequest
 
 _FREE_TO_CHANGE = {"blocks", "budget_s", "target_half_width", "timeout_s", "max_wait_s", "kernels"}
+_REPEATED = {"timing", "operators"}
 """Settings that may differ in a continuation: they do not change what a launch measures."""
 _DEVICE_FIELDS = ("machine", "serial", "manufacturer", "model", "android_build")
 
@@ -79,7 +80,7 @@ def load_earlier(
     }
     for record in manifest.launches:
         experiment = known.get(record.experiment)
-        if experiment is None or (record.purpose == "timing") != (record.block is not None):
+        if experiment is None or (record.purpose in _REPEATED) != (record.block is not None):
             continue
         launch = Launch(experiment, record.purpose, record.block)
         request = launcher.request(launch)

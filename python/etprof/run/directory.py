@@ -66,6 +66,8 @@ _KINDS: Final = (
 """Every file that etprof writes into a run directory, and so every file that it reads there."""
 OF_A_LAUNCH = re.compile(r"_t\d+(_|\.)")
 """In the names of what launches leave, by `experiment_files`."""
+_OF_A_SPLIT = re.compile(r"(.+_t\d+)_o(\d{2,4})")
+"""Names of ETDumps after an experiment's first."""
 _OF_OUTPUTS = re.compile(r".+_outputs(\.[0-9a-f]{12})?")
 """Folders in an experiment's folder that hold files of ours; the last until it is whole."""
 
@@ -198,6 +200,21 @@ def experiment_files(run: Path, model: str, experiment: str, threads: int) -> Ex
     """Names the files of one experiment at one thread count."""
     name = safe_name(experiment)
     return ExperimentFiles(name, run / name, f"{safe_name(model)}_{name}_t{threads}")
+
+
+def launch_suffix(purpose: str, number: int | None) -> str:
+    """Ends the names of what a launch leaves; the first operator launch has no suffix."""
+    if purpose == "timing":
+        return f"_b{number:02d}"
+    if purpose == "operators":
+        return f"_o{number:02d}" if number else ""
+    return f"_{purpose}"
+
+
+def split_launch(stem: str) -> tuple[str, int]:
+    """Takes the name of an ETDump apart: whose it is, and of which operator launch."""
+    found = _OF_A_SPLIT.fullmatch(stem)
+    return (found[1], int(found[2])) if found else (stem, 0)
 
 
 def remove_empty_folders(run: Path) -> None:

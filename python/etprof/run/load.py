@@ -26,6 +26,7 @@ from etprof.run.directory import (
     name_of_program,
     parse_metrics,
     runs_folder,
+    split_launch,
 )
 from etprof.run.kernel_trace import read_kernel_trace
 from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest, way_on
@@ -68,7 +69,7 @@ class LoadedLaunches:
     problems: tuple[str, ...] = ()
     """What was there and could not be read, or is not the experiment's own."""
     damage: InputFileError | None = None
-    """Why its ETDump could not be read; one of the problems."""
+    """Why none of its ETDumps could be read; one of the problems."""
 
     @property
     def sme(self) -> str | None:
@@ -93,12 +94,32 @@ class LoadedLaunches:
         return self.result.threads.in_force if self.result else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadedExperiment(LoadedLaunches):
-    """An experiment that has an ETDump, with all that was measured beside it."""
+@dataclass(frozen=True)
+class LoadedSplit:
+    """What one operator launch recorded."""
 
+    number: int
+    """Among the experiment's operator launches, from 0."""
     etdump: Place
     dump: ETDump
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedExperiment(LoadedLaunches):
+    """An experiment that has ETDumps, with all that was measured beside them."""
+
+    splits: tuple[LoadedSplit, ...]
+    """One at least, in their order."""
+
+    @property
+    def etdump(self) -> Place:
+        """The first operator launch's, which stands for all where one is shown."""
+        return self.splits[0].etdump
+
+    @property
+    def dump(self) -> ETDump:
+        """Its content."""
+        return self.splits[0].dump
 
 
 @dataclass(frozen=True)
@@ -149,9 +170,8 @@ class Run:
                 f"{source} does not exist; `etprof profile MODEL` makes a run directory"
             )
         if not source.is_dir():
-            alone = LoadedExperiment(
-                name=clean(source.stem), etdump=source, dump=load_etdump(source)
-            )
+            split = LoadedSplit(0, source, load_etdump(source))
+            alone = LoadedExperiment(name=clean(source.stem), splits=(split,))
             is_timed = not _is_in_untimed_run(source)
             return cls(source, is_directory=False, experiments=(alone,), is_timed=is_timed)
         run = _load_measured(source)
@@ -305,7 +325,11 @@ class _Reader:
             if each.error is None
         }
         self._files = dict(self._find_files())
-        self.etdumps = find_etdumps(run.source)
+        self.etdumps: dict[Path, list[tuple[int, Path]]] = {}
+        for path in find_etdumps(run.source):
+            stem, number = split_launch(path.stem)
+            first = path.with_name(stem + path.suffix)
+            self.etdumps.setdefault(first, []).append((number, path))
         self._problems: dict[Path, str] = {}
         self.traces: dict[Path, _Counted] = dict(self._read_traces())
 
@@ -336,15 +360,23 @@ class _Reader:
         return clean(etdump.stem if is_one_of_several else etdump.parent.name)
 
     def read_experiment(self, etdump: Path, name: str) -> LoadedLaunches:
-        """Reads an experiment that has an ETDump; a LoadedExperiment, where that can be read."""
+        """Reads an experiment that has ETDumps; a LoadedExperiment, where one can be read.
+
+        `etdump` is the place of the first operator launch's.
+        """
         files = ExperimentFiles(name, etdump.parent, etdump.stem)
         found = self._read_launches(name, files)
-        try:
-            dump = load_etdump(etdump)
-        except InputFileError as error:
-            return replace(found, problems=(str(error), *found.problems), damage=error)
+        splits, damage = list[LoadedSplit](), list[InputFileError]()
+        for number, path in sorted(self.etdumps[etdump]):
+            try:
+                splits.append(LoadedSplit(number, path, load_etdump(path)))
+            except InputFileError as error:
+                damage.append(error)
+        found = replace(found, problems=(*map(str, damage), *found.problems))
+        if not splits:
+            return replace(found, damage=damage[0])
         fields = {each: getattr(found, each) for each in LoadedLaunches.__dataclass_fields__}
-        return LoadedExperiment(**fields, etdump=etdump, dump=dump)
+        return LoadedExperiment(**fields, splits=tuple(splits))
 
     def read_others(self, split: set[str]) -> Iterator[LoadedLaunches]:
         """Reads the experiments that have no ETDump, as far as they left anything."""

@@ -36,6 +36,7 @@ from etprof.base.limits import (
     MOST_SECONDS,
     MOST_THREADS,
     USUAL_BLOCKS,
+    USUAL_OPERATOR_LAUNCHES,
     USUAL_SECONDS,
     USUAL_TIMEOUT_S,
     VectorBits,
@@ -203,7 +204,12 @@ class Measurement(Record):
     operator_iterations: Inferences = Field(
         100,
         validation_alias=AliasChoices("etdump_runs", "operator_iterations", "etdump_iterations"),
-        description="inferences of the operator split",
+        description="inferences of the operator split, in all its launches together",
+    )
+    operator_launches: Annotated[int, Field(gt=0, le=MOST_LAUNCHES)] = Field(
+        USUAL_OPERATOR_LAUNCHES,
+        description="process launches of the operator split of each experiment; one where the "
+        "target proves no times",
     )
     kernels: bool | None = Field(
         None,
@@ -275,6 +281,7 @@ class LaunchRecord(Record):
     experiment: Name
     purpose: Purpose
     block: Count | None = None
+    """Its number among the timing or the operator launches; others are one."""
     started_at: Name
     duration_s: float
     error: Name | None = None
@@ -285,6 +292,16 @@ class LaunchRecord(Record):
     state_before: CleanData | None = None
     state_after: CleanData | None = None
     waited_s: float = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_the_only_split(cls, value: object) -> object:
+        """Runs up to etprof 0.2.0 have one operator launch, without a number."""
+        if not isinstance(value, dict) or value.get("block") is not None:
+            return value
+        word = value.get("purpose")
+        is_split = isinstance(word, str) and _OLD_PURPOSES.get(word, word) == "operators"
+        return {**value, "block": 0} if is_split else value
 
 
 class Session(Record):

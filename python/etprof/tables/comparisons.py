@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from etprof.analysis.compare.alignment import label_of
 from etprof.analysis.compare.waterfall import WaterfallStep
 from etprof.tables.operators import DETAIL_COLUMNS, NUMBER, ROW_COLUMNS
-from etprof.tables.table import Column, Table, speed_up
+from etprof.tables.table import Column, Table, estimate, speed_up
 from etprof.tables.verdicts import WRONG, badge_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,12 @@ def _of_change(name: str) -> Callable[[Any], Value]:
 
 
 def _of_panel(name: str) -> Callable[[Any], Value]:
-    return lambda comparison: getattr(comparison.times.amdahl, name) if comparison.times else None
+    def read(comparison: Comparison) -> Value:
+        panel = comparison.times.amdahl if comparison.times else None
+        value: Value = getattr(panel, name) if panel else None
+        return value
+
+    return read
 
 
 def _effect(read: Callable[[Any], Value]) -> Callable[[Any], Value]:
@@ -142,8 +147,15 @@ _CHANGE: Final = (
            of=_of_change("candidate_ns"), says="mean per inference"),
     Column("delta_ns", "float64", "±ns", title="difference", is_timed=True, adds_up=True,
            of=_of_change("delta_ns"), says="candidate − baseline: below zero is time saved"),
-    Column("speed_up", "float64", "ratio", title="speed-up", is_timed=True,
-           of=_of_change("speed_up"), says="baseline ÷ candidate"),
+    *estimate("speed_up", "ratio", lambda s: s.change, _of_change("speed_up"), title="speed-up",
+              says="baseline ÷ candidate, of the means beside it",
+              interval="its 95 % interval between operator launches in turns"),
+    Column("adjusted_p", "float64", "p", title="p", is_timed=True, place="page",
+           of=_of_change("adjusted_p"),
+           says="of no change, by Benjamini and Hochberg over the table: of the rows below .05 at "
+           "most 5 % are false"),
+    Column("verdict", "string", is_timed=True, of=_of_change("verdict"), styles=VERDICT_STYLES,
+           says="faster, slower, no difference, inconclusive; missing without interval"),
 )  # fmt: skip
 _SHARES: Final = (
     Column("baseline_share", "float64", "share", title="share before", is_timed=True, adds_up=True,
@@ -197,12 +209,6 @@ OPERATOR_CHANGES: Final = Table(
         Column("class", "string", of=lambda s: s.entry.aligned.row.operator_class.finer,
                place="data", says="of the candidate"),
         *_CHANGE,
-        Column("speed_up_low", "float64", "ratio", is_timed=True, place="data",
-               of=lambda s: s.entry.interval[0] if s.entry.interval else None,
-               says="from the medians' intervals over calls; noise between launches is not in it"),
-        Column("speed_up_high", "float64", "ratio", is_timed=True, place="data",
-               of=lambda s: s.entry.interval[1] if s.entry.interval else None,
-               says="the upper end"),
         *_SHARES,
     ),
     from_each="comparison",
@@ -259,7 +265,7 @@ WATERFALL: Final = Table(
                says="candidate − baseline; adds up to the difference of the totals"),
     ),
     from_each="comparison",
-    rows_of=lambda c: (_step(c, s) for s in c.times.waterfall.steps) if c.times else (),
+    rows_of=lambda comparison: list(_steps(comparison)),
     title="From one total to the other",
     says="one row per comparison and step",
 )  # fmt: skip
@@ -299,7 +305,7 @@ BOTTLENECKS: Final = Table(
                says="of the whole, if it took no time"),
     ),
     from_each="comparison",
-    rows_of=_entries(lambda times: times.amdahl.bottlenecks),
+    rows_of=_entries(lambda times: times.amdahl.bottlenecks if times.amdahl else ()),
     title="How far it can go",
     says="one row per comparison and class, the largest first",
 )  # fmt: skip
@@ -395,6 +401,11 @@ def waterfall_between_totals(comparison: Comparison, found: Waterfall, count: in
         {**_step(comparison, whole), "label": last, "baseline_ns": None},
     ]
     return sides_named(WATERFALL.of(steps), comparison)
+
+
+def _steps(comparison: Comparison) -> Iterator[dict[str, Value]]:
+    waterfall = comparison.times.waterfall if comparison.times else None
+    yield from (_step(comparison, step) for step in (waterfall.steps if waterfall else ()))
 
 
 def _step(comparison: Comparison, step: WaterfallStep) -> dict[str, Value]:

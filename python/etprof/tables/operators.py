@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -10,13 +11,14 @@ from etprof.analysis.split.operators import (
     OperatorRow,
     OperatorTimes,
     OverheadRow,
+    PartTimes,
     class_times,
     group_of,
 )
 from etprof.analysis.split.rollup import Key, roll_up
 from etprof.backends.kernel_names import LEVELS
 from etprof.base.units import format_count
-from etprof.tables.table import Column, Table, Value
+from etprof.tables.table import Column, Table, Value, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,8 +70,23 @@ def _kernels(detail: OperatorDetail) -> str | None:
     return ", ".join(named) or detail.kernel_hint
 
 
-def _interval(times: OperatorTimes, end: int) -> float | None:
-    return times.median_interval[end] if times.median_interval else None
+def _mean(
+    of: Callable[[Any], PartTimes | None], *, title: str = "mean"
+) -> tuple[Column, Column, Column]:
+    """A mean time with its interval, which adds up."""
+    mean, *ends = estimate(
+        "mean_ns", "ns", of, lambda subject: found.mean_ns if (found := of(subject)) else None,
+        title=title, interval="its 95 % interval between operator launches; missing with one",
+        says="mean per inference over the executions of the split: rows add up",
+    )  # fmt: skip
+    return (replace(mean, adds_up=True), ends[0], ends[1])
+
+
+def _share(of: Callable[[Any], PartTimes | None], **changes: Any) -> Column:  # noqa: ANN401
+    """The one share that there is."""
+    says = "of `Method::execute`, of the means of both: with the overheads it adds up to one"
+    return Column("share", "float64", "share", says, is_timed=True, adds_up=True, **changes,
+                  of=lambda subject: found.share if (found := of(subject)) else None)  # fmt: skip
 
 
 def _operators(insight: ExperimentInsight) -> Iterator[OperatorSubject]:
@@ -101,17 +118,9 @@ ROW_COLUMNS: Final = (
            says="calls in all executions"),
 )  # fmt: skip
 TIME_COLUMNS: Final = (
-    Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
-           of=_of_times(lambda t: t.mean_ns),
-           says="mean per inference over the executions of the split: rows add up"),
+    *_mean(lambda s: s.detail.row.times),
     Column("median_ns", "float64", "ns", title="median", is_timed=True, place="page",
-           bounds=("median_low_ns", "median_high_ns"), of=_of_times(lambda t: t.median_ns),
-           says="median over calls"),
-    Column("median_low_ns", "float64", "ns", is_timed=True, place="data",
-           of=_of_times(lambda t: _interval(t, 0)),
-           says="lower end of that median's 95 % interval within this one process"),
-    Column("median_high_ns", "float64", "ns", is_timed=True, place="data",
-           of=_of_times(lambda t: _interval(t, 1)), says="upper end of that interval"),
+           of=_of_times(lambda t: t.median_ns), says="median over calls"),
     Column("minimum_ns", "float64", "ns", is_timed=True, place="data",
            of=_of_times(lambda t: t.minimum_ns), says="over calls"),
     Column("maximum_ns", "float64", "ns", is_timed=True, place="data",
@@ -120,8 +129,7 @@ TIME_COLUMNS: Final = (
            of=_of_times(lambda t: t.standard_deviation_ns), says="over calls"),
     Column("total_ns", "float64", "ns", is_timed=True, place="data",
            of=_of_times(lambda t: t.total_ns), says="sum over the executions of the split"),
-    Column("share", "float64", "share", is_timed=True, adds_up=True, of=_of_times(lambda t: t.share),
-           says="of all `Method::execute` time"),
+    _share(lambda s: s.detail.row.times),
 )  # fmt: skip
 DETAIL_COLUMNS: Final = (
     Column("kernel_hint", "string", of=lambda s: s.detail.kernel_hint, place="data",
@@ -200,11 +208,8 @@ CATEGORIES: Final = Table(
         Column("class", "string", says="finer class", of=lambda s: s[1].finer),
         Column("group", "string", place="data", title="category", of=lambda s: group_of(s[1]),
                says="headline category, with overheads apart"),
-        Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
-               of=lambda s: s[2].mean_ns, says="mean per inference"),
-        Column("share", "float64", "share", is_timed=True, adds_up=True, has_bar=True,
-               of=lambda s: s[2].share, says="of all `Method::execute` time, overheads included: the "
-               "shares of an experiment add up to one"),
+        *_mean(lambda s: s[2]),
+        _share(lambda s: s[2], has_bar=True),
     ),
     title="Where an inference's time goes",
     from_each="experiment",
@@ -245,10 +250,8 @@ SPLIT: Final = Table(
                says="calls ÷ executions of the split"),
         Column("median_ns", "float64", "ns", title="median", is_timed=True,
                of=_of_operator(lambda _, row: row.times.median_ns if row.times else None), says="median over calls"),
-        Column("mean_ns", "float64", "ns", title="mean", is_timed=True, adds_up=True,
-               of=lambda s: s.entry.times.mean_ns if s.entry.times else None, says="mean per inference"),
-        Column("share", "float64", "share", is_timed=True, adds_up=True,
-               of=lambda s: s.entry.times.share if s.entry.times else None, says="of all `Method::execute` time"),
+        *_mean(lambda s: s.entry.times),
+        _share(lambda s: s.entry.times),
     ),
     title="Operators",
     by="share",
@@ -282,10 +285,8 @@ def _rollup(name: str, by: Key, title: str) -> Table:
                    says="missing for operators without one"),
             *((_CODE,) if by == "source" else ()),
             Column("operators", "Int64", "count", of=lambda s: s[1].operators, says="how many"),
-            Column("mean_ns", "float64", "ns", title="time", is_timed=True, adds_up=True,
-                   of=lambda s: s[1].mean_ns, says="mean per inference"),
-            Column("share", "float64", "share", is_timed=True, adds_up=True, has_bar=True,
-                   of=lambda s: s[1].share, says="of all `Method::execute` time"),
+            *_mean(lambda s: s[1].times, title="time"),
+            _share(lambda s: s[1].times, has_bar=True),
             Column("macs", "Int64", "count", title="MACs", of=lambda s: s[1].macs, place="page",
                    says="multiply-accumulates of one call of each"),
         ),

@@ -251,17 +251,19 @@ def _comparison_parts(comparison: Comparison) -> Iterator[Section]:
 
 
 def _timed_parts(comparison: Comparison, times: ComparedTimes) -> Iterator[Section]:
-    closes = abs(times.waterfall.residual_ns) < 1.0
-    sums = "" if closes else ", but they do not close: please report this as a defect"
-    waterfall = comparisons.waterfall_between_totals(comparison, times.waterfall, _WATERFALL_STEPS)
-    yield Section(
-        "waterfall", "From one total to the other", (waterfall,),
-        says=f"Every step is one operator's difference; together they are the whole "
-        f"difference{sums}.",
-    )  # fmt: skip
-    bottlenecks = comparisons.BOTTLENECKS.of_each([comparison])
-    lead = _amdahl_sentence(times.amdahl)
-    yield Section("amdahl", "How far it can go", (bottlenecks,), lead=lead)
+    if times.waterfall is not None:
+        closes = abs(times.waterfall.residual_ns) < 1.0
+        sums = "" if closes else ", but they do not close: please report this as a defect"
+        table = comparisons.waterfall_between_totals(comparison, times.waterfall, _WATERFALL_STEPS)
+        yield Section(
+            "waterfall", "From one total to the other", (table,),
+            says=f"Every step is one operator's difference; together they are the whole "
+            f"difference{sums}.",
+        )  # fmt: skip
+    if times.amdahl is not None:
+        bottlenecks = comparisons.BOTTLENECKS.of_each([comparison])
+        lead = _amdahl_sentence(times.amdahl)
+        yield Section("amdahl", "How far it can go", (bottlenecks,), lead=lead)
     ledger = comparisons.sides_named(comparisons.LEDGER.of_each([comparison]), comparison)
     yield Section("ledger", "From start to steady state", (ledger,))
     conditions = comparisons.VALIDITY.of_each([comparison])

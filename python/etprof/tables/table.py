@@ -252,6 +252,11 @@ class Table:
         rows = tuple(tuple(row[index] for index in keep) for row in self.rows)
         return replace(self, columns=tuple(self.columns[index] for index in keep), rows=rows)
 
+    def knows(self, name: str) -> bool:
+        """Whether any row has something in the column; without rows nobody knows."""
+        index = self._index(name)
+        return not self.rows or any(row[index] is not None for row in self.rows)
+
     def _tells(self, index: int) -> bool:
         """Whether people learn anything from a column."""
         column, values = self.columns[index], {row[index] for row in self.rows}

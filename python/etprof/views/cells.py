@@ -43,7 +43,7 @@ def shown_columns(table: Table, place: Place) -> list[ShownColumn]:
     found = []
     for column in table.seen(place).columns:
         found.append(ShownColumn(column, column.heading))
-        if column.bounds is not None:
+        if column.bounds is not None and any(map(table.knows, column.bounds)):
             found.append(ShownColumn(column, _INTERVAL))
     return found
 

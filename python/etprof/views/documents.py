@@ -103,7 +103,6 @@ def comparison_document(comparison: Comparison) -> Document:
 def _comparison_times(comparison: Comparison, times: ComparedTimes) -> Document:
     waterfall, panel = times.waterfall, times.amdahl
     categories = _records(comparisons.CATEGORY_CHANGES.of_each([comparison]))
-    steps = _records(comparisons.WATERFALL.of_each([comparison]))
     return {
         "latency": effect_document(times.latency),
         "validity": {
@@ -126,8 +125,10 @@ def _comparison_times(comparison: Comparison, times: ComparedTimes) -> Document:
             "baseline_ns": waterfall.baseline_ns,
             "candidate_ns": waterfall.candidate_ns,
             "residual_ns": waterfall.residual_ns,
-            "steps": steps,
-        },
+            "steps": _records(comparisons.WATERFALL.of_each([comparison])),
+        }
+        if waterfall
+        else None,
         "amdahl": {
             **{
                 field.name: getattr(panel, field.name)
@@ -142,7 +143,9 @@ def _comparison_times(comparison: Comparison, times: ComparedTimes) -> Document:
                     strict=True,
                 )
             ],
-        },
+        }
+        if panel
+        else None,
     }
 
 
@@ -236,7 +239,7 @@ def _experiment(insight: ExperimentInsight) -> Document:
 def _experiment_times(experiment: ExperimentAnalysis, times: SplitTimes) -> Document:
     return {
         "latency": _latency(experiment.latency) if experiment.latency else None,
-        "execute_total_ms": times.execute_total_ns / _NS_PER_MS,
+        "execute_total_ms": times.execute.total_ns / _NS_PER_MS,
         "execute_median_ns": times.execute_median_ns,
         "first_execute_ns": times.first_execute_ns,
         "load_events_ns": times.load_ns,

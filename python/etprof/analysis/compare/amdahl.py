@@ -62,7 +62,7 @@ def build_amdahl_panel(
     ]
     ns_before = sum(times.mean_ns for times, _ in accelerated)
     ns_after = sum(times.mean_ns for _, times in accelerated)
-    whole_before, whole_after = (times.execute_mean_ns for _, times in (baseline, candidate))
+    whole_before, whole_after = (times.execute.mean_ns for _, times in (baseline, candidate))
     share = ns_before / whole_before if whole_before else 0.0
     return AmdahlPanel(
         accelerated_operators=len(accelerated),

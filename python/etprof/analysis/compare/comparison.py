@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from etprof.analysis.compare.alignment import AlignedOperator, align_operators, align_programs
 from etprof.analysis.compare.amdahl import AmdahlPanel, build_amdahl_panel
@@ -34,19 +34,26 @@ from etprof.analysis.split.cold_start import (
 from etprof.analysis.split.operators import category_times, class_times
 from etprof.analysis.validity import Validity, check_validity
 from etprof.run.accuracy import export_place
-from etprof.statistics.effect import DEFAULT_MARGIN, Effect
+from etprof.statistics.effect import DEFAULT_MARGIN, Effect, judge
+from etprof.statistics.launch_ratio import LaunchRatio, ratio_of_launches
+from etprof.statistics.order_statistics import CONFIDENCE
+from etprof.statistics.two_samples import benjamini_hochberg
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import PartTimes
     from etprof.backends.backend import OperatorClass
     from etprof.run.accuracy import Verdict
+    from etprof.statistics import effect
+    from etprof.statistics.order_statistics import Interval
     from etprof.statistics.two_samples import Spread
 
 Key = TypeVar("Key")
 STEADY_ENTRY = "Steady inference"
+InTurns: TypeAlias = "tuple[Sequence[int], Sequence[int]]"
+"""Positions of the operator launches of both sides that were made in turns, pair by pair."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,18 @@ class Change:
     candidate_ns: float
     baseline_share: float
     candidate_share: float
+    between: LaunchRatio | None = None
+    """The speed-up between operator launches in turns; None where either took no time, or the
+    launches were not in turns."""
+    adjusted_p: float | None = None
+    """Its p by Benjamini and Hochberg, over the whole table; None with a single launch a side."""
+    verdict: effect.Verdict | None = None
+    """From interval and adjusted p; None where there are none."""
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 % interval of the speed-up between launches."""
+        return self.between.interval if self.between else None
 
     @property
     def delta_ns(self) -> float:
@@ -78,8 +97,6 @@ class OperatorChange:
     aligned: AlignedOperator
     change: Change | None
     """None where a side proves no times."""
-    interval: tuple[float, float] | None
-    """Speed-up between the medians' intervals over calls; noise between launches is not in it."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +108,19 @@ class ComparedTimes:
     ledger: tuple[LedgerEntry, ...]
     categories: dict[str, Change]
     classes: dict[OperatorClass, Change]
-    waterfall: Waterfall
-    amdahl: AmdahlPanel
+    waterfall: Waterfall | None
+    """None where an operator split does not agree with the timed latency; so the next."""
+    amdahl: AmdahlPanel | None
     validity: Validity
     """What surrounds the numbers: without it no verdict is to be believed."""
+
+    @property
+    def saved_ns(self) -> float | None:
+        """What of the timed latency the candidate saves; below zero when it is slower."""
+        steady = next((each for each in self.ledger if each.label == STEADY_ENTRY), None)
+        if steady is None or steady.baseline is None or steady.candidate is None:
+            return None
+        return steady.baseline - steady.candidate
 
 
 @dataclass(frozen=True)
@@ -175,7 +201,7 @@ def compare_sides(
         baseline=baseline,
         candidate=candidate,
         differences=find_differences(baseline, candidate),
-        operators=tuple(_operator_change(each, is_timed=times is not None) for each in aligned),
+        operators=_operator_changes(baseline, candidate, aligned, margin),
         times=times,
         outputs=outputs,
         tokens=(tokens := _compare_tokens(before, after)),
@@ -211,7 +237,7 @@ def _compare_times(
     before, after = one.split.times, other.split.times
     if before is None or after is None:
         return None
-    ledger: tuple[LedgerEntry, ...] = ()
+    ledger, in_turns = tuple[LedgerEntry, ...](), _launches_in_turns(baseline, candidate)
     margin, known = judged
     if one.metrics is not None and other.metrics is not None:
         if _are_in_turns(baseline, candidate):
@@ -219,13 +245,18 @@ def _compare_times(
         elif baseline.timed and candidate.timed:
             runs = SeparateRuns(baseline.timed, candidate.timed, known)
             ledger = build_ledger_of_runs(runs, margin=margin)
+    in_doubt = one.is_in_doubt or other.is_in_doubt
     return ComparedTimes(
         latency=next((entry.effect for entry in ledger if entry.label == STEADY_ENTRY), None),
         ledger=ledger,
-        categories=_changes(category_times(one.split), category_times(other.split)),
-        classes=_changes(class_times(one.split), class_times(other.split)),
-        waterfall=build_waterfall((one.split, before), (other.split, after), aligned),
-        amdahl=build_amdahl_panel((one, before), (other, after), aligned),
+        categories=_changes(
+            category_times(one.split), category_times(other.split), in_turns, margin
+        ),
+        classes=_changes(class_times(one.split), class_times(other.split), in_turns, margin),
+        waterfall=None
+        if in_doubt
+        else build_waterfall((one.split, before), (other.split, after), aligned),
+        amdahl=None if in_doubt else build_amdahl_panel((one, before), (other, after), aligned),
         validity=check_validity(baseline, candidate, outputs),
     )
 
@@ -253,31 +284,74 @@ def check_outputs(baseline: Side, candidate: Side) -> tuple[OutputCheck, ...]:
     return () if tolerance is None else compare_outputs(other, one, tolerance)
 
 
-def _changes(before: dict[Key, PartTimes], after: dict[Key, PartTimes]) -> dict[Key, Change]:
-    return {
-        key: _change(before.get(key), after.get(key)) for key in dict.fromkeys([*before, *after])
+def _launches_in_turns(baseline: Side, candidate: Side) -> InTurns:
+    """Returns the positions of the operator launches that both sides have, made in turns."""
+    if not _are_in_turns(baseline, candidate):
+        return (), ()
+    one, other = (side.experiment.split.launches for side in (baseline, candidate))
+    common = sorted({*one} & {*other})
+    return [one.index(each) for each in common], [other.index(each) for each in common]
+
+
+def _changes(
+    before: Mapping[Key, PartTimes],
+    after: Mapping[Key, PartTimes],
+    in_turns: InTurns,
+    margin: float,
+) -> dict[Key, Change]:
+    keys = list(dict.fromkeys([*before, *after]))
+    pairs = [(before.get(key), after.get(key)) for key in keys]
+    return dict(zip(keys, _judge_changes(pairs, in_turns, margin), strict=True))
+
+
+def _judge_changes(
+    pairs: Iterable[tuple[PartTimes | None, PartTimes | None]], in_turns: InTurns, margin: float
+) -> Iterator[Change]:
+    """Yields the changes of one table, whose p are adjusted together."""
+    found = [_change(before, after, in_turns) for before, after in pairs]
+    p_values = {
+        index: each.between.p_value
+        for index, each in enumerate(found)
+        if each.between and each.between.p_value is not None
     }
+    adjusted = dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
+    for index, each in enumerate(found):
+        if (p_value := adjusted.get(index)) is None:
+            yield each
+        else:
+            verdict = judge(each.interval, margin)
+            if verdict in {"faster", "slower"} and p_value > 1 - CONFIDENCE:
+                verdict = "inconclusive"
+            yield replace(each, adjusted_p=p_value, verdict=verdict)
 
 
-def _change(before: PartTimes | None, after: PartTimes | None) -> Change:
+def _change(before: PartTimes | None, after: PartTimes | None, in_turns: InTurns) -> Change:
     """What is not on a side takes no time there."""
-    means, shares = (
-        [getattr(part, name) if part else 0.0 for part in (before, after)]
-        for name in ("mean_ns", "share")
+    between = None
+    if before and after and in_turns[0]:
+        one, other = (
+            [part.launches_ns[index] for index in chosen]
+            for part, chosen in zip((before, after), in_turns, strict=True)
+        )
+        between = ratio_of_launches(one, other) if sum(one) and sum(other) else None
+    return Change(
+        baseline_ns=before.mean_ns if before else 0.0,
+        candidate_ns=after.mean_ns if after else 0.0,
+        baseline_share=before.share if before else 0.0,
+        candidate_share=after.share if after else 0.0,
+        between=between,
     )
-    return Change(*means, *shares)
 
 
-def _operator_change(pair: AlignedOperator, *, is_timed: bool) -> OperatorChange:
-    change = _change(pair.baseline_times, pair.candidate_times) if is_timed else None
-    interval = None
-    before, after = (row.times if row else None for row in (pair.baseline, pair.candidate))
-    is_one_for_one = len(pair.before) == len(pair.after) == 1
-    if change and is_one_for_one and before and after:
-        left, right = before.median_interval, after.median_interval
-        if left and right and right[0] > 0:
-            interval = (left[0] / right[1], left[1] / right[0])
-    return OperatorChange(pair, change, interval)
+def _operator_changes(
+    baseline: Side, candidate: Side, aligned: Sequence[AlignedOperator], margin: float
+) -> tuple[OperatorChange, ...]:
+    sides = [side.experiment.split.times for side in (baseline, candidate)]
+    if None in sides:
+        return tuple(OperatorChange(pair, None) for pair in aligned)
+    times = [(pair.baseline_times, pair.candidate_times) for pair in aligned]
+    changes = _judge_changes(times, _launches_in_turns(baseline, candidate), margin)
+    return tuple(map(OperatorChange, aligned, changes))
 
 
 def _output_notes(outputs: tuple[OutputCheck, ...]) -> list[str]:

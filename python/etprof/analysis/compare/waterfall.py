@@ -80,7 +80,7 @@ def build_waterfall(
         for pair in aligned
     ]
     steps += _overhead_steps(baseline[0], candidate[0])
-    totals = baseline[1].execute_mean_ns, candidate[1].execute_mean_ns
+    totals = baseline[1].execute.mean_ns, candidate[1].execute.mean_ns
     rest = [
         total - sum(values)
         for total, values in zip(

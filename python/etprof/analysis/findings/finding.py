@@ -121,8 +121,8 @@ class Subject:
 
     @property
     def total_ns(self) -> float:
-        """An inference without interruptions."""
-        return known(self.insight.typical_total_ns)
+        """A mean inference of the operator split."""
+        return known(self.insight.experiment.split.times).execute.mean_ns
 
     def cost(self, details: Sequence[OperatorDetail]) -> tuple[tuple[EvidenceRow, ...], float]:
         """What operators take, as evidence and as the most that could be gained."""
@@ -147,7 +147,7 @@ class Subject:
         """Share of a category's operators in the reference model; None without a reference."""
         if self.reference is None:
             return None
-        return self.reference.typical_share(
+        return self.reference.share(
             d for d in self.reference.details if d.row.operator_class.category == category
         )
 
@@ -163,8 +163,8 @@ class Subject:
         )
 
     def share_of(self, details: Iterable[OperatorDetail]) -> float:
-        """Share of these operators in an inference without interruptions."""
-        return known(self.insight.typical_share(details))
+        """Share of these operators in an inference, as the tables have it."""
+        return known(self.insight.share(details))
 
     def select(self, chosen: Callable[[OperatorDetail], bool]) -> list[OperatorDetail]:
         """Returns the operators for which `chosen` holds, the slowest first, else in order."""
@@ -193,20 +193,18 @@ def times_of(detail: OperatorDetail) -> OperatorTimes:
 
 
 def sum_ns(details: Iterable[OperatorDetail]) -> float:
-    """Typical time per inference of all `details`; interruptions are no property of a model."""
-    return sum(times_of(detail).typical_ns for detail in details)
+    """Mean time per inference of all `details`, as the tables have it."""
+    return sum(times_of(detail).mean_ns for detail in details)
 
 
 def slowest_first(details: Iterable[OperatorDetail]) -> list[OperatorDetail]:
     """Orders operators by their time, where that is known."""
-    return sorted(details, key=lambda d: -d.row.times.typical_ns if d.row.times else 0.0)
+    return sorted(details, key=lambda d: -d.row.times.mean_ns if d.row.times else 0.0)
 
 
 def _figures(detail: OperatorDetail) -> str:
     times = detail.row.times
-    words = [format_duration(times.typical_ns)] if times else []
-    if times and times.is_interrupted:
-        words.append(f"mean {format_duration(times.mean_ns)} with interruptions")
+    words = [format_duration(times.mean_ns)] if times else []
     words.append("delegated" if detail.row.is_delegated else "not delegated")
     if detail.module_path:
         words.append(f"module {detail.module_path}")
@@ -258,10 +256,10 @@ def _answer(question: str, mine: float, theirs: float, yes: str) -> ReferenceAns
 
 
 def _shares(insight: ExperimentInsight) -> dict[str, float]:
-    """Shares of the headline categories without interruptions; overheads count as Other."""
+    """Shares of the headline categories; overheads count as Other."""
     shares = dict.fromkeys(CATEGORIES, 0.0)
     for detail in insight.details:
-        shares[detail.row.operator_class.category] += known(insight.typical_share([detail]))
+        shares[detail.row.operator_class.category] += known(insight.share([detail]))
     shares["Other"] += 1 - sum(shares.values())
     return shares
 
@@ -278,6 +276,8 @@ class Rule:
     find: Callable[..., Finding | None]
     takes_need: bool
     is_timed: bool
+    is_of_split: bool
+    """Whether a gain that it names is of the operator split, not of the timed latency."""
 
     def ask(self, subject: Subject) -> tuple[bool, Finding | None]:
         """Returns whether it could be asked, and what it found."""
@@ -285,6 +285,13 @@ class Rule:
         if not need or (self.is_timed and not subject.run.run.is_timed):
             return False, None
         found = self.find(subject, need) if self.takes_need else self.find(subject)
+        if (
+            found
+            and found.gain_ns is not None
+            and self.is_of_split
+            and subject.insight.experiment.is_in_doubt
+        ):
+            return False, None
         return True, found and replace(found, rule=self.name, experiment=subject.name)
 
 
@@ -294,13 +301,18 @@ RULES: Final[dict[str, Rule]] = {}
 
 @overload
 def rule(
-    name: str, looks_for: str, *, is_timed: bool = True
+    name: str, looks_for: str, *, is_timed: bool = True, is_of_split: bool = True
 ) -> Callable[[Callable[[Subject], Finding | None]], object]: ...
 
 
 @overload
 def rule(
-    name: str, looks_for: str, needs: Callable[[Subject], Need | None], *, is_timed: bool = True
+    name: str,
+    looks_for: str,
+    needs: Callable[[Subject], Need | None],
+    *,
+    is_timed: bool = True,
+    is_of_split: bool = True,
 ) -> Callable[[Callable[[Subject, Need], Finding | None]], object]: ...
 
 
@@ -310,12 +322,14 @@ def rule(
     needs: Callable[[Subject], Any] | None = None,
     *,
     is_timed: bool = True,
+    is_of_split: bool = True,
 ) -> Callable[[Any], object]:
     """Declares a rule: `find(subject)`, or `find(subject, need)` where it needs more than times."""
 
     def declare(find: Callable[..., Finding | None]) -> object:
         told = needs or (lambda _: True)
-        RULES[name] = Rule(name, looks_for, told, find, needs is not None, is_timed)
+        takes_need = needs is not None
+        RULES[name] = Rule(name, looks_for, told, find, takes_need, is_timed, is_of_split)
         return find
 
     return declare

@@ -102,8 +102,7 @@ def find_small_layout_operators(subject: Subject) -> Finding | None:
     small = [
         detail
         for detail in subject.in_class(*_LAYOUT_CLASSES)
-        if times_of(detail).typical_ns <= limits.small_layout_ns
-        or subject.share_of([detail]) <= 0.02
+        if times_of(detail).mean_ns <= limits.small_layout_ns or subject.share_of([detail]) <= 0.02
     ]
     share = subject.share_of(small)
     if len(small) < limits.small_layout_count or share < limits.small_layout_total_share:
@@ -222,7 +221,7 @@ def _removable(pair: InversePair) -> tuple[Place, ...]:
 def _evidence(pair: InversePair, measured: dict[Place, OperatorDetail]) -> EvidenceRow:
     sides = [measured.get(place) for place in (pair.first, pair.second)]
     names = [side.row.label if side else "not measured" for side in sides]
-    times = [format_duration(times_of(side).typical_ns) for side in sides if side]
+    times = [format_duration(times_of(side).mean_ns) for side in sides if side]
     where = next((side.module_path for side in sides if side and side.module_path), None)
     words = [
         f"permutation {pair.permutation}",

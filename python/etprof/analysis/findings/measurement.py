@@ -10,7 +10,6 @@ from etprof.analysis.findings.finding import (
     Subject,
     known,
     rule,
-    times_of,
 )
 from etprof.backends.registry import BACKENDS
 from etprof.base.records import SME_ON
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _RELEASE_TYPES: Final = frozenset({"Release", "RelWithDebInfo", "MinSizeRel"})
 
 
-@rule("F4", "FP16 faster than INT8", lambda s: s.precision_rivals)
+@rule("F4", "FP16 faster than INT8", lambda s: s.precision_rivals, is_of_split=False)
 def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | None:
     """FP16 is faster than INT8 on the same model and device."""
     won = [entry for entry in rivals if _fp16_beats_int8(entry)]
@@ -48,7 +47,7 @@ def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | 
         evidence=tuple(
             EvidenceRow(f"{name} in INT8", format_share(share)) for name, share in shares.items()
         ),
-        gain_ns=times.waterfall.baseline_ns - times.waterfall.candidate_ns,
+        gain_ns=times.saved_ns,
         action="ship FP16 and skip quantisation, after comparing accuracy and memory",
         ruled_out=("noise: the interval of the speed-up is above 1",),
     )
@@ -70,10 +69,7 @@ def _noise(subject: Subject) -> Noise | None:
 def find_noise(subject: Subject, noise: Noise) -> Finding | None:
     """Process launches differ, or the latency drifts while measuring."""
     limits = subject.thresholds
-    interrupted = subject.select(lambda detail: times_of(detail).is_interrupted)
-    lost = sum(times_of(d).mean_ns - times_of(d).typical_ns for d in interrupted)
-    is_split_sound = lost <= limits.variation * subject.total_ns
-    if noise.is_steady(limits.variation, limits.drift) and is_split_sound:
+    if noise.is_steady(limits.variation, limits.drift):
         return None
     return Finding(
         title="The measurement is noisy",
@@ -82,24 +78,15 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
             f"Launches vary by {format_share(noise.between)} (standard deviation ÷ mean), "
             f"inferences inside a launch by {format_share(noise.within)}, and the second half of "
             f"the launches is {format_share(noise.drift)} off the first."
-            + ("" if is_split_sound else _describe_interruptions(len(interrupted), lost))
         ),
         evidence=(
             EvidenceRow("fastest launch", format_duration(noise.fastest)),
             EvidenceRow("slowest launch", format_duration(noise.slowest)),
-            *(() if is_split_sound else subject.show(interrupted)),
         ),
         action=(
             "close other programs, let the device cool, fix its power profile, and measure again "
             "with more blocks; the interval already allows for this noise"
         ),
-    )
-
-
-def _describe_interruptions(count: int, lost_ns: float) -> str:
-    return (
-        f" In the operator split, interruptions of {count_of(count, 'operator')} add "
-        f"{format_duration(lost_ns)} to a mean inference."
     )
 
 

@@ -152,7 +152,7 @@ def _no_speed_up(subject: Subject, proven: int, named: int) -> Finding | None:
     )
 
 
-@rule("F11", "SME2 makes it slower", _compared)
+@rule("F11", "SME2 makes it slower", _compared, is_of_split=False)
 def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) -> Finding | None:
     """The whole interval says that SME makes it slower."""
     comparison, times = compared
@@ -169,7 +169,7 @@ def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) 
         "see which operators lost: packing of the left-hand side (Pack rows), products with one "
         "row, or several threads on one SME2 unit; run with fewer threads, or with SME off",
         tuple(_change_row(*entry) for entry in slower[:SHOWN_ROWS]),
-        max(times.waterfall.candidate_ns - times.waterfall.baseline_ns, 0.0),
+        max(-(times.saved_ns or 0.0), 0.0),
         ("noise: the signed-rank test and its interval agree",),
     )
 
@@ -215,4 +215,4 @@ def explain_missing_sme2(subject: Subject) -> tuple[WhyNotGroup, ...]:
 def _accelerated_speed_up(subject: Subject) -> float | None:
     """How much faster the operators became that did take SME2, in this very run."""
     times = subject.comparison.times if subject.comparison else None
-    return times.amdahl.accelerated_speed_up if times else None
+    return times.amdahl.accelerated_speed_up if times and times.amdahl else None

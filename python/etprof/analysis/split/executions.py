@@ -7,7 +7,8 @@ stamp, or one interruption of milliseconds, would otherwise be most of a mean of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -57,11 +58,13 @@ class LeftOut:
     """Steady executions that are not in the split, and why."""
 
     recorded: int
-    """All steady executions of the file."""
+    """All steady executions of all launches."""
     impossible: int
     """Of these, executions with time stamps that cannot be so."""
     disturbed: int
     """Of these, possible executions far from the median."""
+    disturbed_launches: tuple[int, ...] = ()
+    """The operator launches that those are of, from 0."""
 
     @property
     def band_was_known(self) -> bool:
@@ -71,18 +74,38 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class Executions:
-    """Steady executions of one ETDump, chosen to be split."""
+    """Steady executions of one operator launch, chosen to be split."""
 
+    dump: ETDump
+    launch: int
+    """Number of the launch, from 0."""
     events: Events
     """Every event of the file, those left out included."""
     delegates: Delegates
-    left_out: LeftOut
-    count: int
-    number: NDArray[np.int64]
-    """Which of them an event is in, shape (events,); -1 for events of none."""
+    steady: NDArray[np.bool_]
+    """Of each execution of the file, whether it is neither first inference nor warm-up."""
+    chosen: NDArray[np.bool_]
+    """Of each execution of the file, whether it is split."""
     first: int | None
     """The first inference's `Method::execute`, when the file keeps it apart or it was taken off
     the front."""
+
+    @property
+    def count(self) -> int:
+        """How many are split."""
+        return int(np.count_nonzero(self.chosen))
+
+    @cached_property
+    def number(self) -> NDArray[np.int64]:
+        """Which of them an event is in, shape (events,); -1 for events of none."""
+        numbers = np.where(self.chosen, np.cumsum(self.chosen) - 1, -1)
+        return np.append(numbers, -1)[self.events.execution]
+
+    @property
+    def duration(self) -> NDArray[np.int64] | None:
+        """Of each execution of the file, in ns; None where nothing is timed."""
+        times = self.events.times
+        return times.duration[self.events.roles == Role.EXECUTE] if times else None
 
 
 @dataclass(frozen=True)
@@ -140,12 +163,10 @@ def find_delegates(dump: ETDump, named: Mapping[int, str] | None = None) -> Dele
     return Delegates(named or {}, assign_backends(found, named or {}))
 
 
-def split_executions(
-    dump: ETDump, delegates: Delegates | None = None, *, is_timed: bool = True
+def examine_executions(
+    dump: ETDump, delegates: Delegates | None = None, *, launch: int = 0, is_timed: bool = True
 ) -> Executions:
-    """Chooses the steady executions of `dump` that can be so and are near the median.
-
-    Where nothing is timed no execution is far from the others: times do not decide what counts.
+    """Chooses the steady executions of `dump` that can be so.
 
     Files of etprof-runner keep first and warm-up executions in event blocks of their own. In
     files of other runners the first of several executions is taken as the first inference.
@@ -170,24 +191,57 @@ def split_executions(
         )
         raise InputFileError(msg)
     _refuse_damaged(dump, events, steady)
-    possible = steady & events.execution_possible
     executes = np.flatnonzero(events.roles == Role.EXECUTE)
-    kept = possible
-    if events.times is not None:
-        kept = possible & _near_median(events.times.duration[executes], possible)
-    left_out = LeftOut(
-        recorded=int(steady.sum()),
-        impossible=int(np.count_nonzero(steady & ~possible)),
-        disturbed=int(np.count_nonzero(possible & ~kept)),
-    )
     first = executes[(phases == _FIRST) & events.execution_possible]
     return Executions(
+        dump=dump,
+        launch=launch,
         events=events,
         delegates=delegates,
-        left_out=left_out,
-        count=int(kept.sum()),
-        number=np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[events.execution],
+        steady=steady,
+        chosen=steady & events.execution_possible,
         first=int(first[0]) if first.size else None,
+    )
+
+
+def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
+    """Leaves out the executions far from the median of all launches together.
+
+    So a launch that the system disturbed throughout is left out whole. Where nothing is timed no
+    execution is far from the others: times do not decide what counts.
+    """
+    durations = [each.duration for each in launches]
+    pooled = [
+        duration[each.chosen]
+        for each, duration in zip(launches, durations, strict=True)
+        if duration is not None
+    ]
+    known = np.concatenate([*pooled, np.empty(0, np.int64)])
+    if known.size < LEAST_FOR_BAND:
+        return tuple(launches)
+    low, middle, high = np.percentile(known, [25, 50, 75])
+    reach = max(_NEAR_SHARE * middle, _NEAR_RANGES * (high - low))
+    return tuple(
+        replace(each, chosen=each.chosen & (np.abs(duration - middle) <= reach))
+        if duration is not None
+        else each
+        for each, duration in zip(launches, durations, strict=True)
+    )
+
+
+def count_left_out(launches: Sequence[Executions]) -> LeftOut:
+    """Says how many executions are not split, and why."""
+    possible = [each.steady & each.events.execution_possible for each in launches]
+    disturbed = {
+        each.launch: int(np.count_nonzero(can_be & ~each.chosen))
+        for each, can_be in zip(launches, possible, strict=True)
+    }
+    recorded = sum(int(each.steady.sum()) for each in launches)
+    return LeftOut(
+        recorded=recorded,
+        impossible=recorded - sum(int(each.sum()) for each in possible),
+        disturbed=sum(disturbed.values()),
+        disturbed_launches=tuple(launch for launch, count in disturbed.items() if count),
     )
 
 
@@ -205,16 +259,6 @@ def _refuse_damaged(dump: ETDump, events: Events, steady: NDArray[np.bool_]) -> 
         "pull the file again, or run the model again"
     )
     raise ImplausibleETDumpError(msg)
-
-
-def _near_median(duration: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Says of each execution whether it is near the median of those `chosen`."""
-    if np.count_nonzero(chosen) < LEAST_FOR_BAND:
-        return np.ones(chosen.size, np.bool_)
-    low, middle, high = np.percentile(duration[chosen], [25, 50, 75])
-    reach = max(_NEAR_SHARE * middle, _NEAR_RANGES * (high - low))
-    near: NDArray[np.bool_] = np.abs(duration - middle) <= reach
-    return near
 
 
 def _phases(dump: ETDump, roles: NDArray[np.int8]) -> NDArray[np.int8]:

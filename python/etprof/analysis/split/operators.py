@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from etprof.analysis.split.executions import ImplausibleETDumpError
+from etprof.analysis.split.executions import ImplausibleETDumpError, count_left_out
 from etprof.backends.backend import (
     CATEGORIES,
     DELEGATE_OVERHEAD,
@@ -18,23 +18,21 @@ from etprof.backends.backend import (
 )
 from etprof.backends.registry import PORTABLE
 from etprof.etdump.plausibility import LOAD_EVENTS, Role
-from etprof.statistics.order_statistics import median_interval
+from etprof.statistics.two_samples import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from etprof.analysis.split.executions import Executions, LeftOut
+    from etprof.analysis.split.executions import Delegates, Executions, LeftOut
     from etprof.etdump.plausibility import Events, EventTimes
     from etprof.etdump.reader import ETDump
+    from etprof.statistics.order_statistics import Interval
 
 Key = TypeVar("Key")
-_EXACT_CALLS: Final = 100
 OVERHEAD: Final = "Overhead"
 GROUPS: Final = (*CATEGORIES, OVERHEAD)
-_INTERRUPTION_NS: Final = 1000
-"""Less than this above the median is no interruption."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,17 @@ class PartTimes:
 
     total_ns: float
     """Over the executions of the split."""
+    launches_ns: tuple[float, ...]
+    """Mean per inference in each operator launch."""
     mean_ns: float
-    """Mean over the executions of the split, so that the parts add up."""
+    """Mean of these, so that the parts add up: a launch is what was repeated."""
     share: float
-    """Fraction of all `Method::execute` time."""
+    """Fraction of `Method::execute`, of the means of both."""
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """95 % interval of the mean between launches; None with a single launch."""
+        return mean_interval(self.launches_ns)
 
 
 def add_parts(parts: Sequence[PartTimes | None]) -> PartTimes | None:
@@ -58,6 +63,7 @@ def add_parts(parts: Sequence[PartTimes | None]) -> PartTimes | None:
         return known[0]
     return PartTimes(
         total_ns=sum(part.total_ns for part in known),
+        launches_ns=tuple(map(sum, zip(*(part.launches_ns for part in known), strict=True))),
         mean_ns=sum(part.mean_ns for part in known),
         share=sum(part.share for part in known),
     )
@@ -69,18 +75,9 @@ class OperatorTimes(PartTimes):
 
     median_ns: float
     """Median over calls."""
-    median_interval: tuple[float, float] | None
-    """95 % interval of the median over calls of this one process; None below six calls."""
     minimum_ns: float
     maximum_ns: float
     standard_deviation_ns: float
-    typical_ns: float
-    """Mean per inference; for an interrupted operator, what its median call makes of it."""
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether a few very long calls make up most of its time, as when the system steps in."""
-        return self.typical_ns != self.mean_ns
 
 
 @dataclass(frozen=True)
@@ -123,10 +120,10 @@ class OverheadRow:
 class SplitTimes:
     """Of whole executions, in ns."""
 
-    execute_total_ns: float
-    """What rows and overheads add up to."""
-    execute_mean_ns: float
+    execute: PartTimes
+    """What rows and overheads add up to, in every launch."""
     execute_median_ns: float
+    """Over all executions of the split."""
     first_execute_ns: float | None
     load_ns: dict[str, float]
     """Load-time events by name; no part of any execution."""
@@ -141,6 +138,8 @@ class OperatorSplit:
     overheads: tuple[OverheadRow, ...]
     """None without times."""
     executions: int
+    launches: tuple[int, ...]
+    """Numbers of the operator launches that these are of, from 0."""
     times: SplitTimes | None
     """None where the target proves no times."""
     unknown_names: tuple[str, ...]
@@ -155,17 +154,48 @@ class OperatorSplit:
 
     @property
     def parts(self) -> tuple[tuple[OperatorRow | OverheadRow, PartTimes], ...]:
-        """Everything that adds up to `execute_total_ns`; nothing without times."""
+        """Everything that adds up to `execute`; nothing without times."""
         return tuple((each, each.times) for each in self.entries if each.times)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What parts are parts of."""
+
+    counts: tuple[int, ...]
+    """Executions of the split, by launch."""
+    execute: PartTimes | None
+    """`Method::execute`; None without times."""
+
+    @classmethod
+    def of(cls, launches: Sequence[Executions]) -> Whole:
+        """Adds up the executions of each launch."""
+        counts = tuple(each.count for each in launches)
+        chosen = [each.duration[each.chosen] for each in launches if each.duration is not None]
+        if not chosen:
+            return cls(counts, None)
+        part = cls(counts, None).part([float(each.sum()) for each in chosen])
+        return cls(counts, replace(part, share=1.0))
+
+    def part(self, totals_ns: Sequence[float]) -> PartTimes:
+        """Describes a part by its time in all executions of each launch."""
+        means = [t / n for t, n in zip(totals_ns, self.counts, strict=True)]
+        mean = sum(means) / len(means)
+        share = mean / self.execute.mean_ns if self.execute and self.execute.mean_ns > 0 else 0.0
+        return PartTimes(sum(totals_ns), tuple(means), mean, share)
 
 
 class _Calls(NamedTuple):
     """The operators' events of all executions that are split, one entry each."""
 
     execution: NDArray[np.int64]
-    duration: NDArray[np.float64] | None
-    name_id: NDArray[np.int32]
-    """Index into the ETDump's names: the delegate's label or the kernel's name."""
+    """Number over all launches."""
+    launch: NDArray[np.int64]
+    """Position among the launches."""
+    duration: NDArray[np.float64]
+    """In ns; empty without times."""
+    name_id: NDArray[np.int64]
+    """Index into the names: the delegate's label or the kernel's name."""
     delegate_number: NDArray[np.int32]
     """The delegate's integer id, for delegates that give no label; else -1."""
     instruction_id: NDArray[np.int32]
@@ -173,41 +203,67 @@ class _Calls(NamedTuple):
     """Whether the event is inside a delegate, or a whole call of an opaque one."""
 
 
-def split_operators(dump: ETDump, executions: Executions) -> OperatorSplit:
-    """Adds up each operator over the executions, and what is left as overhead.
+def split_operators(launches: Sequence[Executions]) -> OperatorSplit:
+    """Adds up each operator over the executions of all launches, and what is left as overhead.
 
-    Raises ImplausibleETDumpError when a part is below zero or above the whole.
+    Launches of which no execution is split do not count. Raises ImplausibleETDumpError when a part
+    is below zero or above the whole.
     """
-    events, names = executions.events, dump.names
-    profile, roles = dump.profile, events.roles
-    inside = executions.number >= 0
-    opaque = np.isin(profile.instruction_id, executions.delegates.opaque)
-    whole = (roles == Role.DELEGATE_CALL) & opaque
-    delegated = (roles == Role.DELEGATED) | whole
-    chosen = inside & (delegated | (roles == Role.KERNEL))
-    calls = _Calls(
-        executions.number[chosen],
-        events.times.duration[chosen].astype(np.float64) if events.times else None,
-        np.where(delegated, profile.delegate_debug_id_str_id, profile.name_id)[chosen],
-        profile.delegate_debug_id_int[chosen],
-        profile.instruction_id[chosen],
-        delegated[chosen],
-    )
-    times = _split_times(dump, executions, events.times) if events.times else None
-    rows = _operator_rows(calls, executions, names, times)
-    overheads = _overheads(executions, events.times, whole, times) if events.times and times else ()
-    others = np.unique(profile.name_id[inside & (roles == Role.OTHER)])
-    unknown = {row.label for row in rows if not row.is_known}
+    used = [each for each in launches if each.count]
+    whole = Whole.of(used)
+    names: dict[str, int] = {}
+    rows = _operator_rows(_gather_calls(used, names), used[0].delegates, [*names], whole)
+    others = {
+        _name(each.dump.names, index)
+        for each in used
+        for index in np.unique(
+            each.dump.profile.name_id[(each.number >= 0) & (each.events.roles == Role.OTHER)]
+        ).tolist()
+    }
     split = OperatorSplit(
         rows=rows,
-        overheads=overheads,
-        executions=executions.count,
-        times=times,
-        unknown_names=tuple(sorted(unknown | {_name(names, int(i)) for i in others})),
-        left_out=executions.left_out,
+        overheads=_overheads(used, whole),
+        executions=sum(whole.counts),
+        launches=tuple(each.launch for each in used),
+        times=_split_times(used, whole),
+        unknown_names=tuple(sorted(others | {row.label for row in rows if not row.is_known})),
+        left_out=count_left_out(launches),
     )
     _refuse_impossible(split)
     return split
+
+
+def _gather_calls(launches: Sequence[Executions], names: dict[str, int]) -> _Calls:
+    """Joins the operators' events of all launches; fills `names`, for each file has its own."""
+    found, before = list[_Calls](), 0
+    for position, each in enumerate(launches):
+        profile, roles = each.dump.profile, each.events.roles
+        delegated = (roles == Role.DELEGATED) | _whole_calls(each)
+        chosen = (each.number >= 0) & (delegated | (roles == Role.KERNEL))
+        codes = np.array([*(names.setdefault(n, len(names)) for n in each.dump.names), -1])
+        name_id = np.where(delegated, profile.delegate_debug_id_str_id, profile.name_id)
+        times = each.events.times
+        found.append(
+            _Calls(
+                each.number[chosen] + before,
+                np.full(np.count_nonzero(chosen), position),
+                (times.duration[chosen] if times else np.empty(0)).astype(np.float64),
+                codes[name_id[chosen]],
+                profile.delegate_debug_id_int[chosen],
+                profile.instruction_id[chosen],
+                delegated[chosen],
+            )
+        )
+        before += each.count
+    columns: list[NDArray[Any]] = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    return _Calls(*columns)
+
+
+def _whole_calls(launch: Executions) -> NDArray[np.bool_]:
+    """Says which events are calls of an opaque delegate, each one operator."""
+    opaque = np.isin(launch.dump.profile.instruction_id, launch.delegates.opaque)
+    found: NDArray[np.bool_] = (launch.events.roles == Role.DELEGATE_CALL) & opaque
+    return found
 
 
 def category_times(split: OperatorSplit) -> dict[str, PartTimes]:
@@ -231,30 +287,30 @@ def _add_up(
 ) -> dict[Key, PartTimes]:
     if split.times is None:
         return {}
-    totals = dict.fromkeys(keys, 0.0)
+    nothing = PartTimes(0.0, (0.0,) * len(split.launches), 0.0, 0.0)
+    groups: dict[Key, list[PartTimes]] = {key: [nothing] for key in keys}
     for part, times in split.parts:
-        key = key_of(part.operator_class)
-        totals[key] = totals.get(key, 0.0) + times.total_ns
-    return {
-        key: PartTimes(*_part(total, split.executions, split.times))
-        for key, total in totals.items()
-    }
+        groups.setdefault(key_of(part.operator_class), []).append(times)
+    sums = {key: add_parts(parts) for key, parts in groups.items()}
+    return {key: times for key, times in sums.items() if times is not None}
 
 
 def _name(names: Sequence[str], index: int) -> str:
     return names[index] if index >= 0 else "(event without a name)"
 
 
-def _split_times(dump: ETDump, executions: Executions, times: EventTimes) -> SplitTimes:
-    executes = (executions.number >= 0) & (executions.events.roles == Role.EXECUTE)
-    durations = times.duration[executes].astype(np.float64)
-    first, whole = executions.first, float(durations.sum())
+def _split_times(launches: Sequence[Executions], whole: Whole) -> SplitTimes | None:
+    chosen = [each.duration[each.chosen] for each in launches if each.duration is not None]
+    if whole.execute is None or not chosen:
+        return None
+    first, times = launches[0], launches[0].events.times
     return SplitTimes(
-        execute_total_ns=whole,
-        execute_mean_ns=whole / executions.count,
-        execute_median_ns=float(np.median(durations)),
-        first_execute_ns=None if first is None else float(times.duration[first]),
-        load_ns=_load_times(dump, executions.events, times),
+        execute=whole.execute,
+        execute_median_ns=float(np.median(np.concatenate(chosen))),
+        first_execute_ns=None
+        if first.first is None or times is None
+        else float(times.duration[first.first]),
+        load_ns=_load_times(first.dump, first.events, times) if times else {},
     )
 
 
@@ -271,7 +327,7 @@ def _load_times(dump: ETDump, events: Events, times: EventTimes) -> dict[str, fl
 
 
 def _operator_rows(
-    calls: _Calls, executions: Executions, names: Sequence[str], times: SplitTimes | None
+    calls: _Calls, delegates: Delegates, names: Sequence[str], whole: Whole
 ) -> tuple[OperatorRow, ...]:
     """Groups operator events by instruction and name, in program order."""
     if calls.execution.size == 0:
@@ -280,7 +336,7 @@ def _operator_rows(
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(first.size + 1))
     return tuple(
-        _operator_row(calls, order[bounds[key] : bounds[key + 1]], executions, names, times)
+        _operator_row(calls, order[bounds[key] : bounds[key + 1]], delegates, names, whole)
         for key in np.argsort(first)
     )
 
@@ -297,12 +353,12 @@ def _keys(calls: _Calls) -> NDArray[np.int64]:
 def _operator_row(
     calls: _Calls,
     events: NDArray[np.int64],
-    executions: Executions,
+    delegates: Delegates,
     names: Sequence[str],
-    times: SplitTimes | None,
+    whole: Whole,
 ) -> OperatorRow:
     """Describes one operator from the positions of its events."""
-    first, delegates = events[0], executions.delegates
+    first = events[0]
     instruction, name_id = int(calls.instruction_id[first]), int(calls.name_id[first])
     backend, label = PORTABLE, _name(names, name_id)
     if calls.is_delegated[first]:
@@ -322,67 +378,34 @@ def _operator_row(
         executions=int(np.unique(calls.execution[events]).size),
         calls=events.size,
         times=None
-        if times is None or calls.duration is None
-        else _operator_times(calls.duration[events], executions.count, times),
+        if whole.execute is None
+        else _operator_times(calls.duration[events], calls.launch[events], whole),
     )
-
-
-def _part(total_ns: float, executions: int, whole: SplitTimes) -> tuple[float, float, float]:
-    """Total, mean and share."""
-    share = total_ns / whole.execute_total_ns if whole.execute_total_ns > 0 else 0.0
-    return total_ns, total_ns / executions, share
 
 
 def _operator_times(
-    durations: NDArray[np.float64], executions: int, whole: SplitTimes
+    durations: NDArray[np.float64], launch: NDArray[np.int64], whole: Whole
 ) -> OperatorTimes:
-    part = _part(float(durations.sum()), executions, whole)
-    median, mean = float(np.median(durations)), float(durations.mean())
-    is_interrupted = mean > 2 * median + _INTERRUPTION_NS
+    totals = np.bincount(launch, durations, len(whole.counts)).tolist()
     return OperatorTimes(
-        *part,
-        median_ns=median,
-        median_interval=_median_interval(durations),
+        **vars(whole.part(totals)),
+        median_ns=float(np.median(durations)),
         minimum_ns=float(durations.min()),
         maximum_ns=float(durations.max()),
         standard_deviation_ns=float(durations.std(ddof=1)) if durations.size > 1 else 0.0,
-        typical_ns=median * durations.size / executions if is_interrupted else part[1],
     )
 
 
-def _median_interval(durations: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Order statistics around the median: exact for few calls, by the normal law for many."""
-    count = durations.size
-    if count <= _EXACT_CALLS:
-        interval = median_interval(durations.tolist())
-        return (interval.low, interval.high) if interval else None
-    reach = 0.98 * math.sqrt(count)  # 1.96 standard deviations of a binomial(count, 1/2)
-    low, high = math.floor(count / 2 - reach), math.ceil(count / 2 + reach)
-    ordered = np.partition(durations, (low, high))
-    return float(ordered[low]), float(ordered[high])
-
-
-def _overheads(
-    executions: Executions, times: EventTimes, whole: NDArray[np.bool_], split: SplitTimes
-) -> tuple[OverheadRow, ...]:
+def _overheads(launches: Sequence[Executions], whole: Whole) -> tuple[OverheadRow, ...]:
     """What containers have beyond their contents; with it the rows add up to the whole.
 
-    Where a delegate rounds its operators' times down, the rest is part of its overhead; a `whole`
+    Where a delegate rounds its operators' times down, the rest is part of its overhead; a whole
     call of an opaque one is an operator, and has none.
     """
-    containers = executions.events.containers
-    roles, is_split = executions.events.roles[containers], executions.number[containers] >= 0
-    is_split &= ~whole[containers]
+    if whole.execute is None:
+        return ()
     return tuple(
-        OverheadRow(
-            label,
-            entry,
-            PartTimes(
-                *_part(
-                    float(times.beyond[is_split & (roles == role)].sum()), executions.count, split
-                )
-            ),
-        )
+        OverheadRow(label, entry, whole.part([_beyond(each, role) for each in launches]))
         for label, entry, role in (
             ("Delegate overhead", DELEGATE_OVERHEAD, Role.DELEGATE_CALL),
             ("Operator dispatch", FRAMEWORK_OVERHEAD, Role.OPERATOR_CALL),
@@ -391,12 +414,20 @@ def _overheads(
     )
 
 
+def _beyond(launch: Executions, role: Role) -> float:
+    """What the containers of this role have beyond their contents, in all executions; ns."""
+    containers, times = launch.events.containers, launch.events.times
+    chosen = (launch.number[containers] >= 0) & (launch.events.roles[containers] == role)
+    chosen &= ~_whole_calls(launch)[containers]
+    return float(times.beyond[chosen].sum()) if times else 0.0
+
+
 def _refuse_impossible(split: OperatorSplit) -> None:
     """The last guard: nothing is less than nothing, or more than the whole.
 
     Delegates' times may be off by a step of their clock, which is more than some calls take.
     """
-    whole_ns = split.times.execute_total_ns if split.times else 0.0
+    whole_ns = split.times.execute.total_ns if split.times else 0.0
     for part, times in split.parts:
         if not 0 <= times.total_ns <= whole_ns:
             msg = (

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from etprof.analysis.split.operators import add_parts
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail
+    from etprof.analysis.split.operators import PartTimes
 
 Key = Literal["module", "source", "microkernel"]
 
@@ -25,9 +28,8 @@ class RollupRow:
 
     key: str | None
     operators: int
-    mean_ns: float | None
-    share: float | None
-    """Fraction of `Method::execute`; overheads have no key and are not here."""
+    times: PartTimes | None
+    """Shares are of `Method::execute`; overheads have no key and are not here."""
     macs: int
 
 
@@ -37,15 +39,13 @@ def roll_up(insight: ExperimentInsight, by: Key) -> tuple[RollupRow, ...]:
     for detail in insight.details:
         groups.setdefault(_KEYS[by](detail), []).append(detail)
     rows = [_row(key, details) for key, details in groups.items()]
-    return tuple(sorted(rows, key=lambda row: -(row.mean_ns or 0.0)))
+    return tuple(sorted(rows, key=lambda row: -row.times.mean_ns if row.times else 0.0))
 
 
 def _row(key: str | None, details: list[OperatorDetail]) -> RollupRow:
-    times = [detail.row.times for detail in details if detail.row.times]
     return RollupRow(
         key,
         len(details),
-        sum(each.mean_ns for each in times) if times else None,
-        sum(each.share for each in times) if times else None,
+        add_parts([detail.row.times for detail in details]),
         sum((d.attribution.macs or 0) if d.attribution else 0 for d in details),
     )
