@@ -18,13 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from etprof.analysis.compare.comparison import judge_changes
+from etprof.analysis.split.operators import PartTimes
 from etprof.measuring.plan import Experiment, Settings, draw_blocks
-from etprof.statistics.effect import effect_of_runs, estimate_effect
+from etprof.statistics.effect import DEFAULT_MARGIN, effect_of_runs, estimate_effect
 from etprof.statistics.summary import summarise_blocks
 from etprof.statistics.two_samples import pooled_spread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from etprof.analysis.compare.comparison import Change
 
 Noise = Callable[[np.random.Generator, int], "NDArray[np.float64]"]
 """Log slow-downs of so many launches, in their order of time."""
@@ -33,6 +37,9 @@ LAUNCHES = (6, 10, 20, 40)
 SPREAD = 0.02
 EFFECT = 1.05
 """A true speed-up, of which the power is told."""
+OPERATOR_LAUNCHES = (5, 8, 12)
+OPERATORS = 20
+CLASS_EFFECT = 1.2
 SIDES = [Experiment(name="one"), Experiment(name="other")]
 
 
@@ -243,9 +250,65 @@ def _compare_runs(  # noqa: PLR0913, PLR0917 - one cell of a table
     )
 
 
+def _operators(trials: int) -> Iterator[Row]:
+    """The operator launches of one run: a table of operators on two sides, and their class."""
+    for name, noise in NOISES.items():
+        for launches in OPERATOR_LAUNCHES:
+            random = np.random.default_rng([launches, 7, *name.encode()])
+            yield _simulate_table(name, noise, launches, trials, random)
+
+
+def _simulate_table(
+    name: str, noise: Noise, launches: int, trials: int, random: np.random.Generator
+) -> Row:
+    """Operators share the noise of their launch, and each has a quarter of it of its own."""
+    covered = wrong = of_class = found = 0
+    for seed in range(trials):
+        rounds = draw_blocks(SIDES, Settings(seed=seed), launches, "operators")
+        order = np.array([launch.experiment.name for piece in rounds for launch in piece])
+        own = SPREAD / 4 * random.normal(size=(order.size, OPERATORS))
+        common = noise(random, order.size)[:, None]
+        values = np.arange(1, OPERATORS + 1) * np.exp(common + own)
+        one, other = (values[order == side.name] for side in SIDES)
+        same = _judge(one, other)
+        covered += sum(_holds(change, 1.0) for change in same)
+        wrong += any(change.verdict in {"faster", "slower"} for change in same)
+        (whole,) = _judge(one.sum(axis=1)[:, None], other.sum(axis=1)[:, None] / CLASS_EFFECT)
+        of_class += _holds(whole, CLASS_EFFECT)
+        found += whole.verdict == "faster"
+    # Five launches follow a period now and then, whatever their order.
+    is_drawn = not name.startswith("period")
+    least, most = (0.93, 0.05) if is_drawn else (0.0, 1.0)
+    return Row(
+        name,
+        str(launches),
+        (
+            Share("operator covers", covered, trials * OPERATORS, least),
+            Share("class covers", of_class, trials, least),
+            Share("table errs", wrong, trials, 0.0, most),
+            Share("+20 % found", found, trials),
+        ),
+    )
+
+
+def _judge(one: NDArray[np.float64], other: NDArray[np.float64]) -> list[Change]:
+    """Judges a table as comparisons do: a row per launch, a column per operator."""
+    parts = [
+        [PartTimes(float(c.sum()), tuple(c.tolist()), float(c.mean()), 0.1) for c in side.T]
+        for side in (one, other)
+    ]
+    every = range(one.shape[0])
+    return list(judge_changes(zip(*parts, strict=True), (every, every), DEFAULT_MARGIN))
+
+
+def _holds(change: Change, truth: float) -> bool:
+    return change.interval is not None and change.interval.low <= truth <= change.interval.high
+
+
 SECTIONS: dict[str, Section] = {
     "run": Section("Two experiments of one run, launched in turns; in %", _in_run),
     "compare": Section("Separate runs of ten launches that differ by 1 %; in %", _separate_runs),
+    "operators": Section("Operator launches of one run, in turns; in %", _operators),
 }
 
 

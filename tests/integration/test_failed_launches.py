@@ -90,12 +90,14 @@ def test_any_subset_of_failed_launches_still_yields_a_report(
                 run_with(
                     folder,
                     SimTarget(RunSpec(failure=Failure(frozenset(failing)))),
-                    Settings(blocks=BLOCKS),
+                    Settings(blocks=BLOCKS, operator_launches=1),
                 )
             assert not (folder / "run").exists()
             continue
         measured = run_with(
-            folder, SimTarget(RunSpec(failure=Failure(frozenset(failing)))), Settings(blocks=BLOCKS)
+            folder,
+            SimTarget(RunSpec(failure=Failure(frozenset(failing)))),
+            Settings(blocks=BLOCKS, operator_launches=1),
         )
         assert len(measured.records) == LAUNCHES
         assert_everything_is_told(folder, measured, capsys)

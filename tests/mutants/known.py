@@ -85,9 +85,9 @@ MUTATIONS = (
         (COMPARISON, PROMISES),
     ),
     Mutation(
-        4, "the operators' interval is too narrow", "analysis/compare/comparison.py",
-        "interval = (left[0] / right[1], left[1] / right[0])",
-        "interval = (left[0] / right[0], left[1] / right[1])", (COMPARISON, PROMISES),
+        4, "operators have no interval between launches", "analysis/split/operators.py",
+        "return mean_interval(self.launches_ns)",
+        "return None", ("tests/integration/test_replicated_split.py",),
     ),
     Mutation(
         10, "any order is balanced", "analysis/validity.py",
@@ -165,8 +165,8 @@ MUTATIONS = (
         ("tests/unit/test_attribution.py",),
     ),
     Mutation(
-        15, "interrupted from twenty times the median on", "analysis/split/operators.py",
-        "mean > 2 * median + _INTERRUPTION_NS", "mean > 20 * median + _INTERRUPTION_NS",
+        15, "an execution of thousands of times the median is split", "analysis/split/executions.py",
+        "_NEAR_SHARE: Final = 0.5", "_NEAR_SHARE: Final = 5000.0",
         (FINDINGS, "tests/unit/test_operator_split.py"),
     ),
     Mutation(
@@ -192,7 +192,7 @@ MUTATIONS = (
     ),
     Mutation(
         38, "a budget cuts a pair of blocks", "measuring/pipeline.py",
-        "for block in planned.timing:", "for block in ((x,) for y in planned.timing for x in y):",
+        "for piece in pieces:", "for piece in ((x,) for y in pieces for x in y):",
         (PIPELINE,),
     ),
     Mutation(
@@ -207,7 +207,7 @@ MUTATIONS = (
     ),
     Mutation(
         48, "an operator's emulated speed-up is told", "analysis/compare/comparison.py",
-        "is_timed=times is not None", "is_timed=True", (COMPARISON, UNTIMED),
+        "if None in sides:", "if False:", (COMPARISON, UNTIMED),
     ),
     Mutation(
         49, "the chance of the contrary as p", "tables/comparisons.py",

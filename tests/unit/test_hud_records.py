@@ -26,7 +26,11 @@ def records(tmp_path: Path) -> list[dict[str, object]]:
         program=Program(name="m", label="m", model=model),
         target=SimTarget(plain()),
         run=tmp_path / "run",
-        planned=plan([Experiment(name="off", sme="off")], Settings(blocks=2), SimTarget(plain())),
+        planned=plan(
+            [Experiment(name="off", sme="off")],
+            Settings(blocks=2, operator_launches=1),
+            SimTarget(plain()),
+        ),
         progress=lambda *_: None,
     )
     return hud_records(analyze_run(Run.load(tmp_path / "run")))

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "Launch", "Plan", "Settings", "plan"]
 
 Identity = tuple[str, Purpose, int | None]
-_WORDS: Final = {
-    "timing": "block",
-    "operators": "operator split",
-    "kernels": "kernels",
-    "outputs": "outputs",
-}
+_WORDS: Final = {"timing": "block", "operators": "operator split"}
 _COUNTING: Final = (2, 0)
 """Of launches that count: two, so that it shows whether executions make the same calls."""
 _MOST_DRAWS: Final = 100
@@ -63,8 +58,8 @@ class Launch:
     def text(self) -> str:
         """The launch in words, for progress and logs."""
         number = None if self.block is None else self.block + 1
-        words = " ".join(str(each) for each in (_WORDS[self.purpose], number) if each is not None)
-        return f"{self.experiment.name}: {words}"
+        words = _WORDS.get(self.purpose, self.purpose)
+        return f"{self.experiment.name}: {words}{'' if number is None else f' {number}'}"
 
 
 def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[int, int]:
@@ -103,11 +98,7 @@ class Plan:
 
     @property
     def in_turn(self) -> list[tuple[Launch, ...]]:
-        """Timing blocks with the rounds of operator launches spread evenly among them.
-
-        So both see the same state of the machine, and may be held against each other. A timing block
-        comes first, for it tells whether the runner has an event tracer.
-        """
+        """Timing blocks, the first of which tells what the runner has, with operator rounds among them."""
         placed = [
             *((number / len(self.timing), 1, piece) for number, piece in enumerate(self.timing)),
             *(((number + 1) / len(self.splits), 0, piece)

@@ -18,7 +18,7 @@ from etprof.base.errors import InputFileError, OutputError
 from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES, decode_json
 from etprof.base.records import Count, Name, Named, Rate, Record, check_record, read_record
-from etprof.run.manifest import MANIFEST, WAY_OUT, Manifest, load_manifest
+from etprof.run.manifest import MANIFEST, WAY_OUT, Manifest, load_manifest, way_on
 from etprof.run.runner_result import ClockQuality, Conditions, Load, Memory
 
 METRICS = "metrics.json"
@@ -211,12 +211,6 @@ def launch_suffix(purpose: str, number: int | None) -> str:
     return f"_{purpose}"
 
 
-def split_launch(stem: str) -> tuple[str, int]:
-    """Takes the name of an ETDump apart: whose it is, and of which operator launch."""
-    found = _OF_A_SPLIT.fullmatch(stem)
-    return (found[1], int(found[2])) if found else (stem, 0)
-
-
 def remove_empty_folders(run: Path) -> None:
     """Removes the empty folders in `run`, then `run` and its parents while they are empty."""
     if not run.is_dir():
@@ -366,6 +360,16 @@ def find_etdumps(run: Path) -> list[Path]:
     return [run / name for name, kind in list_files(run).items() if kind.name == "etdump"]
 
 
+def find_splits(run: Path) -> dict[Path, list[tuple[int, Path]]]:
+    """Groups the ETDumps by the place of the first operator launch's, each with its number."""
+    found: dict[Path, list[tuple[int, Path]]] = {}
+    for path in find_etdumps(run):
+        later = _OF_A_SPLIT.fullmatch(path.stem)
+        first = path.with_name(later[1] + path.suffix) if later else path
+        found.setdefault(first, []).append((int(later[2]) if later else 0, path))
+    return found
+
+
 def load_metrics(run: Path) -> Metrics | None:
     """Reads metrics.json; None when it is not there, for an ETDump alone is enough."""
     path = run / METRICS
@@ -392,3 +396,17 @@ def parse_metrics(data: bytes | None, path: Path) -> Metrics | None:
     if data is None:
         return None
     return check_record(Metrics, decode_json(data, path, way_out=WAY_OUT), path, way_out=WAY_OUT)
+
+
+def way_to_one(folder: Path, manifest: Manifest | None) -> str:
+    """Names the run directories below `folder`, such as out_toy_cnn's, or says how to make one."""
+    if manifest is not None and (folder / METRICS).is_file():
+        return (
+            f"{METRICS} has its times (`etprof validate` lists them, `etprof history add` keeps "
+            f"them); where the operator split failed, {way_on(manifest, folder)}"
+        )
+    found = [
+        path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)
+    ]
+    runs = ", ".join(str(path) for path in sorted(found)[:3] if path != folder)
+    return f"give a run directory: {runs}" if runs else "measure with `etprof profile MODEL` first"

@@ -23,13 +23,14 @@ from etprof.run.directory import (
     ExperimentFiles,
     experiment_files,
     find_etdumps,
+    find_splits,
     name_of_program,
     parse_metrics,
     runs_folder,
-    split_launch,
+    way_to_one,
 )
 from etprof.run.kernel_trace import read_kernel_trace
-from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest, way_on
+from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest
 from etprof.run.program import ExportManifest, LoadedProgram
 from etprof.run.runner_result import read_result
 from etprof.run.tensors import load_tensor
@@ -96,30 +97,18 @@ class LoadedLaunches:
 
 @dataclass(frozen=True)
 class LoadedSplit:
-    """What one operator launch recorded."""
+    """What one of an experiment's operator launches recorded."""
 
     number: int
-    """Among the experiment's operator launches, from 0."""
     etdump: Place
     dump: ETDump
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedExperiment(LoadedLaunches):
-    """An experiment that has ETDumps, with all that was measured beside them."""
+    """An experiment that has one ETDump at least, with all that was measured beside it."""
 
     splits: tuple[LoadedSplit, ...]
-    """One at least, in their order."""
-
-    @property
-    def etdump(self) -> Place:
-        """The first operator launch's, which stands for all where one is shown."""
-        return self.splits[0].etdump
-
-    @property
-    def dump(self) -> ETDump:
-        """Its content."""
-        return self.splits[0].dump
 
 
 @dataclass(frozen=True)
@@ -185,7 +174,7 @@ class Run:
                 raise
             return replace(run, problem=str(error))
         if whole and not run.is_reportable:
-            msg = f"{source} holds no .etdump file; {_way_to_one(source, run.manifest)}"
+            msg = f"{source} holds no .etdump file; {way_to_one(source, run.manifest)}"
             raise InputFileError(msg)
         return replace(run, reference=_load_reference(run)) if with_reference else run
 
@@ -325,11 +314,7 @@ class _Reader:
             if each.error is None
         }
         self._files = dict(self._find_files())
-        self.etdumps: dict[Path, list[tuple[int, Path]]] = {}
-        for path in find_etdumps(run.source):
-            stem, number = split_launch(path.stem)
-            first = path.with_name(stem + path.suffix)
-            self.etdumps.setdefault(first, []).append((number, path))
+        self.etdumps = find_splits(run.source)
         self._problems: dict[Path, str] = {}
         self.traces: dict[Path, _Counted] = dict(self._read_traces())
 
@@ -360,12 +345,8 @@ class _Reader:
         return clean(etdump.stem if is_one_of_several else etdump.parent.name)
 
     def read_experiment(self, etdump: Path, name: str) -> LoadedLaunches:
-        """Reads an experiment that has ETDumps; a LoadedExperiment, where one can be read.
-
-        `etdump` is the place of the first operator launch's.
-        """
-        files = ExperimentFiles(name, etdump.parent, etdump.stem)
-        found = self._read_launches(name, files)
+        """Reads an experiment by the first of its ETDumps; loaded, where one can be read."""
+        found = self._read_launches(name, ExperimentFiles(name, etdump.parent, etdump.stem))
         splits, damage = list[LoadedSplit](), list[InputFileError]()
         for number, path in sorted(self.etdumps[etdump]):
             try:
@@ -475,20 +456,6 @@ class _Reader:
         return isinstance(target, dict) and any(target.get(name) for name in names)
 
 
-def _way_to_one(folder: Path, manifest: Manifest | None) -> str:
-    """Names the run directories below `folder`, such as out_toy_cnn's, or says how to make one."""
-    if manifest is not None and (folder / METRICS).is_file():
-        return (
-            f"{METRICS} has its times (`etprof validate` lists them, `etprof history add` keeps "
-            f"them); where the operator split failed, {way_on(manifest, folder)}"
-        )
-    found = [
-        path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(pattern + MANIFEST)
-    ]
-    runs = ", ".join(str(path) for path in sorted(found)[:3] if path != folder)
-    return f"give a run directory: {runs}" if runs else "measure with `etprof profile MODEL` first"
-
-
 def _load_programs(
     run: Path, manifest: Manifest | None, problems: list[str]
 ) -> Iterator[LoadedProgram]:
@@ -554,20 +521,14 @@ def _load_reference(mine: Run) -> Run | None:
         try:
             if place.is_dir() and find_etdumps(place):
                 run = Run.load(place)
-                if run.metrics and run.is_timed and _kind(run.manifest) == _kind(manifest):
+                if (
+                    run.metrics
+                    and run.is_timed
+                    and run.manifest
+                    and run.manifest.kind == manifest.kind
+                ):
                     return run
         except InputFileError:
             # A damaged reference is none: nobody asked for it by name.
             continue
     return None
-
-
-def _kind(manifest: Manifest | None) -> tuple[object, ...]:
-    if manifest is None:
-        return ()
-    cpu = manifest.cpu
-    return (
-        manifest.platform,
-        cpu and (cpu.model_name, cpu.architecture),
-        manifest.model.precision,
-    )

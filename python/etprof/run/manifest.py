@@ -388,6 +388,12 @@ class Manifest(Session):
         return bool(later) or has_kinds or any(of_launches)
 
     @property
+    def kind(self) -> tuple[object, ...]:
+        """What runs must have in common to be set beside each other: machine and precision."""
+        cpu = self.cpu and (self.cpu.model_name, self.cpu.architecture)
+        return self.platform, cpu, self.model.precision
+
+    @property
     def build_type(self) -> str | None:
         """CMake's build type of the runner."""
         value = self.runner.build.get("build_type") if self.runner else None

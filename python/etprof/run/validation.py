@@ -104,7 +104,8 @@ def _read_as_reports_do(run: Path) -> tuple[Run | None, str | None]:
 
 def _contents(loaded: Run) -> dict[Path, object]:
     """What need not be read again."""
-    dumps: dict[Path, object] = {each.etdump: each.dump for each in loaded.experiments}
+    splits = [split for each in loaded.experiments for split in each.splits]
+    dumps: dict[Path, object] = {split.etdump: split.dump for split in splits}
     return dumps | ({loaded.source / METRICS: loaded.metrics} if loaded.metrics else {})
 
 

@@ -21,19 +21,15 @@ class LaunchRatio:
 
     speed_up: float
     interval: Interval | None
-    """95 % interval between launches; None with a single pair of launches."""
+    """95 % interval between launches; with the p None for a single pair of launches."""
     p_value: float | None
-    """Two-sided, of a ratio of one; agrees with the interval."""
 
 
 def ratio_of_launches(baseline: Sequence[float], candidate: Sequence[float]) -> LaunchRatio:
     """Compares the means of two sides whose launches are pairs, near each other in time.
 
-    The log of the ratio of means is linear in the launches for small spreads, so each pair has its
-    own share of it, b / mean(b) - c / mean(c), and Student's t is of these (the delta method;
-    Cochran, Sampling Techniques, section 6.4): the ratio is that of the means beside it, and what
-    both launches of a pair have in common cancels. Raises ValueError for sides of other lengths, or
-    without time.
+    Student's t of each pair's share of the log ratio, b / mean(b) - c / mean(c), by the delta
+    method (Cochran, Sampling Techniques, 6.4). Raises ValueError for unlike sides, or without time.
     """
     one, other = np.asarray(baseline, float), np.asarray(candidate, float)
     if one.size != other.size or not one.size or one.mean() <= 0 or other.mean() <= 0:

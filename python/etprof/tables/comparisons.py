@@ -78,12 +78,7 @@ def _of_change(name: str) -> Callable[[Any], Value]:
 
 
 def _of_panel(name: str) -> Callable[[Any], Value]:
-    def read(comparison: Comparison) -> Value:
-        panel = comparison.times.amdahl if comparison.times else None
-        value: Value = getattr(panel, name) if panel else None
-        return value
-
-    return read
+    return lambda comparison: getattr(comparison.times and comparison.times.amdahl, name, None)
 
 
 def _effect(read: Callable[[Any], Value]) -> Callable[[Any], Value]:

@@ -65,8 +65,7 @@ class Change:
     baseline_share: float
     candidate_share: float
     between: LaunchRatio | None = None
-    """The speed-up between operator launches in turns; None where either took no time, or the
-    launches were not in turns."""
+    """The speed-up between operator launches in turns, where both took time."""
     adjusted_p: float | None = None
     """Its p by Benjamini and Hochberg, over the whole table; None with a single launch a side."""
     verdict: effect.Verdict | None = None
@@ -301,10 +300,10 @@ def _changes(
 ) -> dict[Key, Change]:
     keys = list(dict.fromkeys([*before, *after]))
     pairs = [(before.get(key), after.get(key)) for key in keys]
-    return dict(zip(keys, _judge_changes(pairs, in_turns, margin), strict=True))
+    return dict(zip(keys, judge_changes(pairs, in_turns, margin), strict=True))
 
 
-def _judge_changes(
+def judge_changes(
     pairs: Iterable[tuple[PartTimes | None, PartTimes | None]], in_turns: InTurns, margin: float
 ) -> Iterator[Change]:
     """Yields the changes of one table, whose p are adjusted together."""
@@ -334,13 +333,9 @@ def _change(before: PartTimes | None, after: PartTimes | None, in_turns: InTurns
             for part, chosen in zip((before, after), in_turns, strict=True)
         )
         between = ratio_of_launches(one, other) if sum(one) and sum(other) else None
-    return Change(
-        baseline_ns=before.mean_ns if before else 0.0,
-        candidate_ns=after.mean_ns if after else 0.0,
-        baseline_share=before.share if before else 0.0,
-        candidate_share=after.share if after else 0.0,
-        between=between,
-    )
+    means = [part.mean_ns if part else 0.0 for part in (before, after)]
+    shares = [part.share if part else 0.0 for part in (before, after)]
+    return Change(means[0], means[1], shares[0], shares[1], between)
 
 
 def _operator_changes(
@@ -350,7 +345,7 @@ def _operator_changes(
     if None in sides:
         return tuple(OperatorChange(pair, None) for pair in aligned)
     times = [(pair.baseline_times, pair.candidate_times) for pair in aligned]
-    changes = _judge_changes(times, _launches_in_turns(baseline, candidate), margin)
+    changes = judge_changes(times, _launches_in_turns(baseline, candidate), margin)
     return tuple(map(OperatorChange, aligned, changes))
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Severity = Literal["high", "medium", "note", "good"]
 SHOWN_ROWS = 6
+_OF_LATENCY: Final = frozenset({"F4", "F11"})
+"""Rules whose gain is of the timed latency, not of the operator split."""
 Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(gt=0)]
 Need = TypeVar("Need")
@@ -276,8 +278,6 @@ class Rule:
     find: Callable[..., Finding | None]
     takes_need: bool
     is_timed: bool
-    is_of_split: bool
-    """Whether a gain that it names is of the operator split, not of the timed latency."""
 
     def ask(self, subject: Subject) -> tuple[bool, Finding | None]:
         """Returns whether it could be asked, and what it found."""
@@ -288,7 +288,7 @@ class Rule:
         if (
             found
             and found.gain_ns is not None
-            and self.is_of_split
+            and self.name not in _OF_LATENCY
             and subject.insight.experiment.is_in_doubt
         ):
             return False, None
@@ -301,18 +301,13 @@ RULES: Final[dict[str, Rule]] = {}
 
 @overload
 def rule(
-    name: str, looks_for: str, *, is_timed: bool = True, is_of_split: bool = True
+    name: str, looks_for: str, *, is_timed: bool = True
 ) -> Callable[[Callable[[Subject], Finding | None]], object]: ...
 
 
 @overload
 def rule(
-    name: str,
-    looks_for: str,
-    needs: Callable[[Subject], Need | None],
-    *,
-    is_timed: bool = True,
-    is_of_split: bool = True,
+    name: str, looks_for: str, needs: Callable[[Subject], Need | None], *, is_timed: bool = True
 ) -> Callable[[Callable[[Subject, Need], Finding | None]], object]: ...
 
 
@@ -322,14 +317,12 @@ def rule(
     needs: Callable[[Subject], Any] | None = None,
     *,
     is_timed: bool = True,
-    is_of_split: bool = True,
 ) -> Callable[[Any], object]:
     """Declares a rule: `find(subject)`, or `find(subject, need)` where it needs more than times."""
 
     def declare(find: Callable[..., Finding | None]) -> object:
         told = needs or (lambda _: True)
-        takes_need = needs is not None
-        RULES[name] = Rule(name, looks_for, told, find, takes_need, is_timed, is_of_split)
+        RULES[name] = Rule(name, looks_for, told, find, needs is not None, is_timed)
         return find
 
     return declare

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RELEASE_TYPES: Final = frozenset({"Release", "RelWithDebInfo", "MinSizeRel"})
 
 
-@rule("F4", "FP16 faster than INT8", lambda s: s.precision_rivals, is_of_split=False)
+@rule("F4", "FP16 faster than INT8", lambda s: s.precision_rivals)
 def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | None:
     """FP16 is faster than INT8 on the same model and device."""
     won = [entry for entry in rivals if _fp16_beats_int8(entry)]

@@ -152,7 +152,7 @@ def _no_speed_up(subject: Subject, proven: int, named: int) -> Finding | None:
     )
 
 
-@rule("F11", "SME2 makes it slower", _compared, is_of_split=False)
+@rule("F11", "SME2 makes it slower", _compared)
 def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) -> Finding | None:
     """The whole interval says that SME makes it slower."""
     comparison, times = compared

@@ -64,7 +64,6 @@ class LeftOut:
     disturbed: int
     """Of these, possible executions far from the median."""
     disturbed_launches: tuple[int, ...] = ()
-    """The operator launches that those are of, from 0."""
 
     @property
     def band_was_known(self) -> bool:
@@ -78,14 +77,12 @@ class Executions:
 
     dump: ETDump
     launch: int
-    """Number of the launch, from 0."""
     events: Events
     """Every event of the file, those left out included."""
     delegates: Delegates
     steady: NDArray[np.bool_]
-    """Of each execution of the file, whether it is neither first inference nor warm-up."""
     chosen: NDArray[np.bool_]
-    """Of each execution of the file, whether it is split."""
+    """Of each execution, whether it is split; `steady`: neither first inference nor warm-up."""
     first: int | None
     """The first inference's `Method::execute`, when the file keeps it apart or it was taken off
     the front."""
@@ -205,11 +202,7 @@ def examine_executions(
 
 
 def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
-    """Leaves out the executions far from the median of all launches together.
-
-    So a launch that the system disturbed throughout is left out whole. Where nothing is timed no
-    execution is far from the others: times do not decide what counts.
-    """
+    """Leaves out executions far from the median of all launches; none where nothing is timed."""
     durations = [each.duration for each in launches]
     pooled = [
         duration[each.chosen]

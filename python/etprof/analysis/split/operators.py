@@ -123,7 +123,6 @@ class SplitTimes:
     execute: PartTimes
     """What rows and overheads add up to, in every launch."""
     execute_median_ns: float
-    """Over all executions of the split."""
     first_execute_ns: float | None
     load_ns: dict[str, float]
     """Load-time events by name; no part of any execution."""
@@ -139,7 +138,6 @@ class OperatorSplit:
     """None without times."""
     executions: int
     launches: tuple[int, ...]
-    """Numbers of the operator launches that these are of, from 0."""
     times: SplitTimes | None
     """None where the target proves no times."""
     unknown_names: tuple[str, ...]
@@ -165,7 +163,6 @@ class Whole:
     counts: tuple[int, ...]
     """Executions of the split, by launch."""
     execute: PartTimes | None
-    """`Method::execute`; None without times."""
 
     @classmethod
     def of(cls, launches: Sequence[Executions]) -> Whole:
@@ -189,9 +186,7 @@ class _Calls(NamedTuple):
     """The operators' events of all executions that are split, one entry each."""
 
     execution: NDArray[np.int64]
-    """Number over all launches."""
     launch: NDArray[np.int64]
-    """Position among the launches."""
     duration: NDArray[np.float64]
     """In ns; empty without times."""
     name_id: NDArray[np.int64]
