@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from etprof.base.limits import USUAL_OPERATOR_LAUNCHES
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.run.manifest import load_manifest
@@ -50,7 +51,8 @@ def finished(folder: Path) -> Path:
 def test_a_finished_run_is_valid(finished: Path) -> None:
     completed = etprof(finished, "validate", finished)
     assert completed.exit_code == 0, completed.stdout
-    assert "16 launches finished on linux" in completed.stdout
+    launches = 2 + 6 * 2 + 2 * USUAL_OPERATOR_LAUNCHES  # outputs, timing, operators
+    assert f"{launches} launches finished on linux" in completed.stdout
     manifest = load_manifest(finished)
     assert manifest is not None
     assert manifest.status == "finished"
@@ -82,7 +84,7 @@ def test_a_run_can_be_repeated_from_its_manifest(finished: Path, folder: Path) -
 def test_a_plan_is_shown_without_running(folder: Path) -> None:
     completed = etprof(folder, "run", write_config(folder, "dry"), "--dry-run")
     assert completed.exit_code == 0
-    starts, launches, total = 1 + 2, 6 * 2 + 2 + 2, 1
+    starts, launches, total = 1 + 2, 2 + 6 * 2 + 2 * USUAL_OPERATOR_LAUNCHES, 1
     assert len(completed.stdout.splitlines()) == starts + launches + total
     assert not (folder / "runs/dry").exists()
 
@@ -107,7 +109,7 @@ def test_an_unknown_experiment_is_refused(folder: Path) -> None:
 def test_a_damaged_file_is_found(finished: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    (etdump,) = (run / "one").glob("*.etdump")
+    etdump = next((run / "one").glob("*.etdump"))
     data = etdump.read_bytes()
     etdump.write_bytes(data[:-10])
     completed = etprof(tmp_path, "validate", run)
@@ -182,7 +184,7 @@ def test_a_run_that_is_killed_is_finished(folder: Path) -> None:
     assert etprof(folder, "validate", run).exit_code == 0
     manifest = load_manifest(run)
     assert manifest is not None
-    assert len(manifest.launches) == 40 * 2 + 2 + 2
+    assert len(manifest.launches) == 2 + 40 * 2 + 2 * USUAL_OPERATOR_LAUNCHES
 
 
 def start_in_group(folder: Path, config: Path) -> subprocess.Popen[bytes]:

@@ -14,6 +14,7 @@ from etprof.statistics.two_samples import (
     mean_interval,
     mean_p_value,
     pooled_spread,
+    t_quantile,
 )
 
 ONE, OTHER = [1.0, 1.2, 0.9, 1.1], [1.3, 1.5, 1.2]
@@ -74,6 +75,13 @@ def test_the_interval_of_a_mean_agrees_with_its_test() -> None:
     assert (interval.low, interval.high) == pytest.approx((bounds.low, bounds.high))
     assert mean_p_value(values) == pytest.approx(expected.pvalue)
     assert mean_interval([1.0]) is None
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 4, 4.5, 30, 200, 20_000])
+def test_student_s_t_is_the_one_of_scipy(freedom: float) -> None:
+    for confidence in (0.6, 0.95, 0.999):
+        expected = stats.t.ppf((1 + confidence) / 2, freedom)
+        assert t_quantile(freedom, confidence) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])

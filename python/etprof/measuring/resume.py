@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from etprof.targets.request import RunnerRequest
 
 _FREE_TO_CHANGE = {"blocks", "budget_s", "target_half_width", "timeout_s", "max_wait_s", "kernels"}
-_REPEATED = {"timing", "operators"}
 """Settings that may differ in a continuation: they do not change what a launch measures."""
+_REPEATED = {"timing", "operators"}
+"""Purposes whose launches are numbered."""
 _DEVICE_FIELDS = ("machine", "serial", "manufacturer", "model", "android_build")
 
 
