@@ -44,8 +44,8 @@ class Profiled:
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
     folder = tmp_path_factory.mktemp("profile")
     words = ("--dtype", "fp32", "--threads", "1", "--blocks", "6", "--min-seconds", "0.05")
-    words = (*words, "--operator-launches", "1")  # so that one ETDump holds the whole split
-    return Profiled(folder, etprof(folder, "profile", "toy_cnn", *words))
+    of_one = ("--operator-launches", "1")  # so that one ETDump holds the whole split
+    return Profiled(folder, etprof(folder, "profile", "toy_cnn", *words, *of_one))
 
 
 def test_profile_ends_with_a_report(profiled: Profiled) -> None:
