@@ -1,16 +1,107 @@
 #include "kernel_trace/kernel_trace.h"
 
+#include <executorch/runtime/core/event_tracer.h>
+
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "json_writer.h"
-#include "kernel_trace/clock_tracer.h"
 #include "kernel_trace/operator_clock.h"
 #include "runner_error.h"
 
 namespace etprof {
 namespace {
+
+/// Containers of other events and load-time events tell the clock nothing.
+bool is_wanted(const char* name) {
+    const std::string_view text = name == nullptr ? "" : name;
+    return text == "Method::execute" || text.rfind("native_call_", 0) == 0;
+}
+
+/// Hands ExecuTorch's events to the operator clock: executions, kernels outside delegates, and the
+/// names that XNNPACK gives its operators. Everything else of an event tracer is left undone.
+class ClockTracer final : public executorch::runtime::EventTracer {
+ public:
+    using Allocator = executorch::runtime::AllocatorID;
+    using DelegateId = executorch::runtime::DelegateDebugIntId;
+    using Entry = executorch::runtime::EventTracerEntry;
+    using Logged = executorch::runtime::Result<bool>;
+    using Tensor = executorch::aten::Tensor;
+    using Tensors = executorch::runtime::ArrayRef<Tensor>;
+
+    /// The texts behind the labels of marks.
+    const std::vector<std::string>& labels() const { return labels_; }
+
+    Entry start_profiling(const char* name, executorch::runtime::ChainID,
+                          executorch::runtime::DebugHandle) override {
+        Entry entry{};
+        entry.event_id = -1;
+        if (is_wanted(name)) {
+            entry.event_id = find_label(name);
+            note(MarkKind::kEventBegin, static_cast<std::uint32_t>(entry.event_id));
+        }
+        return entry;
+    }
+    void end_profiling(Entry entry) override {
+        if (entry.event_id >= 0) {
+            note(MarkKind::kEventEnd, static_cast<std::uint32_t>(entry.event_id));
+        }
+    }
+    void log_profiling_delegate(const char* name, DelegateId, et_timestamp_t start,
+                                et_timestamp_t end, const void*, size_t) override {
+        note_operator_name(find_label(name == nullptr ? "" : name), end - start);
+    }
+
+    using Filter = executorch::runtime::EventTracerFilterBase;
+    using Kind = executorch::runtime::LoggedEValueType;
+    using Value = executorch::runtime::EValue;
+    void create_event_block(const char*) override {}
+    Entry start_profiling_delegate(const char*, DelegateId) override { return {}; }
+    void end_profiling_delegate(Entry, const void*, size_t) override {}
+    void track_allocation(Allocator, size_t) override {}
+    Allocator track_allocator(const char*) override { return 0; }
+    void set_delegation_intermediate_output_filter(Filter*) override {}
+    Logged log_evalue(const Value&, Kind) override { return false; }
+    Logged log_intermediate_output_delegate(const char*, DelegateId, const Tensor&) override {
+        return false;
+    }
+    Logged log_intermediate_output_delegate(const char*, DelegateId, const Tensors) override {
+        return false;
+    }
+    Logged log_intermediate_output_delegate(const char*, DelegateId, const int&) override {
+        return false;
+    }
+    Logged log_intermediate_output_delegate(const char*, DelegateId, const bool&) override {
+        return false;
+    }
+    Logged log_intermediate_output_delegate(const char*, DelegateId, const double&) override {
+        return false;
+    }
+
+ private:
+    std::uint32_t find_label(std::string_view text) {
+        if (!labels_.empty() && labels_[next_label_[last_label_]] == text) {
+            return last_label_ = next_label_[last_label_];
+        }
+        const auto [found, is_new] = label_by_text_.try_emplace(
+            std::string(text), static_cast<std::uint32_t>(labels_.size()));
+        if (is_new) {
+            labels_.emplace_back(text);
+            next_label_.push_back(0);
+        }
+        next_label_[last_label_] = found->second;
+        return last_label_ = found->second;
+    }
+
+    std::vector<std::string> labels_;
+    std::unordered_map<std::string, std::uint32_t> label_by_text_;
+    /// The label after each label, the last time: operators come in the same order every time.
+    std::vector<std::uint32_t> next_label_;
+    std::uint32_t last_label_ = 0;
+};
 
 /// An inference with the phase it belongs to.
 struct TracedExecution {

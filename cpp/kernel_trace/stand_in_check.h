@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-// Holds what headers declare against what the stand-ins pass on (any_arguments.h): nothing here is
+// Holds what headers declare against what the stand-ins pass on (stand_ins.cpp): nothing here is
 // ever run.
 
 namespace etprof {

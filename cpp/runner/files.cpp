@@ -42,63 +42,8 @@ std::string parent_folder(const std::filesystem::path& path) {
     return folder.empty() ? "." : folder;
 }
 
-volatile std::sig_atomic_t held_signal = 0;
-
-extern "C" void hold_signal(int signal_number) {
-    held_signal = signal_number;
-    // A signal that came just before a call that waits did not interrupt it, so it is rung again.
-    alarm(1);
-}
-
-extern "C" void ring_again(int) { alarm(1); }
-
-}  // namespace
-
-AtomicFile::AtomicFile(std::string path, const void* data, std::size_t size_bytes)
-    : path_(std::move(path)) {
-    int flags = O_WRONLY | O_CLOEXEC;
-    std::string opened_path = path_;
-    if (!is_special(path_)) {
-        path_ = resolve_links(path_);
-        opened_path = temporary_path_ = path_ + ".tmp" + std::to_string(getpid());
-        flags |= O_CREAT | O_TRUNC;
-    }
-    const int descriptor = open(opened_path.c_str(), flags, 0666);
-    if (descriptor < 0) {
-        temporary_path_.clear();
-        fail_to_write(path_, errno);
-    }
-    try {
-        write_all(descriptor, static_cast<const char*>(data), size_bytes);
-    } catch (...) {
-        unlink(temporary_path_.c_str());
-        throw;
-    }
-}
-
-AtomicFile::AtomicFile(AtomicFile&& other) noexcept
-    : path_(std::move(other.path_)), temporary_path_(std::move(other.temporary_path_)) {
-    other.temporary_path_.clear();
-}
-
-AtomicFile::~AtomicFile() {
-    if (!temporary_path_.empty()) {
-        unlink(temporary_path_.c_str());
-    }
-}
-
-void AtomicFile::commit() {
-    if (temporary_path_.empty()) {
-        return;
-    }
-    if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) {
-        fail_to_write(path_, errno);
-    }
-    temporary_path_.clear();
-}
-
 /// Closes the descriptor as well: some file systems report a full disk only then.
-void AtomicFile::write_all(int descriptor, const char* data, std::size_t size_bytes) const {
+void write_all(int descriptor, const std::string& path, const char* data, std::size_t size_bytes) {
     int error = 0;
     while (size_bytes > 0 && error == 0) {
         const ssize_t written = write(descriptor, data, size_bytes);
@@ -106,7 +51,7 @@ void AtomicFile::write_all(int descriptor, const char* data, std::size_t size_by
             data += written;
             size_bytes -= static_cast<std::size_t>(written);
         } else {
-            // EINTR as well: only a signal that is to end the process brings it, see SignalHold.
+            // EINTR as well: only a signal that is to end the process brings it, see ResultFiles.
             error = errno;
         }
     }
@@ -114,9 +59,21 @@ void AtomicFile::write_all(int descriptor, const char* data, std::size_t size_by
         error = errno;
     }
     if (error != 0) {
-        fail_to_write(path_, error);
+        fail_to_write(path, error);
     }
 }
+
+volatile std::sig_atomic_t held_signal = 0;
+
+extern "C" void hold_signal(int signal_number) {
+    if (signal_number != SIGALRM) {
+        held_signal = signal_number;
+    }
+    // A signal that came just before a call that waits did not interrupt it, so it is rung again.
+    alarm(1);
+}
+
+}  // namespace
 
 void require_writable(const std::string& path, bool is_folder) {
     struct stat status{};
@@ -131,44 +88,67 @@ void require_writable(const std::string& path, bool is_folder) {
     }
 }
 
-AtomicFolder::AtomicFolder(std::string path) : path_(std::move(path)) {
-    is_new_ = mkdir(path_.c_str(), 0777) == 0;
-    std::error_code failure;
-    if (!is_new_ && !std::filesystem::is_directory(path_, failure)) {
-        fail_to_write(path_, errno == EEXIST ? ENOTDIR : errno);
-    }
-}
-
-AtomicFolder::~AtomicFolder() {
-    if (is_new_) {
-        rmdir(path_.c_str());
-    }
-}
-
-SignalHold::SignalHold() {
+ResultFiles::ResultFiles() {
     held_signal = 0;
     struct sigaction action{};
-    action.sa_handler = ring_again;
-    sigaction(SIGALRM, &action, &previous_alarm_);
     action.sa_handler = hold_signal;
     for (std::size_t i = 0; i < std::size(kSignals); ++i) {
         sigaction(kSignals[i], &action, &previous_[i]);
-        if (previous_[i].sa_handler == SIG_IGN) {
+        if (previous_[i].sa_handler == SIG_IGN && kSignals[i] != SIGALRM) {
             // As nohup asks for.
             sigaction(kSignals[i], &previous_[i], nullptr);
         }
     }
 }
 
-SignalHold::~SignalHold() {
+ResultFiles::~ResultFiles() {
+    for (const File& file : files_) {
+        unlink(file.temporary_path.c_str());
+    }
+    if (!new_folder_.empty()) {
+        rmdir(new_folder_.c_str());
+    }
+    alarm(0);
     for (std::size_t i = 0; i < std::size(kSignals); ++i) {
         sigaction(kSignals[i], &previous_[i], nullptr);
     }
-    alarm(0);
-    sigaction(SIGALRM, &previous_alarm_, nullptr);
     if (held_signal != 0) {
         std::raise(held_signal);
     }
+}
+
+void ResultFiles::add_folder(const std::string& path) {
+    std::error_code failure;
+    if (mkdir(path.c_str(), 0777) == 0) {
+        new_folder_ = path;
+    } else if (!std::filesystem::is_directory(path, failure)) {
+        fail_to_write(path, errno == EEXIST ? ENOTDIR : errno);
+    }
+}
+
+void ResultFiles::add(const std::string& path, const void* data, std::size_t size_bytes) {
+    const bool is_in_place = is_special(path);
+    const std::string place = is_in_place ? path : resolve_links(path);
+    const std::string opened_path = is_in_place ? path : place + ".tmp" + std::to_string(getpid());
+    const int flags = O_WRONLY | O_CLOEXEC | (is_in_place ? 0 : O_CREAT | O_TRUNC);
+    const int descriptor = open(opened_path.c_str(), flags, 0666);
+    if (descriptor < 0) {
+        fail_to_write(path, errno);
+    }
+    if (!is_in_place) {
+        files_.push_back({opened_path, place});
+    }
+    write_all(descriptor, path, static_cast<const char*>(data), size_bytes);
+}
+
+void ResultFiles::commit() {
+    for (const File& file : files_) {
+        if (std::rename(file.temporary_path.c_str(), file.path.c_str()) != 0) {
+            fail_to_write(file.path, errno);
+        }
+    }
+    files_.clear();
+    new_folder_.clear();
 }
 
 }  // namespace etprof

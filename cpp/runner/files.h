@@ -4,69 +4,47 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace etprof {
-
-/// A file that appears whole or not at all: written under a temporary name in the same folder,
-/// renamed by commit(). Without commit() the temporary goes away with the object.
-///
-/// A path that is a device or pipe is written to directly. Every failure is a RunnerError (kOutput)
-/// that names the path; on a full disk too.
-class AtomicFile {
- public:
-    AtomicFile(std::string path, const void* data, std::size_t size_bytes);
-    AtomicFile(std::string path, std::string_view content)
-        : AtomicFile(std::move(path), content.data(), content.size()) {}
-    ~AtomicFile();
-
-    AtomicFile(AtomicFile&& other) noexcept;
-    AtomicFile(const AtomicFile&) = delete;
-    AtomicFile& operator=(const AtomicFile&) = delete;
-    AtomicFile& operator=(AtomicFile&&) = delete;
-
-    void commit();
-
- private:
-    void write_all(int descriptor, const char* data, std::size_t size_bytes) const;
-
-    std::string path_;
-    /// Empty when there is nothing to rename or remove.
-    std::string temporary_path_;
-};
 
 /// Refuses, before anything is measured, a path that cannot become a file, or a folder.
 void require_writable(const std::string& path, bool is_folder = false);
 
-/// A folder that is made if it is missing, and goes away again unless commit() is called.
-class AtomicFolder {
- public:
-    explicit AtomicFolder(std::string path);
-    ~AtomicFolder();
-
-    AtomicFolder(const AtomicFolder&) = delete;
-    AtomicFolder& operator=(const AtomicFolder&) = delete;
-
-    void commit() { is_new_ = false; }
-
- private:
-    std::string path_;
-    bool is_new_ = false;
-};
-
+/// The files of a run, which appear together and whole, or not at all: they are written under
+/// temporary names in their folders and renamed by commit(). Without commit() they go away with the
+/// object, as does a folder that was made for them.
+///
+/// A path that is a device or pipe is written to directly, and a link stays one. Every failure is a
+/// RunnerError (kOutput) that names the path; on a full disk too.
+///
 /// While it lives, SIGHUP, SIGINT and SIGTERM interrupt system calls that wait, and nothing else.
-/// One that came ends the process when the hold does: what was half written is gone by then.
-class SignalHold {
+/// One that came ends the process after the object: what was half written is gone by then.
+class ResultFiles {
  public:
-    SignalHold();
-    ~SignalHold();
+    ResultFiles();
+    ~ResultFiles();
+    ResultFiles(const ResultFiles&) = delete;
+    ResultFiles& operator=(const ResultFiles&) = delete;
 
-    SignalHold(const SignalHold&) = delete;
-    SignalHold& operator=(const SignalHold&) = delete;
+    /// Makes a folder if it is missing; once.
+    void add_folder(const std::string& path);
+    void add(const std::string& path, const void* data, std::size_t size_bytes);
+    void add(const std::string& path, std::string_view content) {
+        add(path, content.data(), content.size());
+    }
+    void commit();
 
  private:
-    static constexpr int kSignals[] = {SIGHUP, SIGINT, SIGTERM};
-    struct sigaction previous_[3]{};
-    struct sigaction previous_alarm_{};
+    static constexpr int kSignals[] = {SIGHUP, SIGINT, SIGTERM, SIGALRM};
+    struct File {
+        std::string temporary_path;
+        std::string path;
+    };
+    std::vector<File> files_;
+    /// Empty when there is none to remove.
+    std::string new_folder_;
+    struct sigaction previous_[4]{};
 };
 
 }  // namespace etprof

@@ -12,30 +12,6 @@ namespace {
 using executorch::aten::BFloat16;
 using executorch::aten::Half;
 
-const MethodDescription* find(const ProgramDescription& program, const std::string& name) {
-    const auto found =
-        std::find_if(program.methods.begin(), program.methods.end(),
-                     [&name](const MethodDescription& method) { return method.name == name; });
-    return found == program.methods.end() ? nullptr : &*found;
-}
-
-const MethodDescription& require(const ProgramDescription& program, const std::string& name,
-                                 const std::string& flag) {
-    const MethodDescription* found = find(program, name);
-    if (found != nullptr) {
-        return *found;
-    }
-    std::string names;
-    for (const MethodDescription& method : program.methods) {
-        // Methods without inputs only tell a constant, such as get_max_seq_len.
-        if (!method.inputs.empty()) {
-            names += (names.empty() ? "" : ", ") + method.name;
-        }
-    }
-    throw RunnerError(ExitCode::kMethod, program.path + " has no method '" + name + "'",
-                      "choose with " + flag + " from: " + names);
-}
-
 bool is_index(const ValueDescription& value) {
     return value.is_tensor() && (value.dtype == ScalarType::Long || value.dtype == ScalarType::Int);
 }
@@ -82,9 +58,8 @@ TokenMethod describe_token_method(const MethodDescription& method) {
 /// What a method without inputs says; nothing when there is none of that name.
 std::optional<std::uint64_t> read_constant(const ProgramDescription& program,
                                            const std::string& name) {
-    const MethodDescription* method = find(program, name);
-    if (method == nullptr || !method->inputs.empty() || method->outputs.size() != 1 ||
-        method->outputs[0].kind != "int") {
+    const MethodDescription* const method = program.find_method(name);
+    if (method == nullptr || !method->is_constant() || method->outputs[0].kind != "int") {
         return std::nullopt;
     }
     clear_runtime_errors();
@@ -245,15 +220,15 @@ class Generation::TokenFeeder {
 
 Generation::Generation(const Options& options, const ProgramDescription& program)
     : options_(options) {
-    const bool has_decode = find(program, "decode") != nullptr;
-    const MethodDescription& decode =
-        require(program, options.decode_method.value_or(has_decode ? "decode" : "forward"),
-                "--decode-method");
-    plan_.decode = describe_token_method(decode);
+    const auto plan = [&program](const std::string& name, const char* flag) {
+        return describe_token_method(program.require_method(name, flag));
+    };
+    const bool has_decode = program.find_method("decode") != nullptr;
+    plan_.decode =
+        plan(options.decode_method.value_or(has_decode ? "decode" : "forward"), "--decode-method");
     plan_.prefill = plan_.decode;
-    if (options.prefill_method || find(program, "prefill") != nullptr) {
-        plan_.prefill = describe_token_method(
-            require(program, options.prefill_method.value_or("prefill"), "--prefill-method"));
+    if (options.prefill_method || program.find_method("prefill") != nullptr) {
+        plan_.prefill = plan(options.prefill_method.value_or("prefill"), "--prefill-method");
     }
     plan_.cache_tokens = read_constant(program, "get_max_context_len");
     if (!plan_.cache_tokens) {

@@ -107,7 +107,7 @@ void LoadedModule::open_block() {
 
 EtdumpBytes LoadedModule::take_etdump() {
     const auto finished = phases_->get_etdump_data();
-    EtdumpBytes etdump{std::unique_ptr<void, EtdumpBytes::Free>(finished.buf), finished.size};
+    EtdumpBytes etdump{std::unique_ptr<void, Free>(finished.buf), finished.size};
     if (etdump.data == nullptr || etdump.size_bytes == 0) {
         throw RunnerError(ExitCode::kOutput, "there is no memory for the ETDump",
                           "run fewer iterations with --etdump");

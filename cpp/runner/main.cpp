@@ -47,15 +47,6 @@ void refuse_unwritable(const Options& options) {
     }
 }
 
-std::vector<AtomicFile> write_outputs(std::vector<Output>& outputs, const std::string& folder) {
-    std::vector<AtomicFile> files;
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-        outputs[i].path = folder + "/output_" + std::to_string(i) + ".bin";
-        files.emplace_back(*outputs[i].path, outputs[i].bytes.data(), outputs[i].bytes.size());
-    }
-    return files;
-}
-
 /// The trace that was asked for; null when none was.
 std::unique_ptr<KernelTrace> make_trace(const Options& options) {
     if (!options.kernel_trace_path) {
@@ -82,32 +73,27 @@ SmeReport require_sme(SmeMode mode) {
 void write_results(const Options& options, const ProgramDescription& program, const SmeReport& sme,
                    Session& session, KernelTrace* trace) {
     std::vector<Output> outputs = session.outputs();
-    const SignalHold hold;
-    std::optional<AtomicFolder> folder;
-    // After the folder, because their temporary files have to be gone before it can go.
-    std::vector<AtomicFile> files;
+    ResultFiles files;
     if (options.outputs_dir) {
-        folder.emplace(*options.outputs_dir);
-        files = write_outputs(outputs, *options.outputs_dir);
+        files.add_folder(*options.outputs_dir);
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            outputs[i].path = *options.outputs_dir + "/output_" + std::to_string(i) + ".bin";
+            files.add(*outputs[i].path, outputs[i].bytes.data(), outputs[i].bytes.size());
+        }
     }
     std::optional<std::uint64_t> etdump_size_bytes;
     if (options.etdump_path) {
         const EtdumpBytes etdump = session.take_etdump();
         etdump_size_bytes = etdump.size_bytes;
-        files.emplace_back(*options.etdump_path, etdump.data.get(), etdump.size_bytes);
+        files.add(*options.etdump_path, etdump.data.get(), etdump.size_bytes);
     }
     if (trace != nullptr) {
-        files.emplace_back(*options.kernel_trace_path,
-                           trace_document(options, program, session, sme, *trace));
+        files.add(*options.kernel_trace_path,
+                  trace_document(options, program, session, sme, *trace));
     }
-    files.emplace_back(options.result_path,
-                       result_document(options, program, session, outputs, etdump_size_bytes, sme));
-    for (AtomicFile& file : files) {
-        file.commit();
-    }
-    if (folder) {
-        folder->commit();
-    }
+    files.add(options.result_path,
+              result_document(options, program, session, outputs, etdump_size_bytes, sme));
+    files.commit();
 }
 
 void run_program(const Options& options) {

@@ -4,11 +4,12 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "runner_error.h"
 
@@ -32,28 +33,6 @@ bool parse_integer(std::string_view text, Integer& number) {
     return failure == std::errc{} && stop == end;
 }
 
-std::uint64_t parse_count(Text flag, Text value, std::uint64_t least, std::uint64_t most) {
-    std::uint64_t count = 0;
-    if (!parse_integer(value, count) || count < least || count > most) {
-        refuse_value(
-            flag, value,
-            "give a whole number from " + std::to_string(least) + " to " + std::to_string(most));
-    }
-    return count;
-}
-
-double parse_seconds(Text flag, Text value) {
-    char* stop = nullptr;
-    const double seconds = std::strtod(value.c_str(), &stop);
-    // strtod takes leading spaces and hexadecimal too.
-    const bool whole = value.find_first_not_of("0123456789.eE+-") == std::string::npos &&
-                       !value.empty() && stop == value.c_str() + value.size();
-    if (!whole || !(seconds > 0) || seconds > 86400) {
-        refuse_value(flag, value, "give a number of seconds above 0, at most 86400");
-    }
-    return seconds;
-}
-
 std::vector<std::string> split_list(Text flag, Text value) {
     std::vector<std::string> items;
     for (std::size_t begin = 0; begin <= value.size();) {
@@ -67,14 +46,68 @@ std::vector<std::string> split_list(Text flag, Text value) {
     return items;
 }
 
-void parse_load_mode(Options& options, Text flag, Text value) {
+/// Sets what a flag is for.
+using Effect = void (*)(Options& options, Text flag, Text value);
+
+template <Action action>
+void ask(Options& options, Text, Text) {
+    options.action = action;
+}
+
+template <auto member>
+void switch_on(Options& options, Text, Text) {
+    options.*member = true;
+}
+
+/// A text, or one more of them.
+template <auto member>
+void take_text(Options& options, Text flag, Text value) {
+    if (value.empty()) {
+        refuse_value(flag, value, "give it a value");
+    }
+    if constexpr (std::is_same_v<decltype(member), std::vector<std::string> Options::*>) {
+        (options.*member).push_back(value);
+    } else {
+        options.*member = value;
+    }
+}
+
+template <auto member, std::uint64_t least, std::uint64_t most>
+void take_count(Options& options, Text flag, Text value) {
+    std::uint64_t count = 0;
+    if (!parse_integer(value, count) || count < least || count > most) {
+        refuse_value(
+            flag, value,
+            "give a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    }
+    options.*member = count;
+}
+
+template <auto member>
+void take_seconds(Options& options, Text flag, Text value) {
+    char* stop = nullptr;
+    const double seconds = std::strtod(value.c_str(), &stop);
+    // strtod takes leading spaces and hexadecimal too.
+    const bool whole = value.find_first_not_of("0123456789.eE+-") == std::string::npos &&
+                       !value.empty() && stop == value.c_str() + value.size();
+    if (!whole || !(seconds > 0) || seconds > 86400) {
+        refuse_value(flag, value, "give a number of seconds above 0, at most 86400");
+    }
+    options.*member = seconds;
+}
+
+void take_shapes(Options& options, Text flag, Text value) {
+    options.shapes = split_list(flag, value);
+}
+
+void take_load_mode(Options& options, Text flag, Text value) {
     if (value != "file" && value != "mmap") {
         refuse_value(flag, value, "give file or mmap");
     }
     options.load_mode = value == "mmap" ? LoadMode::kMmap : LoadMode::kFile;
 }
 
-void parse_sme(Options& options, Text flag, Text value) {
+void take_sme(Options& options, Text flag, Text value) {
     const std::optional<SmeMode> mode = parse_sme_mode(value);
     if (!mode) {
         refuse_value(flag, value, "give auto, sme2, sme1 or off");
@@ -82,28 +115,13 @@ void parse_sme(Options& options, Text flag, Text value) {
     options.sme = *mode;
 }
 
-void parse_prompt(Options& options, Text flag, Text value) {
+void take_prompt(Options& options, Text flag, Text value) {
     for (const std::string& item : split_list(flag, value)) {
         if (!parse_integer(item, options.prompt_tokens.emplace_back())) {
             refuse_value(flag, item, "give token ids as whole numbers, separated by commas");
         }
     }
 }
-
-/// A number from `least` to `most`.
-template <typename Member>
-struct Number {
-    Member member;
-    std::uint64_t least;
-    std::uint64_t most;
-};
-
-/// What a flag sets.
-using Effect = std::variant<Action, bool Options::*, std::string Options::*,
-                            std::optional<std::string> Options::*, std::optional<double> Options::*,
-                            std::vector<std::string> Options::*, Number<std::uint64_t Options::*>,
-                            Number<std::optional<std::uint64_t> Options::*>,
-                            void (*)(Options&, Text flag, Text value)>;
 
 struct Flag {
     const char* name;
@@ -113,94 +131,62 @@ struct Flag {
     Effect effect;
 };
 
-using Count = Number<std::uint64_t Options::*>;
-using OptionalCount = Number<std::optional<std::uint64_t> Options::*>;
 constexpr std::uint64_t kMostIterations = 1'000'000'000;
 constexpr std::uint64_t kMostTokens = 10'000'000;
 
 const Flag kFlags[] = {
-    {"--model", "M.pte", "the program to run", &Options::model_path},
-    {"--data", "F.ptd", "the file that holds the program's external weights", &Options::data_path},
+    {"--model", "M.pte", "the program to run", take_text<&Options::model_path>},
+    {"--data", "F.ptd", "the file that holds the program's external weights",
+     take_text<&Options::data_path>},
     {"--input", "A.bin", "a tensor input, raw little-endian; repeat it for more, in their order",
-     &Options::input_paths},
+     take_text<&Options::input_paths>},
     {"--shapes", "1x3x96x96,...",
      "actual shapes of the tensor inputs (default: the largest); int64:1x3 to have the type "
      "checked",
-     [](Options& o, Text flag, Text value) { o.shapes = split_list(flag, value); }},
-    {"--method", "NAME", "the method to run (default: forward)", &Options::method},
+     take_shapes},
+    {"--method", "NAME", "the method to run (default: forward)", take_text<&Options::method>},
     {"--iterations", "N", "timed iterations; with --min-seconds, at least N (default: 10)",
-     Count{&Options::iterations, 1, kMostIterations}},
+     take_count<&Options::iterations, 1, kMostIterations>},
     {"--min-seconds", "S", "go on until the timed iterations took S seconds as well",
-     &Options::min_seconds},
+     take_seconds<&Options::min_seconds>},
     {"--warmup", "N", "iterations between the first inference and the timed ones (default: 3)",
-     Count{&Options::warmup, 0, kMostIterations}},
-    {"--warmup-seconds", "S", "warm up for at least S seconds as well", &Options::warmup_seconds},
+     take_count<&Options::warmup, 0, kMostIterations>},
+    {"--warmup-seconds", "S", "warm up for at least S seconds as well",
+     take_seconds<&Options::warmup_seconds>},
     {"--warmup-steady", "", "warm up until the latencies settle, for at most 10 s more",
-     &Options::warmup_steady},
+     switch_on<&Options::warmup_steady>},
     {"--cold-inputs", "", "take the inputs out of the caches before each inference",
-     &Options::cold_inputs},
+     switch_on<&Options::cold_inputs>},
     {"--threads", "N", "size of the thread pool (default: ExecuTorch's choice)",
-     OptionalCount{&Options::threads, 1, 1024}},
+     take_count<&Options::threads, 1, 1024>},
     {"--seed", "N", "seed of the inputs that are made up when no file is given (default: 0)",
-     Count{&Options::seed, 0, UINT64_MAX}},
-    {"--load-mode", "file|mmap", "read the program, or map it (default: file)", parse_load_mode},
+     take_count<&Options::seed, 0, UINT64_MAX>},
+    {"--load-mode", "file|mmap", "read the program, or map it (default: file)", take_load_mode},
     {"--etdump", "F.etdump", "attach the event tracer and write what it saw",
-     &Options::etdump_path},
-    {"--sme", "MODE", "SME kernels that may run: auto, sme2, sme1 or off", parse_sme},
+     take_text<&Options::etdump_path>},
+    {"--sme", "MODE", "SME kernels that may run: auto, sme2, sme1 or off", take_sme},
     {"--kernel-trace", "F.json", "count microkernels and time operators (trace builds only)",
-     &Options::kernel_trace_path},
+     take_text<&Options::kernel_trace_path>},
     {"--outputs", "DIR", "write the outputs of the last inference as DIR/output_<i>.bin",
-     &Options::outputs_dir},
-    {"--result", "F.json", "where the measurements go", &Options::result_path},
+     take_text<&Options::outputs_dir>},
+    {"--result", "F.json", "where the measurements go", take_text<&Options::result_path>},
     {"--generate", "N", "generate N tokens in each iteration, greedily, from --prompt-tokens",
-     Count{&Options::new_tokens, 1, kMostTokens}},
-    {"--prompt-tokens", "1,2,3", "token ids of the prompt", parse_prompt},
+     take_count<&Options::new_tokens, 1, kMostTokens>},
+    {"--prompt-tokens", "1,2,3", "token ids of the prompt", take_prompt},
     {"--prefill-method", "NAME", "reads the prompt (default: prefill, else the decode method)",
-     &Options::prefill_method},
+     take_text<&Options::prefill_method>},
     {"--decode-method", "NAME", "adds one token (default: decode, else forward)",
-     &Options::decode_method},
+     take_text<&Options::decode_method>},
     {"--stream-tokens", "", "print each iteration's tokens, one a line, as they are known",
-     &Options::stream_tokens},
+     switch_on<&Options::stream_tokens>},
     {"--observer-lines", "", "print a PyTorchObserver line for each timed iteration",
-     &Options::observer_lines},
+     switch_on<&Options::observer_lines>},
     {"--describe", "", "print the program's methods, inputs and outputs as JSON; run nothing",
-     Action::kDescribe},
-    {"--cpu-info", "", "print this CPU and its features as JSON", Action::kCpuInfo},
-    {"--build-info", "", "print what this runner was built with as JSON", Action::kBuildInfo},
-    {"--help", "", "print this text", Action::kHelp},
-    {"--version", "", "print the version", Action::kVersion},
-};
-
-/// Carries out a flag's effect.
-struct Applied {
-    Options& options;
-    Text flag;
-    Text value;
-
-    void operator()(Action action) const { options.action = action; }
-    void operator()(bool Options::* member) const { options.*member = true; }
-    template <typename T>
-    void operator()(Number<T> number) const {
-        options.*number.member = parse_count(flag, value, number.least, number.most);
-    }
-    void operator()(std::optional<double> Options::* member) const {
-        options.*member = parse_seconds(flag, value);
-    }
-    void operator()(std::vector<std::string> Options::* member) const {
-        (options.*member).push_back(require_text());
-    }
-    void operator()(std::string Options::* member) const { options.*member = require_text(); }
-    void operator()(std::optional<std::string> Options::* member) const {
-        options.*member = require_text();
-    }
-    void operator()(void (*parse)(Options&, Text, Text)) const { parse(options, flag, value); }
-
-    Text require_text() const {
-        if (value.empty()) {
-            refuse_value(flag, value, "give it a value");
-        }
-        return value;
-    }
+     ask<Action::kDescribe>},
+    {"--cpu-info", "", "print this CPU and its features as JSON", ask<Action::kCpuInfo>},
+    {"--build-info", "", "print what this runner was built with as JSON", ask<Action::kBuildInfo>},
+    {"--help", "", "print this text", ask<Action::kHelp>},
+    {"--version", "", "print the version", ask<Action::kVersion>},
 };
 
 /// Names of the flags that were given.
@@ -232,7 +218,7 @@ Seen read_flags(const std::vector<std::string>& arguments, Options& options) {
             }
             value = arguments[++i];
         }
-        std::visit(Applied{options, name, value}, flag->effect);
+        flag->effect(options, name, value);
     }
     return seen;
 }
@@ -269,46 +255,44 @@ void require_whole_generation(const Seen& seen, const Options& options) {
     }
 }
 
-/// Whether these are one file, or would be, by whatever names and links.
-bool is_same(const std::string& a, const std::string& b) {
+/// Where a file is, or would be, by whatever names and links.
+std::filesystem::path place_of(const std::filesystem::path& given) {
     std::error_code failure;
-    const auto place = [&failure](const std::string& given) {
-        // With a name at its end, for a slash there would count.
-        return std::filesystem::weakly_canonical(std::filesystem::absolute(given, failure) / ".",
-                                                 failure);
-    };
-    return place(a) == place(b);
+    // With a name at its end, for a slash there would count.
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(given, failure) / ".",
+                                             failure);
 }
 
 void require_distinct_files(const Options& options) {
-    std::vector<std::pair<std::string, std::string>> files{{"--model", options.model_path}};
-    for (const std::string& input : options.input_paths) {
-        files.emplace_back("--input", input);
-    }
-    const std::size_t first_written = files.size() + (options.data_path ? 1 : 0);
-    for (const auto& [flag, given] :
-         {std::pair("--data", options.data_path), std::pair("--etdump", options.etdump_path),
-          std::pair("--kernel-trace", options.kernel_trace_path),
-          std::pair("--result", std::optional(options.result_path))}) {
-        if (given) {
-            files.emplace_back(flag, *given);
-        }
-    }
-    const auto refuse_both = [](const auto& file, Text other) {
+    using Named = std::pair<std::string, std::filesystem::path>;
+    std::map<std::filesystem::path, Named> files;
+    const auto refuse_both = [](const Named& file, Text other) {
         refuse(file.first + " and " + other + " name the same file " +
-                   std::filesystem::path(file.second).lexically_normal().string(),
+                   file.second.lexically_normal().string(),
                "give each its own");
     };
-    for (std::size_t i = 0; i < files.size(); ++i) {
-        for (std::size_t j = std::max(i + 1, first_written); j < files.size(); ++j) {
-            if (is_same(files[i].second, files[j].second)) {
-                refuse_both(files[i], files[j].first);
-            }
+    const auto add = [&](Text flag, const std::filesystem::path& path, bool is_written) {
+        const auto [file, is_new] = files.try_emplace(place_of(path), flag, path);
+        if (is_written && !is_new) {
+            refuse_both(file->second, flag);
         }
-        const std::filesystem::path file(files[i].second);
-        if (options.outputs_dir && file.filename().string().rfind("output_", 0) == 0 &&
-            is_same(file.parent_path().string(), *options.outputs_dir)) {
-            refuse_both(files[i], "--outputs");
+        if (options.outputs_dir && path.filename().string().rfind("output_", 0) == 0 &&
+            place_of(path.parent_path()) == place_of(*options.outputs_dir)) {
+            refuse_both({flag, path}, "--outputs");
+        }
+    };
+    add("--model", options.model_path, false);
+    for (const std::string& input : options.input_paths) {
+        add("--input", input, false);
+    }
+    if (options.data_path) {
+        add("--data", *options.data_path, false);
+    }
+    for (const auto& [flag, path] : {std::pair("--etdump", options.etdump_path),
+                                     std::pair("--kernel-trace", options.kernel_trace_path),
+                                     std::pair("--result", std::optional(options.result_path))}) {
+        if (path) {
+            add(flag, *path, true);
         }
     }
 }

@@ -89,16 +89,26 @@ MethodDescription describe_method(const MethodMeta& meta, const std::string& pat
 
 }  // namespace
 
-const MethodDescription& ProgramDescription::find_method(const std::string& name) const {
+const MethodDescription* ProgramDescription::find_method(const std::string& name) const {
+    const auto found =
+        std::find_if(methods.begin(), methods.end(),
+                     [&name](const MethodDescription& method) { return method.name == name; });
+    return found == methods.end() ? nullptr : &*found;
+}
+
+const MethodDescription& ProgramDescription::require_method(const std::string& name,
+                                                            const std::string& flag) const {
+    if (const MethodDescription* const found = find_method(name)) {
+        return *found;
+    }
     std::string names;
     for (const MethodDescription& method : methods) {
-        if (method.name == name) {
-            return method;
+        if (!method.is_constant()) {
+            names += (names.empty() ? "" : ", ") + method.name;
         }
-        names += (names.empty() ? "" : ", ") + method.name;
     }
     throw RunnerError(ExitCode::kMethod, path + " has no method '" + name + "'",
-                      "choose with --method from: " + names);
+                      "choose with " + flag + " from: " + names);
 }
 
 ProgramDescription describe_program(const std::string& path) {

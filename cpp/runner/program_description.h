@@ -34,6 +34,11 @@ struct MethodDescription {
     std::vector<ValueDescription> outputs;
     std::vector<std::string> backends;
     std::vector<std::uint64_t> planned_buffers_bytes;
+
+    /// Whether all it does is to tell a number, such as get_max_seq_len.
+    bool is_constant() const {
+        return inputs.empty() && outputs.size() == 1 && !outputs[0].is_tensor();
+    }
 };
 
 struct ProgramDescription {
@@ -41,8 +46,10 @@ struct ProgramDescription {
     std::uint64_t size_bytes = 0;
     std::vector<MethodDescription> methods;
 
-    /// Throws RunnerError (kMethod) that lists the methods there are.
-    const MethodDescription& find_method(const std::string& name) const;
+    /// Null when there is none of that name.
+    const MethodDescription* find_method(const std::string& name) const;
+    /// Throws RunnerError (kMethod) that lists what `flag` can choose.
+    const MethodDescription& require_method(const std::string& name, const std::string& flag) const;
 };
 
 /// Reads what the program says about itself, after ExecuTorch has verified the whole of it.

@@ -34,7 +34,7 @@ Session::Session(const Options& options, const ProgramDescription& program, Kern
         generation_ = std::make_unique<Generation>(options, program);
         method_ = generation_->plan().decode.description;
     } else {
-        method_ = &program.find_method(options.method);
+        method_ = &program.require_method(options.method, "--method");
         inputs_ = prepare_inputs(*method_, options);
     }
     measurements_.threads_in_force = configure_thread_pool(options.threads);

@@ -3,11 +3,12 @@
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <new>
+#include <type_traits>
 
 #include "runner_error.h"
 
@@ -41,13 +42,38 @@ class RandomBits {
     std::uint64_t state_;
 };
 
-template <typename T, typename Make>
-bool fill(AlignedBuffer& bytes, Make make) {
-    for (std::size_t offset = 0; offset + sizeof(T) <= bytes.size_bytes(); offset += sizeof(T)) {
-        const T value = static_cast<T>(make());
-        std::memcpy(bytes.data() + offset, &value, sizeof value);
+/// Calls visit(T{}) for the C++ type of the plain values that `dtype` is made of, and says whether
+/// there is one. Integers of one size are one type.
+template <typename Visit>
+bool visit_type(ScalarType dtype, Visit visit) {
+    switch (dtype) {
+        case ScalarType::Float:
+        case ScalarType::ComplexFloat:
+            return visit(float{}), true;
+        case ScalarType::Double:
+        case ScalarType::ComplexDouble:
+            return visit(double{}), true;
+        case ScalarType::Half:
+        case ScalarType::ComplexHalf:
+            return visit(Half{}), true;
+        case ScalarType::BFloat16:
+            return visit(BFloat16{}), true;
+        case ScalarType::Bool:
+        case ScalarType::Byte:
+        case ScalarType::Char:
+            return visit(std::uint8_t{}), true;
+        case ScalarType::Short:
+        case ScalarType::UInt16:
+            return visit(std::uint16_t{}), true;
+        case ScalarType::Int:
+        case ScalarType::UInt32:
+            return visit(std::uint32_t{}), true;
+        case ScalarType::Long:
+        case ScalarType::UInt64:
+            return visit(std::uint64_t{}), true;
+        default:
+            return false;
     }
-    return true;
 }
 
 std::string input_name(std::size_t index, const MethodDescription& method) {
@@ -174,20 +200,6 @@ void require_count(const std::string& flag, std::size_t given, std::size_t wante
     }
 }
 
-/// An IEEE number is NaN or infinite when its exponent bits are all ones.
-template <typename Bits>
-std::uint64_t count_full_exponents(const void* data, std::size_t size_bytes, Bits exponent) {
-    std::uint64_t count = 0;
-    const auto* next = static_cast<const unsigned char*>(data);
-    for (std::size_t left = size_bytes; left >= sizeof(Bits); left -= sizeof(Bits)) {
-        Bits bits;
-        std::memcpy(&bits, next, sizeof bits);
-        count += (bits & exponent) == exponent ? 1 : 0;
-        next += sizeof bits;
-    }
-    return count;
-}
-
 }  // namespace
 
 AlignedBuffer::AlignedBuffer(std::size_t size_bytes) : size_bytes_(size_bytes) {
@@ -234,36 +246,16 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
 
 bool fill_seeded(AlignedBuffer& bytes, ScalarType dtype, std::uint64_t seed) {
     RandomBits random(seed);
-    const auto next_float = [&random] { return random.next_float(); };
-    const auto next_bit = [&random] { return random.next_bit(); };
-    switch (dtype) {
-        case ScalarType::Float:
-        case ScalarType::ComplexFloat:
-            return fill<float>(bytes, next_float);
-        case ScalarType::Double:
-        case ScalarType::ComplexDouble:
-            return fill<double>(bytes, next_float);
-        case ScalarType::Half:
-        case ScalarType::ComplexHalf:
-            return fill<Half>(bytes, next_float);
-        case ScalarType::BFloat16:
-            return fill<BFloat16>(bytes, next_float);
-        case ScalarType::Bool:
-        case ScalarType::Byte:
-        case ScalarType::Char:
-            return fill<std::uint8_t>(bytes, next_bit);
-        case ScalarType::Short:
-        case ScalarType::UInt16:
-            return fill<std::uint16_t>(bytes, next_bit);
-        case ScalarType::Int:
-        case ScalarType::UInt32:
-            return fill<std::uint32_t>(bytes, next_bit);
-        case ScalarType::Long:
-        case ScalarType::UInt64:
-            return fill<std::uint64_t>(bytes, next_bit);
-        default:
-            return false;
-    }
+    return visit_type(dtype, [&](auto value) {
+        for (std::size_t at = 0; at + sizeof value <= bytes.size_bytes(); at += sizeof value) {
+            if constexpr (std::is_integral_v<decltype(value)>) {
+                value = random.next_bit();
+            } else {
+                value = static_cast<decltype(value)>(random.next_float());
+            }
+            std::memcpy(bytes.data() + at, &value, sizeof value);
+        }
+    });
 }
 
 Output copy_output(const executorch::runtime::EValue& value) {
@@ -296,21 +288,17 @@ Output copy_output(const executorch::runtime::EValue& value) {
 }
 
 std::uint64_t count_nonfinite(const void* data, std::size_t size_bytes, ScalarType dtype) {
-    switch (dtype) {
-        case ScalarType::Half:
-        case ScalarType::ComplexHalf:
-            return count_full_exponents<std::uint16_t>(data, size_bytes, 0x7C00);
-        case ScalarType::BFloat16:
-            return count_full_exponents<std::uint16_t>(data, size_bytes, 0x7F80);
-        case ScalarType::Float:
-        case ScalarType::ComplexFloat:
-            return count_full_exponents<std::uint32_t>(data, size_bytes, 0x7F800000);
-        case ScalarType::Double:
-        case ScalarType::ComplexDouble:
-            return count_full_exponents<std::uint64_t>(data, size_bytes, 0x7FF0000000000000);
-        default:
-            return 0;
-    }
+    std::uint64_t count = 0;
+    visit_type(dtype, [&](auto value) {
+        if constexpr (!std::is_integral_v<decltype(value)>) {
+            const auto* const bytes = static_cast<const unsigned char*>(data);
+            for (std::size_t at = 0; at + sizeof value <= size_bytes; at += sizeof value) {
+                std::memcpy(static_cast<void*>(&value), bytes + at, sizeof value);
+                count += std::isfinite(static_cast<double>(value)) ? 0 : 1;
+            }
+        }
+    });
+    return count;
 }
 
 }  // namespace etprof

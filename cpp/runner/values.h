@@ -15,6 +15,11 @@
 
 namespace etprof {
 
+/// What malloc and its kin gave.
+struct Free {
+    void operator()(void* data) const { std::free(data); }
+};
+
 /// Memory aligned for any vector load, of fixed size, zeroed.
 class AlignedBuffer {
  public:
@@ -26,9 +31,6 @@ class AlignedBuffer {
     std::size_t size_bytes() const { return size_bytes_; }
 
  private:
-    struct Free {
-        void operator()(unsigned char* data) const { std::free(data); }
-    };
     std::unique_ptr<unsigned char, Free> data_;
     std::size_t size_bytes_ = 0;
 };
@@ -70,9 +72,6 @@ struct Output {
 
 /// A finished ETDump in memory.
 struct EtdumpBytes {
-    struct Free {
-        void operator()(void* data) const { std::free(data); }
-    };
     std::unique_ptr<void, Free> data;
     std::size_t size_bytes = 0;
 };

@@ -1,4 +1,4 @@
-"""The columns of an ETDump, as cpp/etdump/event_table.h declares them: what Python knows of them."""
+"""The columns of an ETDump, as cpp/etdump/reader.h declares them: what Python knows of them."""
 
 from __future__ import annotations
 

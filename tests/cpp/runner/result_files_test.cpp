@@ -1,8 +1,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <map>
+#include <thread>
 
 #include "check.h"
 #include "files.h"
@@ -15,45 +20,60 @@ using namespace etprof;
 using etprof::testing::read_file;
 using etprof::testing::ScratchFolder;
 
-TEST(atomic_file_appears_on_commit_alone) {
-    const ScratchFolder folder;
-    AtomicFile file(folder.path("r.json"), "content");
-    CHECK(!std::filesystem::exists(folder.path("r.json")));
-    file.commit();
-    CHECK_EQUAL("content", read_file(folder.path("r.json")));
-    CHECK_EQUAL(1U, folder.count());
+/// Writes one file as a run does.
+void write_and_commit(const std::string& path, const std::string& content) {
+    ResultFiles files;
+    files.add(path, content);
+    files.commit();
 }
 
-TEST(atomic_file_leaves_nothing_without_commit) {
+TEST(result_files_appear_on_commit_together) {
+    const ScratchFolder folder;
+    ResultFiles files;
+    files.add_folder(folder.path("o"));
+    files.add(folder.path("o/0"), "output");
+    files.add(folder.path("r.json"), "content");
+    CHECK(!std::filesystem::exists(folder.path("r.json")));
+    files.commit();
+    CHECK_EQUAL("content", read_file(folder.path("r.json")));
+    CHECK_EQUAL("output", read_file(folder.path("o/0")));
+    CHECK_EQUAL(2U, folder.count());
+}
+
+TEST(result_files_leave_nothing_without_commit) {
     const ScratchFolder folder;
     {
-        const AtomicFile file(folder.path("r.json"), "content");
+        ResultFiles files;
+        files.add_folder(folder.path("a/"));
+        files.add(folder.path("a/0"), "output");
+        files.add(folder.path("r.json"), "content");
     }
     CHECK_EQUAL(0U, folder.count());
 }
 
-TEST(atomic_file_keeps_the_old_content_until_commit) {
+TEST(result_files_keep_the_old_content_until_commit) {
     const ScratchFolder folder;
     const std::string path = folder.write("r.json", "old");
     {
-        const AtomicFile file(path, "new");
+        ResultFiles files;
+        files.add(path, "new");
     }
     CHECK_EQUAL("old", read_file(path));
-    AtomicFile(path, "new").commit();
+    write_and_commit(path, "new");
     CHECK_EQUAL("new", read_file(path));
 }
 
-TEST(atomic_file_keeps_a_link_a_link) {
+TEST(result_files_keep_a_link_a_link) {
     const ScratchFolder folder;
     const std::string target = folder.write("target", "old");
     std::filesystem::create_symlink(target, folder.path("link"));
-    AtomicFile(folder.path("link"), "new").commit();
+    write_and_commit(folder.path("link"), "new");
     CHECK(std::filesystem::is_symlink(folder.path("link")));
     CHECK_EQUAL("new", read_file(target));
 }
 
-TEST(atomic_file_reports_a_full_disk) {
-    const auto error = CATCH(RunnerError, AtomicFile("/dev/full", "content"));
+TEST(result_files_report_a_full_disk) {
+    const auto error = CATCH(RunnerError, write_and_commit("/dev/full", "content"));
     CHECK_EQUAL(
         "cannot write /dev/full (No space left on device): free some space or choose another disk",
         std::string(error.what()));
@@ -61,7 +81,7 @@ TEST(atomic_file_reports_a_full_disk) {
     CHECK(std::filesystem::is_character_file("/dev/full"));
 }
 
-TEST(atomic_file_removes_what_it_could_not_finish) {
+TEST(result_files_remove_what_they_could_not_finish) {
     const ScratchFolder folder;
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit limit{};
@@ -69,7 +89,7 @@ TEST(atomic_file_removes_what_it_could_not_finish) {
     limit.rlim_cur = 1000;
     setrlimit(RLIMIT_FSIZE, &limit);
     const std::string path = folder.path("large");
-    const auto error = CATCH(RunnerError, AtomicFile(path, std::string(5000, 'x')));
+    const auto error = CATCH(RunnerError, write_and_commit(path, std::string(5000, 'x')));
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_FSIZE, &limit);
     CHECK_EQUAL(
@@ -78,7 +98,7 @@ TEST(atomic_file_removes_what_it_could_not_finish) {
     CHECK_EQUAL(0U, folder.count());
 }
 
-TEST(atomic_file_refuses_a_folder_that_is_not_there) {
+TEST(result_files_refuse_a_folder_that_is_not_there) {
     const ScratchFolder folder;
     const std::string path = folder.path("missing/r.json");
     const auto error = CATCH(RunnerError, require_writable(path));
@@ -88,7 +108,7 @@ TEST(atomic_file_refuses_a_folder_that_is_not_there) {
                 std::string(error.what()));
 }
 
-TEST(atomic_file_refuses_a_folder_as_file) {
+TEST(result_files_refuse_a_folder_as_file) {
     const ScratchFolder folder;
     const auto error = CATCH(RunnerError, require_writable(folder.path("")));
     CHECK_EQUAL("cannot write " + folder.path("") +
@@ -97,7 +117,7 @@ TEST(atomic_file_refuses_a_folder_as_file) {
                 std::string(error.what()));
 }
 
-TEST(atomic_folder_is_refused_before_it_is_needed) {
+TEST(result_folder_is_refused_before_it_is_needed) {
     const ScratchFolder folder;
     const std::string path = folder.write("file", "content");
     const auto error = CATCH(RunnerError, require_writable(path, true));
@@ -114,27 +134,66 @@ TEST(atomic_folder_is_refused_before_it_is_needed) {
     CHECK_EQUAL(1U, folder.count());
 }
 
-TEST(atomic_folder_goes_away_without_commit) {
+TEST(result_files_keep_a_folder_that_was_there) {
     const ScratchFolder folder;
+    std::filesystem::create_directory(folder.path("a"));
     {
-        const AtomicFolder made(folder.path("a/"));
-    }
-    CHECK_EQUAL(0U, folder.count());
-    AtomicFolder(folder.path("a")).commit();
-    {
-        const AtomicFolder found(folder.path("a"));
+        ResultFiles files;
+        files.add_folder(folder.path("a"));
     }
     CHECK(std::filesystem::is_directory(folder.path("a")));
 }
 
-TEST(atomic_folder_refuses_a_file_in_its_place) {
+TEST(result_files_refuse_a_file_in_the_place_of_a_folder) {
     const ScratchFolder folder;
     const std::string path = folder.write("file", "content");
-    const auto error = CATCH(RunnerError, AtomicFolder{path});
+    const auto error = CATCH(RunnerError, ResultFiles().add_folder(path));
     CHECK_EQUAL("cannot write " + path +
                     " (Not a directory): choose a path in a folder that exists and can be written "
                     "to",
                 std::string(error.what()));
+}
+
+/// Ends as the signal asks although nothing interrupts the wait: the signal came before it.
+[[noreturn]] void wait_after_signal(int signal_number) {
+    int ends[2];
+    // What a defect would wait for without end.
+    std::thread([] {
+        std::this_thread::sleep_for(std::chrono::seconds(20));
+        _exit(4);
+    }).detach();
+    if (pipe(ends) != 0) {
+        _exit(1);
+    }
+    {
+        const ResultFiles files;
+        std::raise(signal_number);
+        char byte = 0;
+        const ssize_t count = read(ends[0], &byte, 1);
+        if (count != -1 || errno != EINTR) {
+            _exit(2);
+        }
+    }
+    _exit(3);
+}
+
+TEST(result_files_end_a_wait_that_begins_after_the_signal) {
+    std::map<pid_t, int> children;
+    for (const int signal_number : {SIGHUP, SIGINT, SIGTERM}) {
+        std::signal(signal_number, SIG_DFL);
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            wait_after_signal(signal_number);
+        }
+        children[child] = signal_number;
+    }
+    for (const auto& [child, signal_number] : children) {
+        int status = 0;
+        CHECK_EQUAL(child, waitpid(child, &status, 0));
+        CHECK(WIFSIGNALED(status));
+        CHECK_EQUAL(signal_number, WTERMSIG(status));
+    }
 }
 
 }  // namespace
