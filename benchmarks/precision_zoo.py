@@ -103,6 +103,11 @@ def _class_name(kind: str) -> str:
     return f"Hf_{kind.replace('-', '_')}"
 
 
+def model_of(name: str) -> str:
+    """Returns how etprof is told of an architecture of this table, or of a model of the zoo."""
+    return f"{Path(__file__)}:{_class_name(name)}" if name in ARCHITECTURES else name
+
+
 for _kind in ARCHITECTURES:
     globals()[_class_name(_kind)] = type(_class_name(_kind), (_Architecture,), {"kind": _kind})
 
@@ -137,7 +142,7 @@ def main() -> int:
     print(f"|{'---|' * len(COLUMNS)}", flush=True)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as temporary:
-        for model in arguments.models or [*_find_loadable(), *ARCHITECTURES]:
+        for model in arguments.models or [*find_loadable(), *ARCHITECTURES]:
             for precision in arguments.precisions:
                 for row in _measure(model, precision, arguments.outdir or Path(temporary)):
                     print(row.render(), flush=True)
@@ -148,7 +153,7 @@ def main() -> int:
     return 0 if told == len(rows) else 1
 
 
-def _find_loadable() -> list[str]:
+def find_loadable() -> list[str]:
     """Returns the names of all models whose packages are there; the others are told on stderr."""
     models = describe_models()
     for model in models:
@@ -159,8 +164,7 @@ def _find_loadable() -> list[str]:
 
 def _measure(model: str, precision: str, folder: Path) -> list[Row]:
     """Exports once; returns one row per method."""
-    name = f"{Path(__file__)}:{_class_name(model)}" if model in ARCHITECTURES else model
-    request = ExportRequest(name, precision, outdir=folder, allow_inaccurate=True)
+    request = ExportRequest(model_of(model), precision, outdir=folder, allow_inaccurate=True)
     assert precision in PRECISIONS or "_b" in precision
     files = request.files()
     try:

@@ -84,6 +84,8 @@ class Trial(Record):
     outside: Count = 0
     """Calls of portable kernels."""
     size_bytes: Count = 0
+    planned_bytes: Count | None = None
+    """Of tensors outside delegates, in all arenas of all methods."""
     snr_db: float | None = None
     """The least of all outputs against eager float32; None where they are equal, or nothing ran."""
     passed: bool = False
@@ -132,6 +134,9 @@ def describe_trial(
         delegate_calls=sum(each.delegate_calls for each in summaries),
         outside=sum(each.undelegated_operators for each in summaries),
         size_bytes=size_bytes,
+        planned_bytes=sum(
+            sum(each.memory.arena_bytes) for each in report.methods.values() if each.memory
+        ),
         snr_db=min((each for each in ratios if each is not None), default=None),
         passed=bool(checks) and all(each.passed is True for each in checks),
     )

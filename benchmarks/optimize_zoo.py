@@ -1,0 +1,172 @@
+"""Optimizes many models in several precisions, and prints each beside its goal.
+
+    python benchmarks/optimize_zoo.py [--outdir DIR] [--models LIST] [--precisions LIST]
+        [--target emulator|local]
+
+The models are the zoo's and transformers' architectures in small sizes with random weights, as
+precision_zoo.py has them; those whose package is not here are left out and told. Each search is
+`etprof optimize` in a process of its own; `--outdir` keeps what it found, and a second call
+continues where the first stopped. With `--target emulator` shares are counted and the outputs of
+every SME mode are held to eager; with `--target local` programs are measured in turns. The table is
+Markdown: before → after of each figure, the rewrites that stayed, what the row rests on, and how
+long the search took. The exit code is 1 when a row misses its goal: no program of wrong outputs, not
+over 2 dB lost, and where GOALS has the model, its coverage. A model whose plain outputs are wrong,
+and that no rewrite mends, is told as such: that is no defect of the search.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import precision_zoo
+
+from etprof.base.process import run_command
+from etprof.base.records import read_record
+from etprof.base.units import format_count, format_duration, format_ratio, format_share, format_size
+from etprof.optimize.trial import Optimization, least_gain
+
+if TYPE_CHECKING:
+    from etprof.optimize.trial import Trial
+
+PRECISIONS: Final = ("fp16", "int8", "8da4w")
+OTHERS: Final = (
+    "bert", "distilbert", "gpt2", "llama", "qwen2", "vit", "deit", "convnext", "resnet",
+    "mobilenet_v1", "segformer", "albert",
+)  # fmt: skip
+"""Architectures beyond the zoo that are tried by default."""
+COLUMNS: Final = (
+    "model", "precision", "MACs on SME2", "delegate calls", "outside", "from eager fp32",
+    "planned memory", "size", "rewrites", "evidence", "search", "goal",
+)  # fmt: skip
+MOST_LOST_DB: Final = 2.0
+TIMEOUT_S: Final = 3600
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a result has to reach."""
+
+    sme2_share: float = 0.0
+    delegate_calls: int | None = None
+    outside: int | None = None
+
+
+GOALS: Final = {
+    ("mobilenet_v2", "fp16"): Goal(0.93, 1, 0),
+    ("mobilenet_v3_small", "fp16"): Goal(0.86, 1, 5),
+    ("vit_tiny", "fp16"): Goal(0.99, 1, 0),
+    ("transformer_encoder", "fp16"): Goal(0.99, 1, 3),
+    # Calls and operators of both methods together.
+    ("decoder", "fp16"): Goal(0.99, 10, 28),
+    ("decoder", "8da4w"): Goal(0.95),
+}
+
+
+def main() -> int:
+    """Prints the table; returns 1 when a row misses its goal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outdir", type=Path)
+    parser.add_argument("--models", type=lambda text: text.split(","))
+    parser.add_argument("--precisions", type=lambda text: text.split(","), default=PRECISIONS)
+    parser.add_argument("--target", choices=("emulator", "local"))
+    arguments = parser.parse_args()
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+    missed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.outdir or Path(temporary)
+        for model in arguments.models or [*precision_zoo.find_loadable(), *OTHERS]:
+            for precision in arguments.precisions:
+                cells, is_reached = _row(model, precision, folder, arguments.target)
+                print(f"| {' | '.join(cells)} |", flush=True)
+                missed += not is_reached
+    return 1 if missed else 0
+
+
+def _row(model: str, precision: str, folder: Path, target: str | None) -> tuple[list[str], bool]:
+    """Searches one model in one precision; returns its cells, and whether it is as it should be."""
+    place = folder / f"{model}_{precision}"
+    words = ["--dtype", precision, "--outdir", str(place), "--json"]
+    words += [] if target is None else ["--target", target]
+    began_s = time.monotonic()
+    done = run_command(
+        [sys.executable, "-m", "etprof", "optimize", precision_zoo.model_of(model), *words],
+        timeout_s=TIMEOUT_S,
+    )
+    taken = format_duration((time.monotonic() - began_s) * 1e9)
+    if done.exit_code != 0:
+        told = done.stderr.strip().splitlines()[-1].replace("|", "\\|")
+        # 6: the export refuses the model, or its outputs are wrong whatever is rewritten.
+        return [model, precision, *("–",) * (len(COLUMNS) - 4), taken, told], done.exit_code == 6
+    found = read_record(Optimization, place / "optimize.json", way_out="delete it")
+    problems = list(_problems(found, GOALS.get((model, precision), Goal())))
+    goal = "; ".join(problems) or "reached"
+    return [model, precision, *_figures(found), taken, goal], not problems
+
+
+def _figures(found: Optimization) -> Iterator[str]:
+    before, after = _sides(found)
+    sides, macs = (before, after), before.macs
+    yield _arrow(*(format_share(each.sme2_share(macs)) for each in sides))
+    yield _arrow(*(format_count(each.delegate_calls) for each in sides))
+    yield _arrow(*(format_count(each.outside) for each in sides))
+    yield f"{_arrow(*(_decibels(_worst_db(each)) for each in sides))} dB"
+    yield _arrow(*(format_size(each.planned_bytes) for each in sides))
+    yield _arrow(*(format_size(each.size_bytes) for each in sides))
+    yield ", ".join(after.rewrites) or "none"
+    gain = least_gain(found.gains)
+    if gain is not None:
+        interval = gain.interval
+        ends = f" [{format_ratio(interval.low)}, {format_ratio(interval.high)}]" if interval else ""
+        yield f"{gain.verdict} {format_ratio(gain.speed_up)}{ends}"
+    elif after.counted is not None:
+        calls = [each.counted.sme2_calls if each.counted else None for each in sides]
+        yield f"counted: {_arrow(*map(format_count, calls))} SME2 calls"
+    else:
+        yield "predicted"
+
+
+def _sides(found: Optimization) -> tuple[Trial, Trial]:
+    assert found.baseline is not None
+    assert found.best is not None
+    return found.baseline, found.best
+
+
+def _worst_db(trial: Trial) -> float | None:
+    """Returns the distance from eager in the worst SME mode, where all ran."""
+    known = [trial.snr_db, trial.counted.snr_db if trial.counted else None]
+    return min((each for each in known if each is not None), default=None)
+
+
+def _decibels(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
+
+
+def _arrow(before: str, after: str) -> str:
+    return f"{before} → {after}"
+
+
+def _problems(found: Optimization, goal: Goal) -> Iterator[str]:
+    before, after = _sides(found)
+    if not after.passed or (after.counted is not None and after.counted.problem is not None):
+        yield "its outputs are wrong"
+    lost = (before.snr_db or 0) - (after.snr_db or 0)
+    if before.passed and after.snr_db is not None and lost > MOST_LOST_DB:
+        yield f"{lost:.1f} dB lost"
+    share = after.sme2_share(before.macs)
+    if goal.sme2_share and (share is None or share < goal.sme2_share):
+        yield f"less than {format_share(goal.sme2_share)} on SME2"
+    for name in ("delegate_calls", "outside"):
+        most = getattr(goal, name)
+        if most is not None and getattr(after, name) > most:
+            yield f"over {most} {name.replace('_', ' ')}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
