@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "measuring": {"analysis", "base", "config", "etdump", "run", "statistics", "targets"},
     "analysis": {"backends", "base", "etdump", "run", "statistics"},
     "tables": {"analysis", "backends", "base", "optimize", "run", "statistics", "targets"},
-    "views": {"analysis", "backends", "base", "etdump", "run", "statistics", "tables"},
+    "views": {"analysis", "backends", "base", "etdump", "optimize", "run", "statistics", "tables"},
     "report_files": {"analysis", "base", "run", "tables", "views"},
     "history": {"analysis", "base", "run", "statistics", "tables", "targets", "views"},
     "dashboard": {"base", "history", "statistics", "tables", "views"},

@@ -56,14 +56,17 @@ def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None 
     from etprof.cli.progress import say
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
+    from etprof.tables.findings import best_suggestion
 
     run = Run.load(run_directory, whole=False, with_reference=True)
     if run.problem is not None:
         raise InputFileError(run.problem)
+    next_step = None
     if run.is_reportable:
         assessment = assess_run(analyze_run(run))
         write_report_files(assessment, run_directory)
         show_assessment(assessment, as_json=as_json, top=12)
+        next_step = best_suggestion(assessment)
     problems = measured.errors if measured else []
     for line in (*problems, *(measured.notes if measured else ())):
         say(line)
@@ -77,4 +80,6 @@ def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None 
         say(able)
     report = f"The report is {page}; everything" if page.is_file() else "Everything"
     say(f"{report} is in {run_directory}")
+    if next_step is not None:
+        say(f"Next: {next_step}")
     return TargetError.exit_code if problems else 0

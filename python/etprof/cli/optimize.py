@@ -11,6 +11,7 @@ Writes, into out_<model>/optimize_<precision> or where --outdir says:
   optimized.pte    the program, with the files of any export beside it
   baseline.pte     the program as it is
   optimize.json    every trial, step and reason; a search that was stopped goes on from there
+  optimize.html    the same as a page, with searches of other precisions beside it
   recipe.py        makes the same program from the model, readable
   runs/            what was measured or counted, each with its report
 """
@@ -96,13 +97,30 @@ def run(arguments: argparse.Namespace) -> int:
         f"out_{request.model_name()}", f"optimize_{request.precision}"
     )
     found = _search(request, folder, arguments)
+    page = _write_page(found, folder)
     if arguments.json:
         show_json(found.model_dump(mode="json"))
         return 0
     from etprof.tables.optimize import before_and_after, steps_of
 
-    show(before_and_after(found), steps_of(found), *_sentences(found, folder))
+    show(
+        before_and_after(found),
+        steps_of(found),
+        *_sentences(found, folder),
+        f"The report is {page}",
+    )
     return 0
+
+
+def _write_page(found: Optimization, folder: Path) -> Path:
+    """Writes the search as a page, with those of the same model in other precisions beside it."""
+    from etprof.base.atomic import write_text
+    from etprof.optimize.optimizing import find_others
+    from etprof.views.optimize import optimize_page
+
+    page = folder / "optimize.html"
+    write_text(page, optimize_page(found, find_others(found, folder)))
+    return page
 
 
 def _show_candidates(request: ExportRequest, *, as_json: bool) -> int:

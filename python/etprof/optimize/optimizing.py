@@ -235,6 +235,18 @@ def _is_of(trial: Trial, program: Path) -> bool:
     return trial.sha256 == hash_file(program)
 
 
+def find_others(found: Optimization, folder: Path) -> list[Optimization]:
+    """Returns the searches of the same model in other precisions, in folders beside this one."""
+    records = [
+        read_record(Optimization, each, way_out=_AGAIN)
+        for each in sorted(folder.resolve().parent.glob(f"*/{RECORD}"))
+        if each.parent != folder.resolve()
+    ]
+    return [
+        each for each in records if each.model == found.model and each.precision != found.precision
+    ]
+
+
 def read_trial(names: tuple[str, ...], files: ExportedFiles, number: int) -> Trial:
     """Returns what an export's own files say of it."""
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")

@@ -6,6 +6,7 @@ is a time. What a target proved stands beside them: counted kernels, or a gain i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -183,6 +184,29 @@ def judge_gains(gains: Sequence[Gain]) -> Comparison:
 def least_gain(gains: Sequence[Gain]) -> Gain | None:
     """Returns the gain of the method that gains least; None where nothing was timed."""
     return min(gains, key=lambda each: each.speed_up, default=None)
+
+
+def on_front(programs: Sequence[tuple[Trial, int]]) -> list[bool]:
+    """Says of each program whether none of the others is at least as good in everything.
+
+    Everything is the share on SME2 of the original's multiply-accumulates, which stand beside each
+    program, the distance from eager, and the size. A share that is unknown counts as none.
+    """
+    figures = [
+        (
+            trial.sme2_share(macs) or 0.0,
+            math.inf if trial.snr_db is None else trial.snr_db,
+            -trial.size_bytes,
+        )
+        for trial, macs in programs
+    ]
+    return [
+        not any(
+            other != own and all(a >= b for a, b in zip(other, own, strict=True))
+            for other in figures
+        )
+        for own in figures
+    ]
 
 
 class Step(Record):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.units import format_value
+from etprof.backends.registry import BY_NAME
+from etprof.base.units import count_of, format_share, format_value
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.findings.finding import Finding
+    from etprof.run.program import LoadedProgram
 
 _SHOWN_NAMES: Final = 4
+_WORTH_A_SEARCH: Final = 0.01
+"""Share of the work."""
 SEVERITY_STYLES: Final = {"high": "red", "medium": "yellow", "note": "cyan", "good": "green"}
 
 FINDINGS: Final = Table(
@@ -80,6 +84,46 @@ REFERENCE: Final = Table(
 def gain_text(finding: Finding) -> str:
     """Says what an inference could gain, in brackets; nothing where that is not known."""
     return f"(up to {format_value('ns', finding.gain_ns)} to gain)" if finding.gain_ns else ""
+
+
+def best_suggestion(assessment: Assessment) -> str | None:
+    """Says what is worth doing next; None where nothing is.
+
+    A program that an export's rewrites may change for the better comes first: that takes a command.
+    Else it is the finding that would gain most, or without times the first that asks for anything.
+    """
+    program = assessment.primary.experiment.program if assessment.is_split else None
+    if program is not None and (told := _search_for(program)) is not None:
+        return told
+    asking = [each for each in shown_findings(assessment) if each.severity in {"high", "medium"}]
+    best = max(asking, key=lambda each: each.gain_ns or 0.0, default=None)
+    return None if best is None else f"{best.title}: {best.action}"
+
+
+def _search_for(program: LoadedProgram) -> str | None:
+    """Returns the search for rewrites, of a program that was made without any and lacks something."""
+    exported = program.exported
+    summary = program.report.summary if program.report else None
+    if exported is None or summary is None or exported.rewrites:
+        return None
+    backend = BY_NAME.get(exported.backend)
+    share = summary.predicted_sme2_macs_share
+    lacks = [
+        f"{count_of(summary.undelegated_operators, 'operator')} outside the delegate"
+        if summary.undelegated_operators
+        else "",
+        f"{format_share(1 - share)} of the work without an SME2 kernel"
+        if share is not None and 1 - share >= _WORTH_A_SEARCH
+        else "",
+    ]
+    if backend is None or not backend.has_rules or not any(lacks):
+        return None
+    origin = exported.source.origin
+    # A model of a folder is named after that; what is no file is a name already.
+    is_named = origin.endswith(f"/{exported.model}/model.py") or not origin.endswith(".py")
+    model = exported.model if is_named else f"{origin}:{exported.model}"
+    told = " and ".join(filter(None, lacks))
+    return f"{told}: `etprof optimize {model} --dtype {exported.precision}` tries what changes that"
 
 
 def shown_findings(assessment: Assessment) -> list[Finding]:

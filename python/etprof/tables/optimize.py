@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.optimize.trial import least_gain
-from etprof.tables.table import Column, Place, Table, speed_up
+from etprof.base.units import format_value
+from etprof.optimize.trial import least_gain, on_front
+from etprof.tables.table import Column, Place, Section, Table, speed_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +49,8 @@ def _figures(
                says="Calls of portable kernels"),
         Column("size_bytes", "Int64", unit="bytes", title="size", of=value("size_bytes"),
                says="Of the program"),
+        Column("planned_bytes", "Int64", unit="bytes", title="planned memory", place="page",
+               of=value("planned_bytes"), says="Of tensors outside delegates, in all arenas"),
         Column("sme2_calls", "Int64", unit="count", title="SME2 calls",
                of=counted("sme2_calls"), place="several",
                says="Calls of SME2 microkernels that compute, counted in one inference"),
@@ -88,7 +91,7 @@ OPTIMIZE_STEPS: Final = Table(
     "optimize_steps",
     (
         Column("rewrite", "string", of=lambda row: row[0].rewrite, says="Its name"),
-        Column("kept", "boolean", of=lambda row: row[0].kept, says="Whether the result has it"),
+        Column("kept", "boolean", place="several", of=lambda row: row[0].kept, says="Whether the result has it"),
         Column("operators", "Int64", unit="count", of=lambda row: row[0].operators,
                says="Operators that it replaced; missing for the lowering's"),
         *_gain(lambda row: row[0].gains),
@@ -98,6 +101,32 @@ OPTIMIZE_STEPS: Final = Table(
     title="steps",
     says="A rewrite, what was decided, and the program without it as evidence.",
 )  # fmt: skip
+
+PROGRAMS: Final = Table(
+    "programs",
+    (
+        Column("precision", "string", of=lambda row: row.precision, says="Of the search"),
+        Column("program", "string", of=lambda row: row.name, says="Which of its trials"),
+        Column("rewrites", "string", of=lambda row: ", ".join(row.trial.rewrites),
+               says="That were asked for", empty="none"),
+        *_figures(lambda row: row.trial, lambda row: row.macs),
+        Column("front", "boolean", title="unbeaten", of=lambda row: row.is_on_front,
+               says="No other program is at least as good in share, distance and size together"),
+    ),
+    says="A program that was made, of this search and of those beside it.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A row of all programs."""
+
+    precision: str
+    name: str
+    trial: Trial
+    macs: int
+    is_on_front: bool
+
 
 CANDIDATES: Final = Table(
     "candidates",
@@ -126,17 +155,74 @@ def _idle_note(names: Sequence[str]) -> str:
 def before_and_after(found: Optimization) -> Table:
     """Returns a row for the baseline and one for the result."""
     baseline, best = found.baseline, found.best
-    macs = 0 if baseline is None else baseline.macs
+    macs = _macs(found)
     return OPTIMIZED.of(
         [("as it is", baseline, macs, ()), ("optimized", best, macs, found.gains)],
         note="" if found.gains else "none of these figures is a time",
     )
 
 
-def steps_of(found: Optimization) -> Table:
-    """Returns a row for each step, those that were kept first."""
-    macs = 0 if found.baseline is None else found.baseline.macs
-    tried = [each for each in found.steps if not each.is_idle]
-    ordered = sorted(tried, key=lambda each: not each.kept)
+def steps_of(found: Optimization, *, kept: bool | None = None) -> Table:
+    """Returns a row for each step, those that were kept first; `kept` chooses some."""
+    tried = [each for each in found.steps if not each.is_idle and kept in {None, each.kept}]
     idle = [each.rewrite for each in found.steps if each.is_idle]
-    return OPTIMIZE_STEPS.of(((each, macs) for each in ordered), note=_idle_note(idle))
+    return OPTIMIZE_STEPS.of(
+        ((each, _macs(found)) for each in sorted(tried, key=lambda each: not each.kept)),
+        title={None: "steps", True: "Steps that stayed", False: "Tried and rejected"}[kept],
+        note="" if kept else _idle_note(idle),
+    )
+
+
+def programs_of(searches: Sequence[Optimization]) -> Table:
+    """Returns a row for every program that was made, of several precisions."""
+    every = [(each, trial) for each in searches for trial in each.trials if trial.problem is None]
+    front = on_front([(trial, _macs(each)) for each, trial in every])
+    return PROGRAMS.of(
+        _Program(each.precision, _name(each, trial), trial, _macs(each), is_on_front)
+        for (each, trial), is_on_front in zip(every, front, strict=True)
+    )
+
+
+def _name(found: Optimization, trial: Trial) -> str:
+    if not trial.rewrites:
+        return "as it is"
+    is_best = found.best is not None and trial.number == found.best.number
+    return "optimized" if is_best else f"trial {trial.number + 1}"
+
+
+def _macs(found: Optimization) -> int:
+    return 0 if found.baseline is None else found.baseline.macs
+
+
+def headline(found: Optimization) -> str:
+    """Says what the search came to, and what that rests on."""
+    subject = f"{found.model} in {found.precision}"
+    gain = least_gain(found.gains)
+    if found.best is None or not found.best.rewrites:
+        on = f" on {found.target}" if found.target else ""
+        return f"{subject}: no rewrite makes the program better{on}"
+    names = ", ".join(found.best.rewrites)
+    if gain is None:
+        how = "counted" if found.best.counted else "predicted"
+        return f"{subject}, with {names}: its coverage of SME2 is {how}; it was not timed"
+    told = format_value("ratio", gain.speed_up)
+    if gain.interval is not None:
+        low, high = (format_value("ratio", each) for each in (gain.low, gain.high))
+        told = f"{told} (95 % interval {low} … {high})"
+    return f"{subject}, with {names}: {gain.verdict} on {found.target}, speed-up {told}"
+
+
+def sections(found: Optimization, others: Sequence[Optimization]) -> tuple[Section, ...]:
+    """Returns the page: the result, what stayed, what was rejected, and every program.
+
+    `others` are searches of the same model in other precisions.
+    """
+    without = "Figures are those of the program without it, all else as in the result."
+    return (
+        Section("result", "Result", (before_and_after(found),), lead=headline(found)),
+        Section("kept", "Steps that stayed", (steps_of(found, kept=True),), says=without),
+        Section("rejected", "Tried and rejected", (steps_of(found, kept=False),), says=without),
+        Section("programs", "Every program", (programs_of((found, *others)),),
+                says="To the right is more work on SME2, up is nearer to eager float32, a small "
+                "dot is a small program. None of this is a time."),
+    )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 
 from etprof.analysis.split.operators import GROUPS, OperatorRow, class_times, group_of
 from etprof.backends.backend import OperatorClass
-from etprof.base.units import format_count, format_duration, format_share
+from etprof.base.units import format_count, format_duration, format_share, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -138,6 +138,40 @@ def plain_bars(values: Sequence[float], whole: float | None = None) -> list[Bar]
     """A bar for each value, the largest as long as the track where nothing is the whole."""
     whole = whole or max(values, default=0.0) or 1.0
     return [Bar("0", _percent(min(max(value, 0.0), whole), whole), "total") for value in values]
+
+
+def dots_of(table: Table) -> View | None:
+    """Programs by coverage, distance from eager and size; None for every other table."""
+    if table.name != "programs":
+        return None
+    records = [r for r in table.records() if None not in (r["sme2_share"], r["snr_db"])]
+    if not records:
+        return None
+    ratios, shares, sizes = (
+        [float(r[name] or 0) for r in records] for name in ("snr_db", "sme2_share", "size_bytes")
+    )
+    low, reach = min(ratios), (max(ratios) - min(ratios)) or 1.0
+    largest = max(sizes) or 1.0
+    colours = {
+        name: f"c{i % 6}" for i, name in enumerate(dict.fromkeys(r["precision"] for r in records))
+    }
+    return {
+        "legend": [{"name": name, "colour": colour} for name, colour in colours.items()],
+        "top": format_value("dB", max(ratios)),
+        "bottom": format_value("dB", low),
+        "dots": [
+            {
+                "x": round(40 + 920 * share, 1),
+                "y": round(280 - 240 * (ratio - low) / reach, 1),
+                "r": round(5 + 20 * (size / largest) ** 0.5, 1),
+                "colour": colours[r["precision"]],
+                "is_on_front": r["front"],
+                "title": f"{r['precision']}, {r['program']}: {format_share(share)} on "
+                f"SME2, {format_value('dB', ratio)}, {format_value('bytes', size)}",
+            }
+            for r, ratio, share, size in zip(records, ratios, shares, sizes, strict=True)
+        ],
+    }
 
 
 def shades_of(table: Table) -> list[list[float | None]]:

@@ -15,6 +15,7 @@ from etprof.views.cells import shown_columns, shown_rows
 from etprof.views.charts import (
     bars_of,
     category_stacks,
+    dots_of,
     latency_chart,
     row_colours,
     shades_of,
@@ -105,6 +106,7 @@ def _section_view(section: Section) -> View:
         "lead": section.lead,
         "says": section.says,
         "tables": tables,
+        "dots": next(filter(None, map(dots_of, section.tables)), None),
         "lines": section.lines,
         "is_sortable": section.anchor == _SORTABLE and bool(tables),
     }

@@ -1,0 +1,18 @@
+"""A search for a better program as a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etprof.tables.optimize import headline, sections
+from etprof.views.formats.html import render_sections
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.optimize.trial import Optimization
+
+
+def optimize_page(found: Optimization, others: Sequence[Optimization]) -> str:
+    """Returns the page of a search; `others` are those of the same model in other precisions."""
+    return render_sections(headline(found).partition(":")[0], sections(found, others))
