@@ -99,7 +99,7 @@ def compare(folder: Path, first: Path, second: Path, seed: int) -> Effect:
     )
     listener = Listener(say=lambda _: None, progress=lambda *_: None, waiting=lambda *_: None)
     measure_config(config, LocalTarget(), listener)
-    (comparison,) = assess_run(analyze_run(Run.load(config.output_root))).comparisons
+    (comparison,) = assess_run(analyze_run(Run.load(config.folder))).comparisons
     assert comparison.latency is not None
     return comparison.latency
 

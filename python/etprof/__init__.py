@@ -11,6 +11,11 @@ __version__ = "0.2.0"
 __all__ = ["ComparisonResult", "Run", "__version__", "compare", "load_run"]
 
 
+def __dir__() -> list[str]:
+    """Names the API before its first use too, for those who complete names."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> object:
     """Imports the API at its first use: `import etprof` alone stays instant."""
     if name in __all__:

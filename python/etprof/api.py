@@ -12,6 +12,7 @@ Times are in ns, shares are fractions of one, speed-up is baseline ÷ candidate.
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,11 +29,11 @@ from etprof.run.load import Run as LoadedRun
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables import comparisons
 from etprof.tables.operators import ROLLUPS
-from etprof.tables.report import DECLARED, report_table
+from etprof.tables.report import DECLARED, comparison_sections, report_table
 from etprof.views.documents import comparison_document
 from etprof.views.events import event_blocks
 from etprof.views.files import build_frame
-from etprof.views.formats.html import render_html
+from etprof.views.formats.html import render_html, render_sections
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -97,6 +98,10 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<etprof run {self.source}: {', '.join(self.experiments)}>"
+
+    def _repr_html_(self) -> str:
+        """The report, as notebooks show it."""
+        return _in_frame(render_html([self.assessment]))
 
     @property
     def source(self) -> Path:
@@ -245,6 +250,12 @@ class ComparisonResult:
     def __repr__(self) -> str:
         return f"<etprof comparison {self.comparison.name}: {self.verdict}>"
 
+    def _repr_html_(self) -> str:
+        """The tables of the comparison, as notebooks show them."""
+        return _in_frame(
+            render_sections(self.comparison.name, comparison_sections(self.comparison))
+        )
+
     @property
     def baseline(self) -> Side:
         """The side that is compared with."""
@@ -291,6 +302,14 @@ class ComparisonResult:
     def waterfall(self) -> pd.DataFrame:
         """One row per step; `delta_ns` adds up to the difference of the totals."""
         return build_frame(comparisons.WATERFALL.of_each([self.comparison]))
+
+
+def _in_frame(page: str) -> str:
+    """Returns a page inside another: its style and its script stay its own."""
+    return (
+        f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts" '
+        'style="width: 100%; height: 40rem; border: 0"></iframe>'
+    )
 
 
 __all__ = ["COLUMNS", "ComparisonResult", "Experiment", "Run", "compare", "load_run"]

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from etprof.base.errors import BuildError, UsageError
+from etprof.base.errors import BuildError, EtprofError, UsageError
 from etprof.base.files import read_input
 from etprof.base.json_input import parse_json
 from etprof.base.limits import (
@@ -32,8 +32,12 @@ from etprof.base.limits import (
 )
 from etprof.base.records import SmeMode
 from etprof.base.text import suggest
+from etprof.export.request import ExportRequest, split_precision
+from etprof.registry import find_model
+from etprof.run.directory import runs_folder
 from etprof.run.generation import problem_of_prompt
 from etprof.run.manifest import Compared, Measurement, Seconds, Setup
+from etprof.run.program import describe_program
 from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
 
 if TYPE_CHECKING:
@@ -70,6 +74,9 @@ def _check_kind(name: str) -> str:
 TargetName = Annotated[
     str, AfterValidator(_check_kind), Field(json_schema_extra={"enum": list(KINDS)})
 ]
+EditorSchema = Annotated[
+    str | None, Field(alias="$schema", exclude=True, description="for editors; etprof ignores it")
+]
 Checked = TypeVar("Checked", bound=StrictModel)
 
 
@@ -105,15 +112,37 @@ class TargetConfig(StrictModel):
 class ProgramConfig(StrictModel):
     """A program, and what it is given."""
 
-    model: Path
+    model: Path = Field(
+        description="FILE.pte, or a model to export first: MODEL[:PRECISION], by default fp16"
+    )
     inputs: Annotated[tuple[Path, ...], Field(max_length=MOST_ENTRIES)] = ()
     data: Path | None = None
     method: str | None = None
 
+    @property
+    def named_model(self) -> str | None:
+        """The model that is to be exported, as `etprof profile` takes it; None for a program."""
+        is_program = self.model.suffix == ".pte" or self.model.is_file()
+        return None if is_program else str(self.model)
+
+    def is_file_below(self, folder: Path) -> bool:
+        """Whether the model is a path: a program's, or that of a model's source."""
+        is_program = self.model.suffix == ".pte" or (folder / self.model).is_file()
+        return is_program or names_a_source(str(self.model))
+
     def files(self) -> list[tuple[str, Path | None]]:
         """Returns the files that are named, with their fields."""
         inputs = [(f"inputs.{i}", path) for i, path in enumerate(self.inputs)]
-        return [("model", self.model), *inputs, ("data", self.data)]
+        model = [] if self.named_model else [("model", self.model)]
+        return [*model, *inputs, ("data", self.data)]
+
+    def problems_of_model(self) -> Iterator[str]:
+        """Says that no model has the name; none for a program."""
+        if self.named_model is not None:
+            try:
+                find_model(split_precision(self.named_model)[0])
+            except EtprofError as error:
+                yield f"model: {error}"
 
 
 ExperimentName = Annotated[
@@ -186,7 +215,8 @@ class MeasurementConfig(Measurement):
 class Config(ProgramConfig):
     """A measurement of one program, or of several in turns."""
 
-    output_root: Path
+    editor_schema: EditorSchema = None
+    output_root: Path | None = Field(None, description="default: out_<model>/runs/<target>")
     programs: Annotated[dict[ExperimentName, ProgramConfig], Field(max_length=MOST_ENTRIES)] = (
         Field({}, description="further programs, measured in turns: experiments name theirs")
     )
@@ -197,6 +227,19 @@ class Config(ProgramConfig):
     ]
     measurement: MeasurementConfig = MeasurementConfig()
     analysis: Compared = Compared()
+
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+        if self.output_root is not None:
+            return self.output_root
+        model = self.named_model and ExportRequest(split_precision(self.named_model)[0])
+        name = model.model_name() if model else describe_program(self.model).name
+        return runs_folder(name, kind_of(self.target.kind).name)
+
+    def models_to_export(self) -> list[str]:
+        """Names the models that are not exported yet."""
+        return [each.named_model for each in (self, *self.programs.values()) if each.named_model]
 
     @field_validator("target", mode="before")
     @classmethod
@@ -255,7 +298,7 @@ class Config(ProgramConfig):
 
 def load_config(path: Path) -> Config:
     """Reads and checks a config; raises UsageError that lists every problem with its field."""
-    return parse_config(read_config_text(path, "etprof config init"), str(path))
+    return parse_config(read_config_text(path, "etprof config init"), str(path), path.parent)
 
 
 def read_config_text(path: Path, way_out: str) -> str:
@@ -270,15 +313,22 @@ def read_config_text(path: Path, way_out: str) -> str:
         ) from error
 
 
-def parse_config(text: str, name: str) -> Config:
-    """Checks a config's text; `name` stands in the messages."""
-    return parse_strictly(text, name, Config, _missing_files)
+def parse_config(text: str, name: str, folder: Path | None = None) -> Config:
+    """Checks a config's text; `name` stands in the messages, paths are relative to `folder`."""
+    return parse_strictly(text, name, Config, _missing_files, folder)
 
 
 def parse_strictly(
-    text: str, name: str, kind: type[Checked], check: Callable[[Checked], list[str]]
+    text: str,
+    name: str,
+    kind: type[Checked],
+    check: Callable[[Checked], list[str]],
+    folder: Path | None = None,
 ) -> Checked:
-    """Checks a text against a model, then what only `check` can see; lists every problem."""
+    """Checks a text against a model, then what only `check` can see; lists every problem.
+
+    Its relative paths are those below `folder`, by default the working folder.
+    """
     try:
         document = parse_json(text, unique_keys=True)
     except ValueError as error:
@@ -286,18 +336,39 @@ def parse_strictly(
     problems = find_placeholders(document)
     found = None
     try:
-        found = kind.model_validate(document)
+        found = kind.model_validate(document, context=folder)
     except ValidationError as error:
         problems += describe_problems(error, kind)
     if found is not None:
+        rebased: Checked = _rebase(found, folder or Path())
+        found = rebased
         problems += check(found)
     if problems or found is None:
         raise UsageError(f"{name} is not a valid config:\n{list_problems(problems)}")
     return found
 
 
+def names_a_source(model: str) -> bool:
+    """Whether a model is named by the Python file that it is in."""
+    return re.search(r"\.py(:|$)", model) is not None
+
+
+def _rebase(value: Any, folder: Path) -> Any:  # noqa: ANN401 - whatever a config holds
+    """Puts `folder` before every relative path of a config, not before a model's name."""
+    if isinstance(value, BaseModel):
+        given = {name: getattr(value, name) for name in value.model_fields_set}
+        if isinstance(value, ProgramConfig) and not value.is_file_below(folder):
+            del given["model"]
+        return value.model_copy(update={k: _rebase(v, folder) for k, v in given.items()})
+    if isinstance(value, dict):
+        return {name: _rebase(each, folder) for name, each in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_rebase(each, folder) for each in value)
+    return folder / value if isinstance(value, Path) else value
+
+
 def _missing_files(config: Config) -> list[str]:
-    """Lists files that the config names and that are not there."""
+    """Lists files and models that the config names and that are not there."""
     files = [*config.files(), ("target.trace_runner", config.target.trace_runner)]
     for name, program in config.programs.items():
         files += [(f"programs.{name}.{field}", path) for field, path in program.files()]
@@ -305,7 +376,10 @@ def _missing_files(config: Config) -> list[str]:
         files += [(f"generation.{name}", path) for name, path in config.generation.files()]
     for index, experiment in enumerate(config.experiments):
         files.append((f"experiments.{index}.runner_path", experiment.runner))
-    return list_missing(files)
+    models = [*config.problems_of_model()]
+    for name, program in config.programs.items():
+        models += [f"programs.{name}.{problem}" for problem in program.problems_of_model()]
+    return [*models, *list_missing(files)]
 
 
 def list_missing(files: Iterable[tuple[str, Path | None]]) -> list[str]:

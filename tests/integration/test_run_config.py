@@ -63,6 +63,24 @@ def test_a_finished_run_is_valid(finished: Path) -> None:
         assert set(order[start : start + 2]) == {"one", "two"}
 
 
+def test_a_config_that_names_a_model_works_from_any_folder(folder: Path, tmp_path: Path) -> None:
+    """U2: the shipped example needed a program that no command had made, and one folder."""
+    path = write_config(folder, "named", blocks=1)
+    document = json.loads(path.read_text()) | {"model": "toy_cnn:fp32"}
+    del document["output_root"]
+    path.write_text(json.dumps(document))
+    completed = etprof(tmp_path, "run", path)
+    assert completed.exit_code == 0, completed.stderr
+    (run,) = (tmp_path / "out_toy_cnn/runs").iterdir()
+    manifest = load_manifest(run)
+    assert manifest is not None
+    assert manifest.config is not None
+    assert manifest.config["path"] == str(path)
+    # What repeats the run is the program that was measured, not the model's code.
+    again = etprof(tmp_path, "run", "--from-manifest", run, "--dry-run")
+    assert "toy_cnn_xnnpack_fp32.pte" in again.stdout
+
+
 def test_every_launch_has_the_state_around_it(finished: Path) -> None:
     manifest = load_manifest(finished)
     assert manifest is not None

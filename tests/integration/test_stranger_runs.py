@@ -107,6 +107,18 @@ def test_it_starts_when_the_user_says_so(folder: Path, field: str) -> None:
     assert (folder / "marker").exists()
 
 
+@pytest.mark.parametrize("model", ["evil.py:Net", "toy_cnn:fp16"])
+def test_a_manifest_exports_no_model(
+    folder: Path, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    """S4: to export a model is to run its code."""
+    (folder / "evil.py").write_text(f"open({str(folder / 'marker')!r}, 'w')", encoding="utf-8")
+    run = write_manifest(folder, config({}, model=model))
+    assert main(["run", "--from-manifest", str(run), "--allow-launcher"]) == 2
+    assert model in capsys.readouterr().err
+    assert not (folder / "marker").exists()
+
+
 @pytest.mark.parametrize("field", ["connect", "remote_folder"])
 def test_a_manifest_chooses_no_device_to_connect_to(
     folder: Path, capsys: pytest.CaptureFixture[str], field: str

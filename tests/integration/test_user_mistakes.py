@@ -175,11 +175,10 @@ def test_wrong_flags(folder: Path, words: str, message: str) -> None:
     assert completed.stderr == f"etprof: argument {message}{way_out}\n"
 
 
-def test_no_command(folder: Path) -> None:
+def test_no_command_is_a_call_for_help(folder: Path) -> None:
     completed = etprof(folder)
-    assert completed.exit_code == 2
-    expected = "etprof: the following arguments are required: COMMAND; see `etprof --help`\n"
-    assert completed.stderr == expected
+    assert (completed.exit_code, completed.stderr) == (0, "")
+    assert completed.stdout == etprof(folder, "--help").stdout
 
 
 def test_every_command_explains_itself(folder: Path) -> None:

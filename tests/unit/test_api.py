@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import sys
 from dataclasses import replace
@@ -181,3 +182,17 @@ def test_importing_etprof_imports_nothing_else() -> None:
     assert run_command([sys.executable, "-c", code]).stdout.strip() == "False False"
     with pytest.raises(AttributeError, match="module 'etprof' has no attribute 'nothing'"):
         etprof.nothing  # noqa: B018
+
+
+def test_names_of_the_api_can_be_completed() -> None:
+    """U5: `dir(etprof)` hid what is imported at its first use."""
+    assert set(etprof.__all__) <= set(dir(etprof))
+
+
+def test_notebooks_show_the_report(run: etprof.Run) -> None:
+    """U5: nothing but a name was shown."""
+    page = run._repr_html_()
+    assert page.startswith("<iframe srcdoc=")
+    assert all(html.escape(html.escape(op.label)) in page for op in OFF_OPS)
+    compared = etprof.compare(run.experiment("android_off"), run.experiment("android_sme2"))
+    assert "android_sme2" in compared._repr_html_()

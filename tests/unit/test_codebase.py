@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "etdump": {"base", "_etdump"},
     "run": {"base", "etdump", "statistics"},
     "backends": {"base", "etdump", "run"},
-    "config": {"base", "configs", "run", "targets"},
+    "config": {"base", "configs", "export", "registry", "run", "targets"},
     "targets": {"backends", "base", "run"},
     "measuring": {"analysis", "base", "config", "etdump", "run", "statistics", "targets"},
     "analysis": {"backends", "base", "etdump", "run", "statistics"},

@@ -22,7 +22,7 @@ from etprof.run.directory import reserved, set_aside
 ELSEWHERE = "linux" if sys.platform == "darwin" else "mac"
 WRONG = {
     "profil": "invalid choice: 'profil' (choose from 'profile', ",
-    "profil x": "'doctor'); did you mean 'profile'? see `etprof --help`",
+    "profil x": "'completion'); did you mean 'profile'? see `etprof --help`",
     "export toy_cnn --jsn": "`etprof export` cannot use --jsn; see `etprof export --help`",
     "models extra": "`etprof models` cannot use extra; see `etprof models --help`",
     "profile": "the following arguments are required: MODEL[:PRECISION]|FILE.pte; see `etprof profile --help`",

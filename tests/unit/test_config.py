@@ -227,6 +227,52 @@ def test_the_schema_describes_every_field() -> None:
         assert field in schema or field == "num_runs"
 
 
+def test_paths_are_relative_to_the_config(
+    good: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U2: they followed the working folder, so a config worked from one folder only."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "forks.sh").touch()
+    files = {"model": "m.pte", "output_root": "out", "inputs": ["m.pte"]}
+    programs = {"b": {"model": "m.pte", "inputs": ["m.pte"]}}
+    ways = [{"name": "a", "runner_path": "forks.sh"}, {"name": "c", "program": "b"}]
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(good | files | {"programs": programs, "experiments": ways}))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    config = load_config(Path("../c.json"))
+    assert config.model == config.inputs[0] == Path("../m.pte")
+    assert config.programs["b"].model == Path("../m.pte")
+    assert config.experiments[0].runner == Path("../forks.sh")
+    assert config.folder == Path("../out")
+
+
+def test_a_config_may_name_models(good: dict[str, Any], tmp_path: Path) -> None:
+    """U2: the example needed a program that no command had made."""
+    source = tmp_path / "mine.py"
+    source.touch()
+    path = tmp_path / "c.json"
+    programs = {"b": {"model": "mine.py:Net:int8"}, "c": {"model": "m.pte"}}
+    ways = [{"name": "a"}, {"name": "b", "program": "b"}, {"name": "c", "program": "c"}]
+    document = good | {"model": "toy_cnn:fp32", "programs": programs, "experiments": ways}
+    del document["output_root"]
+    path.write_text(json.dumps(document))
+    config = load_config(path)
+    assert config.models_to_export() == ["toy_cnn:fp32", f"{source}:Net:int8"]
+    assert config.folder == Path("out_toy_cnn/runs/linux")
+
+
+def test_a_model_that_nobody_knows_is_a_problem(good: dict[str, Any]) -> None:
+    (problem,) = problems(good | {"model": "toy_cn:int8"})
+    assert problem.startswith("model: no model is called 'toy_cn'; did you mean 'toy_cnn'?")
+
+
+def test_editors_may_be_told_the_schema(good: dict[str, Any]) -> None:
+    """U5: `"$schema"` was refused."""
+    config = parse_config(json.dumps({"$schema": "etprof.schema.json", **good}), "c.json")
+    assert "$schema" in Config.model_json_schema()["properties"]
+    assert "$schema" not in config.model_dump_json(by_alias=True)
+
+
 def test_what_is_checked_is_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """D20: a config was read twice, so the text in the manifest might be another."""
     path, model = tmp_path / "c.json", tmp_path / "m.pte"
@@ -250,4 +296,4 @@ def test_what_is_checked_is_what_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("etprof.cli.run.report_run", lambda *_, **__: 0)
     monkeypatch.setattr("etprof.measuring.plan.configured_target", lambda _: None)
     assert main(["run", str(path)]) == 0
-    assert kept == ["first", "first"]
+    assert kept == [str(tmp_path / "first")] * 2

@@ -227,7 +227,10 @@ def test_a_cut_off_run_of_two_programs_is_resumed(tmp_path: Path) -> None:
             lambda d: d["programs"].update(more=d["programs"]["half"]),
             "programs.more: no experiment",
         ),
-        (lambda d: d["programs"]["half"].update(model="gone.pte"), "programs.half.model: gone.pte"),
+        (
+            lambda d: d["programs"]["half"].update(model="gone.pte"),
+            "programs.half.model: {folder}/gone.pte",
+        ),
     ],
 )
 def test_a_config_says_what_is_wrong_with_its_programs(
@@ -242,7 +245,7 @@ def test_a_config_says_what_is_wrong_with_its_programs(
     config.write_text(json.dumps(document))
     done = etprof(tmp_path, "config", "check", config)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert told.format(folder=tmp_path) in done.stderr
 
 
 def test_a_manifest_whose_experiment_has_no_program_is_damaged(

@@ -12,6 +12,7 @@ from pydantic import (
     AliasChoices,
     BeforeValidator,
     Field,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -29,6 +30,7 @@ from etprof.base.limits import (
 from etprof.base.records import SmeMode
 from etprof.base.text import suggest
 from etprof.config import (
+    EditorSchema,
     GenerationConfig,
     MeasurementConfig,
     PresetName,
@@ -36,6 +38,7 @@ from etprof.config import (
     TargetConfig,
     Threads,
     list_missing,
+    names_a_source,
     parse_strictly,
     read_config_text,
 )
@@ -49,7 +52,10 @@ from etprof.targets.registry import kind_of
 def _accepted_by(check: Callable[[str], object]) -> AfterValidator:
     """Makes a validator of a function that raises UsageError for what it does not know."""
 
-    def validate(name: str) -> str:
+    def validate(name: str, info: ValidationInfo) -> str:
+        # The context is the folder that paths are relative to; no other name is a path.
+        if info.context is not None and names_a_source(name):
+            name = str(info.context / name)
         try:
             check(name)
         except UsageError as error:
@@ -179,6 +185,7 @@ class MatrixMeasurement(MeasurementConfig):
 class Matrix(StrictModel):
     """Every combination is measured: one run directory per model, precision, backend, device."""
 
+    editor_schema: EditorSchema = None
     name: Name = "bench"
     output_root: Path | None = Field(None, description="default: out_bench/<name>")
     models: Several[ModelEntry]
@@ -233,12 +240,12 @@ class Matrix(StrictModel):
 
 def load_matrix(path: Path) -> Matrix:
     """Reads and checks a matrix; raises UsageError that lists every problem with its field."""
-    return parse_matrix(read_config_text(path, "etprof bench --init"), str(path))
+    return parse_matrix(read_config_text(path, "etprof bench --init"), str(path), path.parent)
 
 
-def parse_matrix(text: str, name: str) -> Matrix:
-    """Checks a matrix's text; `name` stands in the messages."""
-    return parse_strictly(text, name, Matrix, _missing_files)
+def parse_matrix(text: str, name: str, folder: Path | None = None) -> Matrix:
+    """Checks a matrix's text; `name` stands in the messages, paths are relative to `folder`."""
+    return parse_strictly(text, name, Matrix, _missing_files, folder)
 
 
 def _missing_files(matrix: Matrix) -> list[str]:

@@ -39,6 +39,7 @@ COMMANDS: tuple[str, ...] = (
     "device",
     "emulator",
     "doctor",
+    "completion",
 )
 
 EPILOG = """\
@@ -133,6 +134,9 @@ def run_command_line(words: Sequence[str]) -> int:
     """Runs one command line; raises EtprofError for every failure the user can act on."""
     # Without a subcommand no flags of any are asked for.
     command = next((word for word in words if word in COMMANDS), "")
+    if not words:
+        build_parser(command).print_help()
+        return 0
     arguments, unknown = build_parser(command).parse_known_args(words)
     if unknown:
         command = f"etprof {arguments.command}"

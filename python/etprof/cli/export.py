@@ -11,7 +11,7 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
 from __future__ import annotations
 
 import sys
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
 
     from etprof.export.request import ExportedFiles, ExportRequest
-    from etprof.run.program import StageTime
+    from etprof.run.program import ExportManifest, StageTime
 
 
 EXAMPLES = """\
@@ -196,3 +196,49 @@ class StageProgress:
 
         self._status.stop()
         self._console.print(f"{stage.name:18} {format_duration(stage.duration_ns):>8}")
+
+
+def export_named(
+    name: str,
+    *,
+    precision: str | None = None,
+    backend: str | None = None,
+    allow_inaccurate: bool = False,
+    way_out: str | None = "",
+) -> Path:
+    """Exports MODEL[:PRECISION] unless a program made of the same code is there.
+
+    `precision` is that of a name without one, fp16 by default. `way_out` is said of a program that
+    is there; with None it is exported again.
+    """
+    from etprof.backends.registry import DEFAULT
+    from etprof.cli.progress import say
+    from etprof.export.exporter import export_model, find_export
+    from etprof.export.request import ExportRequest, split_precision
+
+    model, own = split_precision(name)
+    request = ExportRequest(
+        model=model,
+        precision=own or ("fp16" if precision is None else precision),
+        backend=backend or DEFAULT,
+        allow_inaccurate=allow_inaccurate,
+    )
+    manifest = None if way_out is None else find_export(request, any_options=True)
+    if manifest is None:
+        return export_model(request, StageProgress()).pte
+    program = request.files().pte
+    say(f"Using {program}, exported earlier{_tell_options(manifest)}{way_out}")
+    return program
+
+
+def _tell_options(manifest: ExportManifest) -> str:
+    """Returns what the program differs in from one that is exported now, such as its weights."""
+    from etprof.export.request import ExportOptions
+
+    usual = asdict(ExportOptions())
+    given = [
+        name.replace("_", "-")
+        for name, value in manifest.options.items()
+        if name not in {"trace", "graph", "bundle"} and (value or None) != (usual.get(name) or None)
+    ]
+    return f" with {', '.join(given)}" if given else ""

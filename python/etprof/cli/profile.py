@@ -16,7 +16,6 @@ run, how often, and what they compute. Emulated times mean nothing and are not s
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
 
     from etprof.config import Config, GenerationConfig, TargetConfig
     from etprof.run.delegation import DelegationReport
-    from etprof.run.program import ExportManifest
     from etprof.targets import Target
 
 _LONGEST_NAME = 40
@@ -141,13 +139,15 @@ def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
 
 def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     """Raises UsageError for a flag that would change nothing: its user expects otherwise."""
+    from etprof.export.request import split_precision
+
     of_export = {"--dtype": arguments.dtype, "--backend": arguments.backend}
     of_export["--export"] = arguments.export or None
     given = [flag for flag, value in of_export.items() if value is not None]
     named = [name for name in (arguments.model, arguments.against) if name is not None]
     if given and all(name.endswith(".pte") for name in named):
         raise UsageError(f"{given[0]} is for a model's name; {named[0]} is already exported")
-    if arguments.dtype is not None and all(_split_precision(name)[1] for name in named):
+    if arguments.dtype is not None and all(split_precision(name)[1] for name in named):
         raise UsageError(f"--dtype has no effect: {named[0]} names its precision; leave one out")
     takes = kind_of(arguments.target).takes
     if arguments.sme_vector_bits and not kind_of(arguments.target).has_vector_lengths:
@@ -181,7 +181,7 @@ def run(arguments: argparse.Namespace) -> int:
     reports = {name: report for name, report in recorded.items() if report is not None}
     with listening(arguments) as listener:
         measured = measure_config(config, target, listener, delegations=reports)
-    return report_run(config.output_root, as_json=arguments.json, measured=measured)
+    return report_run(config.folder, as_json=arguments.json, measured=measured)
 
 
 def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:
@@ -339,57 +339,16 @@ def _read_etrecord(given: Path | None, program: Path) -> DelegationReport | None
     return describe_program(program, found)
 
 
-def _split_precision(name: str) -> tuple[str, str | None]:
-    """Splits MODEL:PRECISION; None for the precision where none is named."""
-    from etprof.export.request import parse_precision
-
-    model, _, last = name.rpartition(":")
-    if not model or name.endswith(".pte"):
-        return name, None
-    try:
-        return model, parse_precision(last).name
-    except UsageError:
-        # A model's name may have colons of its own.
-        return name, None
-
-
 def _find_program(name: str, arguments: argparse.Namespace) -> Path:
     """Returns the program in a file, or exports the model of that name."""
     if name.endswith(".pte"):
         return Path(name)
-    return _export(*_split_precision(name), arguments)
+    from etprof.cli.export import export_named
 
-
-def _export(model: str, precision: str | None, arguments: argparse.Namespace) -> Path:
-    """Exports the named model unless a program made of the same code is there."""
-    from etprof.backends.registry import DEFAULT
-    from etprof.cli.export import StageProgress
-    from etprof.cli.progress import say
-    from etprof.export.exporter import export_model, find_export
-    from etprof.export.request import ExportRequest
-
-    request = ExportRequest(
-        model=model,
-        precision=precision or ("fp16" if arguments.dtype is None else arguments.dtype),
-        backend=arguments.backend or DEFAULT,
+    return export_named(
+        name,
+        precision=arguments.dtype,
+        backend=arguments.backend,
         allow_inaccurate=arguments.allow_inaccurate,
+        way_out=None if arguments.export else "; --export makes it anew",
     )
-    manifest = None if arguments.export else find_export(request, any_options=True)
-    if manifest is None:
-        return export_model(request, StageProgress()).pte
-    program = request.files().pte
-    say(f"Using {program}, exported earlier{_tell_options(manifest)}; --export makes it anew")
-    return program
-
-
-def _tell_options(manifest: ExportManifest) -> str:
-    """Returns what the program differs in from one that is exported now, such as its weights."""
-    from etprof.export.request import ExportOptions
-
-    usual = asdict(ExportOptions())
-    given = [
-        name.replace("_", "-")
-        for name, value in manifest.options.items()
-        if name not in {"trace", "graph", "bundle"} and (value or None) != (usual.get(name) or None)
-    ]
-    return f" with {', '.join(given)}" if given else ""

@@ -21,8 +21,11 @@ from etprof.cli.output import show_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeVar
 
-    from etprof.config import Config
+    from etprof.config import Config, ProgramConfig
+
+    Program = TypeVar("Program", bound=ProgramConfig)
 
 EXAMPLES = """\
 examples:
@@ -57,34 +60,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures, analyses, reports."""
-    from etprof.measuring.configured import measure_config
+    from etprof.measuring.configured import describe_config, measure_config
     from etprof.measuring.plan import configured_target
 
-    config, identity = _find_config(arguments)
+    config, named = _find_config(arguments)
     if arguments.output_root is not None:
         config = config.model_copy(update={"output_root": arguments.output_root})
     if arguments.dry_run:
         return _show_plan(config, arguments.only, as_json=arguments.json)
     if arguments.analysis_only:
-        return report_run(config.output_root, as_json=arguments.json)
+        return report_run(config.folder, as_json=arguments.json)
     if arguments.from_manifest is not None:
         _check_starts(config, arguments)
     target = configured_target(config)
+    config = _export_models(config)
     with listening(arguments) as listener:
         measured = measure_config(
             config,
             target,
             listener,
-            identity=identity,
+            identity={**describe_config(config), **named},
             only=arguments.only,
             resume=arguments.resume,
             keep_going=arguments.keep_going,
         )
-    return report_run(config.output_root, as_json=arguments.json, measured=measured)
+    return report_run(config.folder, as_json=arguments.json, measured=measured)
 
 
 def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, object]]:
-    """Returns the config and its identity for the manifest: path, hash, content."""
+    """Returns the config and what the manifest says of its file."""
     from etprof.config import parse_config, read_config_text
     from etprof.run.manifest import load_manifest
 
@@ -108,7 +112,34 @@ def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, objec
                 "write one"
             )
         text = json.dumps(content)
-    return parse_config(text, str(given[0])), _identity(str(given[0]), text)
+    # A manifest's paths are those of the folder in which its run was started.
+    folder = given[0].parent if arguments.from_manifest is None else Path()
+    config = parse_config(text, str(given[0]), folder)
+    if arguments.from_manifest is not None and config.models_to_export():
+        raise UsageError(
+            f"{given[0]}: its config names {config.models_to_export()[0]}, and a run directory may "
+            "be a stranger's: export that model, and put its .pte there"
+        )
+    return config, {
+        "path": str(given[0]),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+
+
+def _export_models(config: Config) -> Config:
+    """Exports the models that the config names, and returns it with their programs."""
+    from etprof.cli.export import export_named
+
+    inaccurate = config.measurement.allow_inaccurate
+
+    def exported(program: Program) -> Program:
+        if program.named_model is None:
+            return program
+        path = export_named(program.named_model, allow_inaccurate=inaccurate)
+        return program.model_copy(update={"model": path})
+
+    programs = {name: exported(each) for name, each in config.programs.items()}
+    return exported(config.model_copy(update={"programs": programs} if programs else {}))
 
 
 def _check_starts(config: Config, arguments: argparse.Namespace) -> None:
@@ -125,13 +156,6 @@ def _check_starts(config: Config, arguments: argparse.Namespace) -> None:
             f"{arguments.from_manifest}: {', '.join(foreign)}: not started, a run directory may be "
             "a stranger's; if what is listed above is yours, add --allow-launcher"
         )
-
-
-def _identity(name: str, text: str) -> dict[str, object]:
-    from etprof.base.json_input import parse_json
-
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return {"path": name, "sha256": digest, "content": parse_json(text)}
 
 
 def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:

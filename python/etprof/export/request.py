@@ -78,6 +78,18 @@ def parse_precision(name: str) -> Precision:
     return Precision(name, quantization=quantization)
 
 
+def split_precision(name: str) -> tuple[str, str | None]:
+    """Splits MODEL:PRECISION; None for the precision where none is named."""
+    model, _, last = name.rpartition(":")
+    if not model or name.endswith(".pte"):
+        return name, None
+    try:
+        return model, parse_precision(last).name
+    except UsageError:
+        # A model's name may have colons of its own.
+        return name, None
+
+
 MEMORY_PLANNERS = ("greedy", "naive")
 PRECISION_TYPES = ("fp32", "static_quant", "dynamic_quant")
 

@@ -54,7 +54,7 @@ def measure_config(  # noqa: PLR0913 - what, where, how
     `identity` is what the manifest says of the config. Raises as `measure` does, and
     DifferentRunError for a `resume` of something else.
     """
-    program, run = configured_program(config), config.output_root
+    program, run = configured_program(config), config.folder
     experiments, settings = configured_experiments(config, only), configured_settings(config)
     has_references = any(each.references for each in program.every.values())
     planned = plan(experiments, settings, target, has_references=has_references)

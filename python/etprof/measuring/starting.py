@@ -39,7 +39,7 @@ def describe_starts(config: Config) -> list[str]:
     if counting is not None:
         where.append(f"with kernels counted by {shlex.quote(str(counting))}")
     others = "".join(f", {name} {each.model}" for name, each in config.programs.items())
-    head = f"model {config.model}{others} on {' '.join(where)}; results go to {config.output_root}"
+    head = f"model {config.model}{others} on {' '.join(where)}; results go to {config.folder}"
     return [_visible(head), *(_visible(_describe(each)) for each in config.experiments)]
 
 
