@@ -90,6 +90,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def gallery(session: nox.Session) -> None:
+    """Real reports in build/gallery, for `nox -s docs -- --gallery build/gallery`."""
+    install_with_group(session, "docs")
+    run(session, "python", "-m", "docs.site.gallery", "build/gallery", *session.posargs)
+
+
+@nox.session(python=False)
 def kill(session: nox.Session) -> None:
     """Random signals at random moments in five commands; `-- --rounds 20 --seed 7` for fewer."""
     install_with_group(session, "test")

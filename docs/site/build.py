@@ -15,6 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from docs.site.gallery import gallery_page
 from docs.site.links import check_site
 from docs.site.reference import pages, schema_files
 
@@ -26,8 +27,10 @@ GENERATED = {
     "Reference": {
         "commands.md": "Commands and their options",
         "files.md": "Fields of configs and matrices",
+        "messages.md": "Messages and their exit codes",
     }
 }
+GALLERY = {"gallery.md": "Real reports to look at"}
 """Pages that exist on the site alone, by the section of the navigation they stand in."""
 
 
@@ -41,7 +44,9 @@ def stage(source: Path, gallery: Path | None) -> None:
         (source / name).write_text(text)
     for name, text in pages().items():
         (source / name).write_text(text)
-    (source / "index.md").write_text(index())
+    if gallery is not None:
+        (source / "gallery.md").write_text(gallery_page(gallery))
+    (source / "index.md").write_text(index(has_gallery=gallery is not None))
     extra = source.with_name("extra")
     shutil.rmtree(extra, ignore_errors=True)
     extra.mkdir()
@@ -51,13 +56,14 @@ def stage(source: Path, gallery: Path | None) -> None:
         shutil.copytree(gallery, extra / "gallery")
 
 
-def index() -> str:
+def index(*, has_gallery: bool) -> str:
     """Returns the first page: docs/README.md, whose lists are the navigation too."""
     text = (DOCS / "README.md").read_text().replace("](../", "](")
     head, *rest = SECTION.split(text)
     parts = [head]
     for title, body in zip(rest[::2], rest[1::2], strict=True):
-        made = [f"- [{says}]({page})" for page, says in GENERATED.get(title, {}).items()]
+        more = GENERATED.get(title, {}) | (GALLERY if has_gallery and title == "Tutorial" else {})
+        made = [f"- [{says}]({page})" for page, says in more.items()]
         shown = "\n".join([body.rstrip(), *made])
         listed = [page for page in LINK.findall(shown) if page.endswith(".md")]
         tree = "\n".join(["```{toctree}", ":hidden:", f":caption: {title}", "", *listed, "```"])

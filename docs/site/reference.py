@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
+import re
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import etprof
+from etprof.base import errors
 from etprof.bench.matrix import Matrix
 from etprof.cli import COMMANDS, build_parser
 from etprof.config import Config
+from etprof.history.connection import StoreError
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "config": Config.model_json_schema(),
@@ -28,7 +35,11 @@ _PURPOSES = {
 
 def pages() -> dict[str, str]:
     """Returns the text of each generated page by its file name."""
-    return {"commands.md": commands_page(), "files.md": files_page()}
+    return {
+        "commands.md": commands_page(),
+        "files.md": files_page(),
+        "messages.md": messages_page(),
+    }
 
 
 def schema_files() -> dict[str, str]:
@@ -139,3 +150,77 @@ def _bounds(schema: dict[str, Any]) -> Iterator[str]:
 def _cell(text: str) -> str:
     """Returns text that stays in its cell of a Markdown table."""
     return " ".join(text.split()).replace("|", "\\|")
+
+
+def messages_page() -> str:
+    """Returns every message of the package's errors by exit code, from the code that raises them."""
+    by_code: dict[int, set[str]] = defaultdict(set)
+    for module in sorted(Path(etprof.__file__).parent.rglob("*.py")):
+        for code, text in _messages(ast.parse(module.read_text())):
+            # What is filled in alone cannot be searched for.
+            if len(re.sub(r"\W", "", text)) > LEAST_LETTERS:
+                by_code[code].add(text)
+    parts = ["# Messages", _MESSAGES_HEAD]
+    for code, texts in sorted(by_code.items()):
+        shown = sorted(texts, key=str.lower)
+        parts += [f"## Exit code {code}: {_MEANINGS[code]}", "\n".join(map(_item, shown))]
+    return "\n\n".join(parts) + "\n"
+
+
+LEAST_LETTERS = 12
+_MESSAGES_HEAD = """\
+`…` stands for what is filled in: a file, a field, a number.
+[When something goes wrong](troubleshooting.md) has the ways out by subject."""
+_KINDS: dict[str, int] = {
+    kind.__name__: kind.exit_code
+    for kind in (*vars(errors).values(), StoreError)
+    if isinstance(kind, type) and issubclass(kind, errors.EtprofError)
+}
+_MEANINGS = {
+    kind.exit_code: (kind.__doc__ or "").splitlines()[0]
+    for kind in (
+        errors.UsageError,
+        errors.BuildError,
+        errors.InputFileError,
+        errors.TargetError,
+        errors.ExportError,
+        errors.OutputError,
+        StoreError,
+    )
+}
+
+
+def _messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields exit code and text of each error that a module makes."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        named = {
+            target.id: _text(node.value)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                code, first = _KINDS.get(node.func.id), node.args[0]
+                if code is not None:
+                    is_name = isinstance(first, ast.Name)
+                    yield code, named.get(ast.unparse(first), "") if is_name else _text(first)
+
+
+def _text(node: ast.expr) -> str:
+    """Returns a text of the code with `…` for what is filled in; no text is empty."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_text, node.values))
+    if isinstance(node, ast.BinOp):
+        return (_text(node.left) or "…") + (_text(node.right) or "…")
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return "…" if isinstance(node, ast.FormattedValue) else ""
+
+
+def _item(text: str) -> str:
+    """Returns a line of a list; a message has backquotes of its own."""
+    return f"- `` {' '.join(text.split())} ``"

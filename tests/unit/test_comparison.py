@@ -85,7 +85,7 @@ def test_what_is_nothing_is_no_step() -> None:
     rounding = WaterfallStep("Unattributed", "unattributed", 1e-12, -1e-12)
     assert Waterfall(9.0, 3.0, (gain, nothing, rounding)).largest(3) == (gain,)
     shown = Waterfall(11.0, 5.0, (gain, equal, rounding)).largest(3)
-    assert [(step.label, step.baseline_ns) for step in shown] == [("a", 9.0), ("1 others", 2.0)]
+    assert [(step.label, step.baseline_ns) for step in shown] == [("a", 9.0), ("1 other", 2.0)]
 
 
 def test_categories_and_shares(comparison: Comparison) -> None:

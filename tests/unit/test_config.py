@@ -297,3 +297,15 @@ def test_what_is_checked_is_what_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("etprof.measuring.plan.configured_target", lambda _: None)
     assert main(["run", str(path)]) == 0
     assert kept == [str(tmp_path / "first")] * 2
+
+
+def test_a_config_of_a_model_has_no_placeholder_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """U2: `config init --model FILE.pte` left its output for someone to fill in."""
+    (tmp_path / "net.pte").write_bytes(b"")
+    config = tmp_path / "c.json"
+    words = ["config", "init", "--template", "emulator", "--model", str(tmp_path / "net.pte")]
+    assert main([*words, "--out", str(config)]) == 0
+    assert "REPLACE_WITH" not in config.read_text() + capsys.readouterr().out
+    assert str(load_config(config).output_root).endswith("out_net/runs/emulator")

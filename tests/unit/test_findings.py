@@ -249,7 +249,7 @@ def test_without_the_data_flow_nothing_is_guessed_about_transposes(tmp_path: Pat
 def test_a_latency_that_drifts_is_told(tmp_path: Path) -> None:
     """Each launch is near the median; the second half is a tenth slower than the first."""
     summary = fired(insight(tmp_path / "r", one(convolutions(9), latency_us=DRIFTING)))["F13"]
-    assert "is 9.6 % off the first" in summary.summary
+    assert "is 9.6 % slower than the first" in summary.summary
 
 
 def test_data_movement_above_the_reference(tmp_path: Path) -> None:

@@ -275,4 +275,4 @@ def test_what_an_inference_costs_itself_is_told(
 
     change(run / "metrics.json", edit)
     (detail,) = [each.detail for each in validity(run).checks if each.name == "undisturbed"]
-    assert [part.removesuffix(" an inference") for part in detail.split("; ")[3:]] == told
+    assert [part.removesuffix(" per inference") for part in detail.split("; ")[3:]] == told

@@ -154,7 +154,7 @@ def _of_an_inference(
         for conditions, block in known
         if (count := getattr(conditions, name)) is not None
     ]
-    return f"; {format_count(median(found))} {words} an inference" if found else ""
+    return f"; {format_count(median(found))} {words} per inference" if found else ""
 
 
 def _check_clock(sides: Sequence[Side]) -> Check:

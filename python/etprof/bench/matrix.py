@@ -161,7 +161,7 @@ class MatrixMeasurement(MeasurementConfig):
     iterations: Inferences = Field(
         USUAL_INFERENCES,
         validation_alias=AliasChoices("runs", "iterations"),
-        description="least timed inferences in each process launch; by default 3 generations",
+        description="timed inferences in each launch, or more; by default 3 generations",
     )
     warmup: Warmup = Field(
         USUAL_WARMUP, description="inferences before those; by default 1 generation"

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          "blocks of the comparisons to judge (default %(default)s)", {"default": 10}),
         ("--runs", whole_number(1, _MOST_RUNS), "N",
          "separate runs (default %(default)s)", {"default": 1}),
-        ("--min-seconds", seconds, "S", "least time a block (default %(default)s s)",
+        ("--min-seconds", seconds, "S", "time of each launch, or more (default %(default)s s)",
          {"default": USUAL_SECONDS}),
         ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
         STORE,

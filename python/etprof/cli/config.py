@@ -63,14 +63,18 @@ def _init(arguments: argparse.Namespace) -> int:
 
     text = read_installed(f"templates/{arguments.template}_template.json")
     if arguments.model:
-        text = json.dumps({**parse_json(text), "model": arguments.model}, indent=2) + "\n"
+        template = parse_json(text)
+        # Where the runs go follows from the model, as it does for `etprof profile`.
+        folder = f"out_{Path(arguments.model).stem}"
+        root = template["output_root"].replace("REPLACE_WITH_OUTPUT", folder)
+        filled = {**template, "model": arguments.model, "output_root": root}
+        text = json.dumps(filled, indent=2) + "\n"
     if arguments.out is None:
         print(text, end="")
         return 0
     if arguments.out.exists():
         raise OutputError(f"{arguments.out} exists and is not overwritten; choose another --out")
     write_text(arguments.out, text)
-    print(
-        clean_lines(f"Wrote {arguments.out}; fill in what says REPLACE_WITH, then `etprof run` it")
-    )
+    first = "fill in what says REPLACE_WITH, then " if "REPLACE_WITH" in text else ""
+    print(clean_lines(f"Wrote {arguments.out}; {first}`etprof run {arguments.out}` measures it"))
     return 0

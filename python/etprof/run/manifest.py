@@ -148,10 +148,10 @@ class Setup(Record):
     iterations: Inferences = Field(
         10,
         validation_alias=AliasChoices("runs", "num_runs", "iterations"),
-        description="least timed inferences in each process launch",
+        description="timed inferences in each launch, or more",
     )
     warmup: Warmup = Field(10, description="inferences before those, in the same process")
-    warmup_seconds: Seconds | None = Field(None, description="least time of the warm-up")
+    warmup_seconds: Seconds | None = Field(None, description="time of the warm-up, or more")
     warmup_steady: bool = Field(
         False, description="warm up until the latencies settle, for at most 10 s more"
     )
@@ -199,7 +199,7 @@ class Measurement(Record):
         USUAL_BLOCKS, description="process launches of each experiment"
     )
     min_seconds: Seconds = Field(
-        USUAL_SECONDS, description="least time of timed inferences a launch"
+        USUAL_SECONDS, description="time of the timed inferences in each launch, or more"
     )
     operator_iterations: Inferences = Field(
         100,

@@ -237,7 +237,7 @@ def _check_times(name: str, blocks: list[list[int]]) -> Iterator[Finding]:
         text = (
             f"{name} is noisy: launches vary by {format_share(noise.between)}, inferences in a "
             f"launch by {format_share(noise.within)}, the second half of the launches is "
-            f"{format_share(noise.drift)} off the first; measure when it is quiet"
+            f"{noise.trend}; measure when it is quiet"
         )
         yield Finding("note", text)
     known = [found for found in map(is_settled, blocks) if found is not None]

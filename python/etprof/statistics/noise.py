@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from etprof.base.units import format_share
+
 VARIATION: Final = 0.05
 """From which standard deviation ÷ mean on a measurement is called noisy (rule F13)."""
 DRIFT: Final = 0.05
@@ -24,9 +26,14 @@ class Noise:
     within: float
     """The same inside a typical launch, by quartiles: single interruptions do not count."""
     drift: float
-    """How much the second half of the launches is off the first."""
+    """How much longer the second half of the launches takes than the first; below zero, shorter."""
     fastest: float
     slowest: float
+
+    @property
+    def trend(self) -> str:
+        """The drift in words."""
+        return f"{format_share(abs(self.drift))} {'slower' if self.drift > 0 else 'faster'} than the first"
 
     def is_steady(self, variation: float = VARIATION, drift: float = DRIFT) -> bool:
         """Whether nothing of it is above the limits."""

@@ -138,4 +138,6 @@ def shown_findings(assessment: Assessment) -> list[Finding]:
 
 def _names(labels: list[str]) -> str:
     rest = len(labels) - _SHOWN_NAMES
-    return ", ".join(labels[:_SHOWN_NAMES]) + (f" and {rest} others" if rest > 0 else "")
+    return ", ".join(labels[:_SHOWN_NAMES]) + (
+        f" and {count_of(rest, 'other')}" if rest > 0 else ""
+    )

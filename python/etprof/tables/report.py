@@ -89,7 +89,7 @@ class Report:
     tiles: list[Tile]
     findings: list[Finding]
     silent: list[str]
-    """Rules that were asked and found nothing."""
+    """Checks that found nothing."""
     reference: str
     answers: Table
     """Beside the reference model; without rows where there is none."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from etprof.base.units import count_of
+
 Dtype = Literal["string", "Int64", "boolean", "float64"]
 """pandas' own names."""
 Value = str | int | float | bool | None
@@ -215,7 +217,7 @@ class Table:
         if len(self.rows) <= count or not self._is_ordered:
             return self
         rows = self.sorted().rows
-        rest = self._sum(f"{len(rows) - count} others", rows[count:])
+        rest = self._sum(count_of(len(rows) - count, "other"), rows[count:])
         return replace(self, rows=(*rows[:count], rest))
 
     def with_total(self, label: str) -> Table:

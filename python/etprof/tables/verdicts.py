@@ -282,7 +282,7 @@ def _emulated_tiles(assessment: Assessment) -> list[Tile]:
     return [
         Tile(f"Convolutions and products on {routes.unit}", routes.figure, counted),
         Tile("Operators", f"{len(details)}", delegated),
-        Tile("KleidiAI calls an inference", format_count(calls) if is_counted else MISSING),
+        Tile("KleidiAI calls per inference", format_count(calls) if is_counted else MISSING),
     ]
 
 
@@ -335,7 +335,7 @@ def notes_of(assessment: Assessment) -> list[str]:
 
 
 def silent_rules(assessment: Assessment) -> list[str]:
-    """Names the rules that were asked and found nothing."""
+    """Names the checks that found nothing."""
     found = assessment.primary_findings
     fired = {finding.rule for finding in found.findings}
     return [f"{RULES[name].looks_for} ({name})" for name in found.checked if name not in fired]

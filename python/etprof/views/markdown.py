@@ -80,12 +80,12 @@ def _findings(report: Report) -> Iterator[str]:
         yield f"{title.rstrip()}: {escape(finding.summary)}"
         yield f"  Do: {escape(finding.action)}."
     if not report.findings:
-        yield "No rule fired."
+        yield "No finding."
     if report.answers.rows:
         beside = f"Beside the reference model, {escape(report.reference)}:"
         yield from ("", beside, "", *markdown_table(report.answers))
     silent = "; ".join(report.silent) or "none"
-    yield from ("", f"Asked and found nothing: {silent}.", "")
+    yield from ("", f"Checks that found nothing: {silent}.", "")
 
 
 def markdown_table(table: Table, place: Place = "everywhere") -> list[str]:

@@ -48,8 +48,8 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     parts += terminal_sections(report.sections, top=top)
     parts += [Text(f"Note: {note}", style="yellow") for note in report.notes]
     if not report.findings:
-        asked = "; ".join(report.silent) or "none"
-        return Group(*parts, Text(f"No finding; asked were {asked}"))
+        checks = "; ".join(report.silent) or "none"
+        return Group(*parts, Text(f"No finding. Checks: {checks}"))
     return Group(*parts, Text("Findings", style="bold"), *map(_finding, report.findings))
 
 

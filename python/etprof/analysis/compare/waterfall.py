@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from etprof.base.units import count_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -105,7 +107,7 @@ def _overhead_steps(baseline: OperatorSplit, candidate: OperatorSplit) -> list[W
 
 def _merge(steps: Sequence[WaterfallStep]) -> WaterfallStep:
     return WaterfallStep(
-        f"{len(steps)} others",
+        count_of(len(steps), "other"),
         "operator",
         sum(step.baseline_ns for step in steps),
         sum(step.candidate_ns for step in steps),

@@ -115,8 +115,8 @@ def find_overhead(subject: Subject) -> Finding | None:
         title="Framework and delegate overhead",
         severity="medium",
         summary=(
-            f"{format_duration(total)} an inference, {format_share(share)}, belongs to no operator; "
-            f"the program has {calls} calls of delegates and kernels."
+            f"{format_duration(total)} per inference, {format_share(share)}, belongs to no operator; "
+            f"the program has {count_of(calls, 'call')} of delegates and kernels."
         ),
         evidence=overhead_evidence(split.overheads),
         gain_ns=total,

@@ -131,9 +131,9 @@ class Subject:
         return self.show(details), sum_ns(details)
 
     def weigh(self, details: Sequence[OperatorDetail]) -> str:
-        """Says what these operators take, such as `10.4 µs an inference, 19.4 %`."""
+        """Says what these operators take, such as `10.4 µs per inference, 19.4 %`."""
         share = format_share(self.share_of(details))
-        return f"{format_duration(sum_ns(details))} an inference, {share}"
+        return f"{format_duration(sum_ns(details))} per inference, {share}"
 
     def show(
         self, details: Sequence[OperatorDetail], count: int = SHOWN_ROWS

@@ -77,7 +77,7 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
         summary=(
             f"Launches vary by {format_share(noise.between)} (standard deviation ÷ mean), "
             f"inferences inside a launch by {format_share(noise.within)}, and the second half of "
-            f"the launches is {format_share(noise.drift)} off the first."
+            f"the launches is {noise.trend}."
         ),
         evidence=(
             EvidenceRow("fastest launch", format_duration(noise.fastest)),
