@@ -45,7 +45,7 @@ _IMAGE = {
     "hidden_size": 192, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 384,
     "image_size": 64, "patch_size": 16,
 }  # fmt: skip
-_STAGES = {"image_size": 64}
+_STAGES = {"image_size": 64, "depths": [1, 1, 1, 1]}
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "albert": {**_TEXT, "embedding_size": 128}, "bert": _TEXT, "camembert": _TEXT,
     "convbert": _TEXT, "distilbert": {"dim": 256, "n_layers": 2, "n_heads": 4, "hidden_dim": 512,
@@ -55,10 +55,9 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "xlm-roberta": _TEXT, "gpt2": _GPT2, "gpt_neox": _TEXT, "gemma": _HEADS, "llama": _HEADS,
     "mistral": _HEADS, "olmo": _HEADS, "opt": {**_TEXT, "ffn_dim": 512, "word_embed_proj_dim": 256},
     "phi": _TEXT, "qwen2": _HEADS, "qwen3": _HEADS, "stablelm": _HEADS,
-    "beit": _IMAGE, "convnext": {**_STAGES, "depths": [1, 1, 2, 1]}, "convnextv2": _STAGES,
-    "deit": _IMAGE, "dinov2": _IMAGE, "mobilenet_v1": _STAGES, "poolformer": _STAGES,
-    "regnet": _STAGES, "resnet": {**_STAGES, "depths": [1, 1, 1, 1]}, "segformer": _STAGES,
-    "vit": _IMAGE,
+    "beit": _IMAGE, "convnext": _STAGES, "convnextv2": _STAGES,
+    "deit": _IMAGE, "dinov2": _IMAGE, "mobilenet_v1": {"image_size": 64}, "poolformer": _STAGES,
+    "regnet": _STAGES, "resnet": _STAGES, "segformer": _STAGES, "vit": _IMAGE,
 }  # fmt: skip
 """Of transformers, each with what makes it small."""
 

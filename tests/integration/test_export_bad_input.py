@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -11,6 +13,10 @@ from torch import nn
 
 from etprof.cli import main, run_command_line
 from etprof.run.program import load_export_manifest
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+    from torch.fx import GraphModule
 
 MODELS = """
     import torch
@@ -91,23 +97,6 @@ MODELS = """
     class Degenerate(Base):
         network = Function(lambda x: x * 1e-41)
 
-    class Masked(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed = nn.Embedding(16, 8)
-            self.head = nn.Linear(8, 16)
-            self.register_buffer("mask", torch.ones(8, 8))
-
-        def forward(self, ids):
-            scores = self.head(self.embed(ids) + self.mask[ids])
-            return scores[:, -1:] + self.mask[ids, ids].sum()
-
-    class Indexed(Base):
-        network = Masked()
-
-        def get_example_inputs(self):
-            return (torch.tensor([[1, 2, 3]]),)
-
     class NothingToQuantise(Base):
         network = nn.ReLU()
 """
@@ -136,22 +125,13 @@ CASES = {
             "input `return (x,)`"
         ),
     ),
-    "quantised-indices": (
-        ["Indexed", "--quantize", "int8"],
-        6,
-        (
-            "cannot lower the model for backend 'xnnpack': IndexError: invalid index of a 0-dim tensor."
-            " Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a"
-            " number"
-        ),
-    ),
     "traced-branch": (
         ["DataDependent"],
         6,
         (
             "torch.export cannot trace method 'forward': GuardOnDataDependentSymNode: Could not guard "
             "on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).  (Size-like symbols: none) "
-            "({file}:23: if x.sum() > 0:)"
+            "({file}:23: if x.sum() > 0:); write that part of the model otherwise"
         ),
     ),
     "no-kernel": (
@@ -349,6 +329,41 @@ def test_a_checkpoints_weights_are_the_programs(tmp_path: Path) -> None:
     # THEN the outputs are the inputs
     data = out / "Base_xnnpack_fp32.pte.data"
     assert (data / "reference_0.bin").read_bytes() == (data / "input_0.bin").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("stage", "flags"),
+    [
+        ("to_edge_transform_and_lower", ["--dtype", "fp32"]),
+        ("prepare_pt2e", ["--quantize", "int8"]),
+    ],
+)
+def test_a_failing_stage_names_operator_and_source_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
+    flags: list[str],
+) -> None:
+    """Issue 16.5: what a pass raises while it looks at a node is told of that node."""
+
+    def fail(
+        programs: Mapping[str, ExportedProgram] | GraphModule, *_: object, **__: object
+    ) -> None:
+        graph = (programs["forward"] if isinstance(programs, Mapping) else programs).graph
+        for node in graph.nodes:
+            if "sort" in str(node.target):
+                raise IndexError
+
+    monkeypatch.setattr(f"etprof.export.upstream.{stage}", fail)
+    file = tmp_path / "models.py"
+    file.write_text(textwrap.dedent(MODELS), encoding="utf-8")
+    words = [*flags, "--outdir", str(tmp_path / "out"), "--quiet"]
+    assert main(["export", f"{file}:NoKernel", *words]) == 6
+    (told,) = capsys.readouterr().err.splitlines()
+    line = "return self.function(x)"
+    place = textwrap.dedent(MODELS).splitlines().index(f"        {line}") + 1
+    assert f"at sort.default (sort) ({file}:{place}: {line}); " in told
 
 
 def test_whatever_the_quantiser_raises_is_one_line(

@@ -75,6 +75,65 @@ def test_a_single_file_with_integer_and_keyword_inputs(tmp_path: Path) -> None:
     run(tmp_path, manifest)
 
 
+INDICES = """
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.near, self.linear = nn.Embedding(64, 16), nn.Linear(16, 8)
+
+        def forward(self, tokens):
+            places = torch.cumsum(tokens.ne(1).int(), dim=1).type_as(tokens) + 1
+            return self.linear(self.near(places * 2) * 3.0)
+
+    class Model:
+        def get_eager_model(self):
+            return Net()
+
+        def get_example_inputs(self):
+            return (torch.randint(2, 64, (1, 12)),)
+"""
+
+
+def test_indices_stay_integers_when_a_model_is_quantised(tmp_path: Path) -> None:
+    """X3: RoBERTa counts positions so; the quantiser made 1 a float, and lookups failed."""
+    manifest = export(tmp_path, INDICES, "Model", "--quantize", "int8")
+    assert manifest["methods"]["forward"]["check"]["passed"]
+    # The linear layer and the product of floating-point numbers.
+    assert manifest["quantization"]["methods"]["forward"]["quantized_operators"] == 2
+
+
+MASKED = """
+    import torch
+    from torch import nn
+
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(16, 8), nn.Linear(8, 16)
+            self.register_buffer("mask", torch.ones(8, 8))
+
+        def forward(self, ids):
+            scores = self.head(self.embed(ids) + self.mask[ids])
+            return scores[:, -1:] + self.mask[ids, ids].sum()
+
+    class Model:
+        def get_eager_model(self):
+            return Masked()
+
+        def get_example_inputs(self):
+            return (torch.tensor([[1, 2, 3]]),)
+"""
+
+
+def test_a_computed_scalar_is_not_quantised(tmp_path: Path) -> None:
+    """X3: ExecuTorch's lowering ended in an IndexError for one."""
+    manifest = export(tmp_path, MASKED, "Model", "--quantize", "int8")
+    assert manifest["methods"]["forward"]["check"]["passed"]
+
+
 DYNAMIC = """
     import torch
     from torch import nn

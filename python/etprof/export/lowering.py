@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from etprof.export.request import ExportOptions, Quantization
 
 
-_PACKAGE = Path(etprof.__file__).parent
+_PACKAGE = str(Path(etprof.__file__).parent)
 
 EXTERNAL_TAG = "weights"
 """What ExecuTorch calls the file of external constants before it gets its final name."""
@@ -125,7 +125,7 @@ def _trace(
     # torch.export fails with whatever the model's own code or any of its own passes raise.
     except Exception as error:
         msg = f"torch.export cannot trace method {name!r}: {first_line(error)}{blamed_line(error)}"
-        raise ExportError(msg) from error
+        raise ExportError(f"{msg}; {_REWRITE}") from error
     sys.stderr.write(printed.getvalue())
     return program
 
@@ -202,8 +202,8 @@ def _lower(
         )
     # Passes and partitioners raise anything; all of it means that the model cannot be lowered.
     except Exception as error:
-        msg = f"cannot lower the model for backend {backend!r}: {root_cause(error)}"
-        raise ExportError(msg) from error
+        msg = f"cannot lower the model for backend {backend!r}: {blame(error)}"
+        raise ExportError(f"{msg}; {_REWRITE}, or try another --dtype or --backend") from error
 
 
 def find_shared_buffers(methods: Mapping[str, ExportMethod]) -> set[str]:
@@ -238,7 +238,8 @@ def make_program(
         return edge.to_executorch(config)
     # As above: any pass may fail in its own way.
     except Exception as error:
-        raise ExportError(f"cannot make an ExecuTorch program: {root_cause(error)}") from error
+        msg = f"cannot make an ExecuTorch program: {blame(error)}"
+        raise ExportError(f"{msg}; {_REWRITE}") from error
 
 
 def _mutable_buffers(edge: upstream.EdgeProgramManager, method: str) -> list[str]:
@@ -269,14 +270,52 @@ def root_cause(error: BaseException) -> str:
     return first_line(error)
 
 
+_REWRITE = "write that part of the model otherwise"
+
+
+def blame(error: BaseException) -> str:
+    """Returns the root cause and the operator that was at work, with its module and source line.
+
+    The operator is the node of a graph that the innermost function which holds one was called for.
+    """
+    cause = root_cause(error)
+    node = _failing_node(error)
+    if node is None:
+        return cause
+    origin = operators.find_origin(node)
+    module = f" of module {origin.module_path}" if origin.module_path else ""
+    line = origin.source
+    where = "" if line is None else f" ({line.file}:{line.line}: {line.code})"
+    return f"{cause}; at {operators.target_name(node)} ({node.name}){module}{where}"
+
+
+def _failing_node(error: BaseException) -> torch.fx.Node | None:
+    chain = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    for each in reversed(chain):
+        frames = [frame for frame, _ in traceback.walk_tb(each.__traceback__)]
+        for frame in reversed(frames):
+            held = (frame.f_locals.get(name) for name in ("node", "n"))
+            for node in held:
+                if isinstance(node, torch.fx.Node) and node.op == "call_function":
+                    return node
+    return None
+
+
 def blamed_line(error: BaseException) -> str:
-    """Returns the innermost line of the model's own code in a traceback, as ` (file:line: code)`."""
-    own = [
+    """Returns the innermost line of the model's code in a traceback, as ` (file:line: code)`."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # Frames before etprof's are its caller's.
+    last = max(
+        (i for i, each in enumerate(frames) if each.filename.startswith(_PACKAGE)), default=-1
+    )
+    called = [
         frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename
-        and not frame.filename.startswith((str(_PACKAGE), "<"))
+        for frame in frames[last + 1 :]
+        if not operators.LIBRARY.search(frame.filename) and not frame.filename.startswith("<")
     ]
+    own = [frame for frame in called if "site-packages" not in frame.filename] or called
     return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""
 
 
@@ -335,7 +374,7 @@ def _quantize_graph(
     # The quantiser's passes raise anything for operators that they do not expect.
     except Exception as error:
         raise ExportError(
-            f"method {name!r}: {_describe(scheme)} fails: {root_cause(error)}; "
+            f"method {name!r}: {_describe(scheme)} fails: {blame(error)}; "
             "export it as fp16, or as 8da4w"
         ) from error
 

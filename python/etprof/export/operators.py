@@ -139,7 +139,8 @@ def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None)
 _FRAME = re.compile(
     r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)\n\s*(?P<code>.*)'
 )
-_LIBRARY = re.compile(r"[/\\](torch|torchao)[/\\]")
+LIBRARY = re.compile(r"[/\\](torch|torchao)[/\\]")
+"""In paths of PyTorch's own files."""
 
 
 def find_origin(node: torch.fx.Node) -> Origin:
@@ -156,7 +157,7 @@ def find_origin(node: torch.fx.Node) -> Origin:
 
 def _source_line(stack_trace: str | None) -> SourceLine | None:
     frames = list(_FRAME.finditer(stack_trace or ""))
-    own = [frame for frame in frames if not _LIBRARY.search(frame["file"])] or frames
+    own = [frame for frame in frames if not LIBRARY.search(frame["file"])] or frames
     if not own:
         return None
     last = own[-1]

@@ -144,8 +144,8 @@ def run_reference(method: ExportMethod, dtype: torch.dtype) -> list[Any]:
         outputs = lowering.run_eager(in_float32(method, dtype))
     # As above.
     except Exception as error:
-        msg = f"the model fails on its own example inputs: {lowering.first_line(error)}"
-        raise ExportError(msg) from error
+        cause = f"{lowering.first_line(error)}{lowering.blamed_line(error)}"
+        raise ExportError(f"the model fails on its own example inputs: {cause}") from error
     for index, value in enumerate(outputs):
         _check_reference(index, value)
     return outputs

@@ -89,7 +89,8 @@ class XnnpackExporter(Exporter):
     def make_quantizer(self, *, per_channel: bool, dynamic: bool) -> XNNPACKQuantizer:
         """Returns XNNPACK's own quantizer, symmetric."""
         config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
-        return XNNPACKQuantizer().set_global(config)
+        quantizer = _FloatQuantizer().set_global(config)
+        return quantizer.set_filter_function(_has_dimensions)
 
     def read_delegate(
         self,
@@ -114,6 +115,31 @@ class XnnpackExporter(Exporter):
             )
             for mapped in map_nodes(graph, nodes, is_bookkeeping)
         ]
+
+
+class _FloatQuantizer(XNNPACKQuantizer):  # type: ignore[misc] # its types are not read
+    """XNNPACK's, which would make floating-point numbers of integer sums and products: of indices."""
+
+    def transform_for_annotation(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Makes tensors of scalars, but not where the result is of integers."""
+        kept = {node: node.args for node in model.graph.nodes if _gives_integers(node)}
+        model = super().transform_for_annotation(model)
+        for node, args in kept.items():
+            node.args = args
+        model.graph.eliminate_dead_code()
+        model.recompile()
+        return model
+
+
+def _gives_integers(node: torch.fx.Node) -> bool:
+    is_float = getattr(node.meta.get("val"), "is_floating_point", None)
+    return is_float is not None and not is_float()
+
+
+def _has_dimensions(node: torch.fx.Node) -> bool:
+    """Whether no input is a computed scalar: a quantised one ends XNNPACK's layout pass (v1.5)."""
+    computed = (each.meta.get("val") for each in node.all_input_nodes if each.op != "get_attr")
+    return all(getattr(value, "ndim", 1) > 0 for value in computed)
 
 
 class _ReasonCollector(logging.Handler):
