@@ -14,7 +14,6 @@ WIDE_FOLDERS: dict[str, int] = {}
 """Modules in a folder, where more than 15."""
 
 IMPORTED_ONCE = {
-    "backends/xnnpack/exporting.py": "imports ExecuTorch's exporting code, when a model is exported",
     "bench/remote.py": "runs on a worker, which imports nothing else of the pool",
     "cli/analyze.py": "a command",
     "dashboard/views/report.py": "a page",
