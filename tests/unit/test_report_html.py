@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import re
 import statistics
 from dataclasses import replace
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from etprof.analysis.assessment import assess_run, assess_runs
 from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
+from etprof.views.terminal import render_report
 from tests.etdump_writer import etdump, event_block, write_etdump
 from tests.known_etdumps import span
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
@@ -158,6 +161,16 @@ def test_platforms_that_are_not_representative_say_so(tmp_path: Path) -> None:
     assert "Not representative. Measured under emulation" in text
     # THEN no time of it is shown
     assert not re.search(r"\d (µs|ms|ns)\b", text.replace("Memory", ""))
+
+
+@pytest.mark.parametrize("platform", ["mac", "emulator"])
+def test_terminals_say_so_too(tmp_path: Path, platform: str) -> None:
+    """R006: pages had the banner, terminals had none."""
+    run = replace(on_off_run(), platform=platform, meaningful=platform == "mac")
+    console = Console(file=io.StringIO(), width=200)
+    with console.capture() as captured:
+        console.print(render_report(assess_run(analyze(tmp_path / "r", run)), top=12))
+    assert "Not representative. Measured" in captured.get()
 
 
 def test_several_runs_in_one_page(tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     parts.append(Text(f"{head.text}. {head.plain}".rstrip()))
     if head.caution:
         parts.append(Text(f"Measurement {head.caution}", style="yellow"))
+    if report.warning:
+        parts.append(Text(f"Not representative. {report.warning}", style="yellow"))
     parts += terminal_sections(report.sections, top=top)
     parts += [Text(f"Note: {note}", style="yellow") for note in report.notes]
     if not report.findings:
