@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from etprof.optimize.optimizing import find_others
 from etprof.optimize.trial import Gain, Optimization, Step, Trial, on_front
 from etprof.run.program import AppliedRewrite
 from etprof.tables.optimize import headline, programs_of, sections
@@ -91,6 +92,22 @@ def test_a_program_is_unbeaten_unless_another_is_as_good_in_everything(
     other: Trial, expected: list[bool]
 ) -> None:
     assert on_front([(trial(0, on_sme2=100), MACS), (other, MACS)]) == expected
+
+
+def test_searches_of_other_precisions_are_found_and_a_damaged_one_is_told(tmp_path: Path) -> None:
+    """This search is done: what lies beside it cannot make it fail."""
+    for name, text in (
+        ("other", search("int8").model_dump_json()),
+        ("same", search().model_dump_json()),
+        ("damaged", "{"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "optimize.json").write_text(text)
+    told: list[str] = []
+    others = find_others(search(), tmp_path / "own", told.append)
+    assert [each.precision for each in others] == ["int8"]
+    (line,) = told
+    assert "damaged/optimize.json" in line
 
 
 def write_export(folder: Path, *, outside: int, share: float, **more: object) -> Path:

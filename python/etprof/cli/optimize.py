@@ -115,11 +115,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _write_page(found: Optimization, folder: Path) -> Path:
     """Writes the search as a page, with those of the same model in other precisions beside it."""
     from etprof.base.atomic import write_text
+    from etprof.cli.progress import say
     from etprof.optimize.optimizing import find_others
     from etprof.views.optimize import optimize_page
 
     page = folder / "optimize.html"
-    write_text(page, optimize_page(found, find_others(found, folder)))
+    write_text(page, optimize_page(found, find_others(found, folder, say)))
     return page
 
 

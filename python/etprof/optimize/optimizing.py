@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import etprof
 from etprof.base.atomic import write_json, write_text
-from etprof.base.errors import ExportError, InputFileError
+from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import hash_file
 from etprof.base.records import read_record
 from etprof.export.exporter import export_model
@@ -235,16 +235,25 @@ def _is_of(trial: Trial, program: Path) -> bool:
     return trial.sha256 == hash_file(program)
 
 
-def find_others(found: Optimization, folder: Path) -> list[Optimization]:
-    """Returns the searches of the same model in other precisions, in folders beside this one."""
-    records = [
-        read_record(Optimization, each, way_out=_AGAIN)
-        for each in sorted(folder.resolve().parent.glob(f"*/{RECORD}"))
-        if each.parent != folder.resolve()
-    ]
-    return [
-        each for each in records if each.model == found.model and each.precision != found.precision
-    ]
+def find_others(
+    found: Optimization, folder: Path, tell: Callable[[str], None]
+) -> list[Optimization]:
+    """Returns the searches of the same model in other precisions, in folders beside this one.
+
+    One that cannot be read is told and left out: this search is done, whatever lies beside it.
+    """
+    others = []
+    for path in sorted(folder.resolve().parent.glob(f"*/{RECORD}")):
+        if path.parent == folder.resolve():
+            continue
+        try:
+            other = read_record(Optimization, path, way_out=_AGAIN)
+        except EtprofError as error:
+            tell(f"left out of the page: {error}")
+            continue
+        if other.model == found.model and other.precision != found.precision:
+            others.append(other)
+    return others
 
 
 def read_trial(names: tuple[str, ...], files: ExportedFiles, number: int) -> Trial:
