@@ -1,7 +1,7 @@
 """Optimizes many models in several precisions, and prints each beside its goal.
 
     python benchmarks/optimize_zoo.py [--outdir DIR] [--models LIST] [--precisions LIST]
-        [--target emulator|local]
+        [--target emulator|local] [--budget TIME]
 
 The models are the zoo's and transformers' architectures in small sizes with random weights, as
 precision_zoo.py has them; those whose package is not here are left out and told. Each search is
@@ -76,6 +76,7 @@ def main() -> int:
     parser.add_argument("--models", type=lambda text: text.split(","))
     parser.add_argument("--precisions", type=lambda text: text.split(","), default=PRECISIONS)
     parser.add_argument("--target", choices=("emulator", "local"))
+    parser.add_argument("--budget", help="of each search; 1s leaves all rewrites together")
     arguments = parser.parse_args()
     print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
     missed = 0
@@ -83,17 +84,21 @@ def main() -> int:
         folder = arguments.outdir or Path(temporary)
         for model in arguments.models or [*precision_zoo.find_loadable(), *OTHERS]:
             for precision in arguments.precisions:
-                cells, is_reached = _row(model, precision, folder, arguments.target)
+                cells, is_reached = _row(model, precision, folder, arguments)
                 print(f"| {' | '.join(cells)} |", flush=True)
                 missed += not is_reached
     return 1 if missed else 0
 
 
-def _row(model: str, precision: str, folder: Path, target: str | None) -> tuple[list[str], bool]:
+def _row(
+    model: str, precision: str, folder: Path, arguments: argparse.Namespace
+) -> tuple[list[str], bool]:
     """Searches one model in one precision; returns its cells, and whether it is as it should be."""
     place = folder / f"{model}_{precision}"
     words = ["--dtype", precision, "--outdir", str(place), "--json"]
-    words += [] if target is None else ["--target", target]
+    for name in ("target", "budget"):
+        value = getattr(arguments, name)
+        words += [] if value is None else [f"--{name}", value]
     began_s = time.monotonic()
     done = run_command(
         [sys.executable, "-m", "etprof", "optimize", precision_zoo.model_of(model), *words],
@@ -119,7 +124,8 @@ def _figures(found: Optimization) -> Iterator[str]:
     yield f"{_arrow(*(_decibels(_worst_db(each)) for each in sides))} dB"
     yield _arrow(*(format_size(each.planned_bytes) for each in sides))
     yield _arrow(*(format_size(each.size_bytes) for each in sides))
-    yield ", ".join(after.rewrites) or "none"
+    names = ", ".join(after.rewrites) or "none"
+    yield names if found.is_complete else f"{names} (the budget ended)"
     gain = least_gain(found.gains)
     if gain is not None:
         interval = gain.interval
