@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Experiment:
     delegate_overhead_us: int = 0
     execute_overhead_us: int = 0
     kernels: dict[str, object] | None = None
+    further_launches: Sequence[Sequence[Op]] = ()
+    """Operators of operator launches after the first."""
     last_ops: Sequence[Op] | None = None
     """Operators of the last execution where they differ, as after an interruption."""
 
@@ -68,6 +70,9 @@ def write_run(folder: Path, run: Run) -> Path:
         place.mkdir()
         stem = f"{run.model}_{experiment.name}_t{experiment.threads}"
         (place / f"{stem}.etdump").write_bytes(build_etdump(experiment))
+        for number, ops in enumerate(experiment.further_launches, start=1):
+            content = build_etdump(replace(experiment, ops=ops))
+            (place / f"{stem}_o{number:02}.etdump").write_bytes(content)
         if experiment.kernels is not None:
             (place / f"{stem}_kernels.json").write_text(json.dumps(experiment.kernels))
     (folder / "metrics.json").write_text(json.dumps(_metrics(run)))

@@ -109,7 +109,9 @@ def test_summary_has_kernel_hints_findings_and_comparisons(tmp_path: Path) -> No
     )  # fmt: skip
     depthwise = operators["Convolution (NHWC, PF16) DWConv #1"]
     assert (depthwise["kernel_hint"], depthwise["kernel_grade"]) == (None, None)
-    assert depthwise["why_not_sme2"] == "depthwise convolution has NEON microkernels only"
+    assert depthwise["why_not_sme2"] == (
+        "depthwise convolution has NEON microkernels only (true of ExecuTorch 1.5.1)"
+    )
     assert summary["comparisons"][0]["latency"]["verdict"] == "faster"
     assert {entry["experiment"] for entry in summary["findings"]} == {"android_off", "android_sme2"}
     assert (folder / "report.html").is_file()

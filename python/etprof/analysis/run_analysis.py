@@ -140,9 +140,16 @@ class ExperimentAnalysis:
 
         0 where either is not known; a sample of a language model is a generation, no execution.
         """
-        generated, times = self.metrics and self.metrics.generated, self.split.times
-        latency_ns = self.latency.steady.median if self.latency and not generated else 0.0
-        return times.execute.mean_ns / latency_ns - 1 if times and latency_ns > 0 else 0.0
+        times, latency_ns = self.split.times, self.inference_ns
+        return times.execute.mean_ns / latency_ns - 1 if times and latency_ns else 0.0
+
+    @property
+    def inference_ns(self) -> float | None:
+        """The timed latency of an inference, else the mean of the split; None without times."""
+        times = self.split.times
+        if times is None or (self.metrics and self.metrics.generated) or not self.latency:
+            return times.execute.mean_ns if times else None
+        return self.latency.steady.median or None
 
     @property
     def is_in_doubt(self) -> bool:

@@ -19,6 +19,7 @@ from etprof.backends.registry import BY_NAME
 from etprof.base.errors import EtprofError, ExportError
 from etprof.export import operators, tensors, upstream
 from etprof.export.changes import half_sums
+from etprof.export.changes.rewriting import find_missed
 from etprof.export.eager_model import checked_inputs
 from etprof.export.request import BLOCK_MULTIPLE
 
@@ -171,9 +172,12 @@ def lower(
         widened[name], casts = half_sums.widen(edge.exported_program(name))
         told |= casts
     rules = operators.PartitionRules(told, known)
+    others = [each for each in exporter.rewrites() if each.name not in options.rewrites]
     methods = {
-        name: operators.list_operators(edge.exported_program(name).graph_module, rules)
-        for name in programs
+        name: operators.list_operators(
+            edge.exported_program(name).graph_module, rules, find_missed(program, others)
+        )
+        for name, program in programs.items()
     }
     graphs = _format_graphs(edge, programs) if options.graph else {}
     return Lowered(edge, methods, widened, graphs)

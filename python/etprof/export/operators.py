@@ -6,12 +6,15 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from etprof.run.delegation import GraphOperator, Origin, SourceLine
+
+if TYPE_CHECKING:
+    from etprof.backends.rewrite import Rewrite
 
 NO_RULE = "the partitioner has no rule for this operator"
 NO_REASON = "the partitioner gives no reason"
@@ -60,16 +63,33 @@ class PartitionRules:
         return NO_REASON if known else NO_RULE
 
 
-def list_operators(graph_module: torch.fx.GraphModule, rules: PartitionRules) -> LoweredMethod:
+@dataclass(frozen=True)
+class MissedRewrites:
+    """What the rewrites that an export did not ask for would replace."""
+
+    of_traced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Their names, by the node of the traced model."""
+    of_lowering: Sequence[type[Rewrite]] = ()
+
+    def find(self, node: torch.fx.Node, traced: str | None) -> tuple[str, ...]:
+        """Returns the names of those that would replace a lowered node, or its origin."""
+        lowering = (each.name for each in self.of_lowering if each.matches(node))
+        return (*self.of_traced.get(traced or "", ()), *lowering)
+
+
+def list_operators(
+    graph_module: torch.fx.GraphModule, rules: PartitionRules, missed: MissedRewrites
+) -> LoweredMethod:
     """Walks a lowered graph; what picks a delegate's result (`getitem`) is not an operator."""
     method = LoweredMethod([], [])
     for node in call_nodes(graph_module.graph):
         if target_name(node) == "executorch_call_delegate":
-            delegate = _read_delegate(graph_module, node, len(method.delegates))
+            delegate = _read_delegate(graph_module, node, len(method.delegates), missed)
             method.delegates.append(delegate)
             method.operators.extend(delegate.operators)
         else:
-            method.operators.append(describe_node(node, None, rules.explain(node)))
+            described = describe_node(node, None, rules.explain(node))
+            method.operators.append(_add_causes(described, node, missed))
     return method
 
 
@@ -103,7 +123,7 @@ def call_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
 
 
 def _read_delegate(
-    graph_module: torch.fx.GraphModule, node: torch.fx.Node, number: int
+    graph_module: torch.fx.GraphModule, node: torch.fx.Node, number: int, missed: MissedRewrites
 ) -> LoweredDelegate:
     holder: Any = node.args[0]
     lowered: Any = getattr(graph_module, holder.target)
@@ -113,8 +133,31 @@ def _read_delegate(
         backend=lowered.backend_id,
         blob=bytes(lowered.processed_bytes),
         nodes=nodes,
-        operators=[describe_node(inner, number, None) for inner in nodes],
+        operators=[_add_causes(describe_node(each, number, None), each, missed) for each in nodes],
     )
+
+
+def _add_causes(
+    operator: GraphOperator, node: torch.fx.Node, missed: MissedRewrites
+) -> GraphOperator:
+    """Adds what the operator was in the traced model, and what could be made of it."""
+    traced = find_traced(node)
+    return operator.model_copy(
+        update={
+            "readers": len(node.users),
+            "traced": traced and traced[0],
+            "traced_as": traced and traced[1],
+            "rewrites": missed.find(node, traced and traced[0]),
+        }
+    )
+
+
+def find_traced(node: torch.fx.Node) -> tuple[str, str] | None:
+    """Returns name and target of the traced node that `node` comes from; None where nobody says."""
+    sources, found = node.meta.get("from_node"), None
+    while sources:
+        found, sources = sources[0], sources[0].from_node
+    return None if found is None else (found.name, found.target)
 
 
 def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None) -> GraphOperator:

@@ -59,6 +59,14 @@ class GraphOperator(Record):
     """Names of the graph's nodes that it reads."""
     permutation: tuple[Count, ...] | None = None
     """How it transposes: dimension i of the result is dimension permutation[i] of its input."""
+    readers: Count | None = None
+    """Places that read its result: operators, delegate calls, and the method's caller."""
+    traced: Name | None = None
+    """The node of the traced model that it was decomposed from; several operators may share one."""
+    traced_as: Name | None = None
+    """What that node calls, such as `aten.scaled_dot_product_attention.default`."""
+    rewrites: tuple[Name, ...] = ()
+    """Rewrites that would replace it, or what it was decomposed from, and were not asked for."""
 
 
 class Prediction(Record):
@@ -90,6 +98,10 @@ class DelegateNode(Record):
     """Numbers of the values that it reads at run time, constants and single numbers apart."""
     output: Count | None = None
     permutation: tuple[Count, ...] | None = None
+    readers: Count | None = None
+    """Nodes that read its output, and the delegate's caller where that does."""
+    sme2_precisions: tuple[Name, ...] | None = None
+    """Precisions in which the backend has an SME2 kernel for it; None for what never has one."""
 
 
 class Delegate(Record):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.backends.registry import BY_NAME
 from etprof.base.units import count_of, format_share, format_value
-from etprof.tables.table import Column, Table
+from etprof.tables.table import Column, Table, estimate
 
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
@@ -27,13 +27,21 @@ FINDINGS: Final = Table(
                says="high, medium, note or good"),
         Column("title", "string", of=lambda f: f.title, says="what was found"),
         Column("summary", "string", of=lambda f: f.summary, says="with its figures"),
-        Column("gain_ns", "float64", "ns", title="gain", is_timed=True, of=lambda f: f.gain_ns,
-               says="at most this much of an inference"),
+        *estimate("gain_ns", "ns", lambda f: f, lambda f: f.gain_ns, title="gain",
+                  says="at most this much of an inference, beside what the findings above it gain: "
+                  "all gains of an experiment add up to its latency at most",
+                  interval="its 95 % interval between operator launches"),
+        Column("together_ns", "float64", "ns", title="together", is_timed=True,
+               of=lambda f: f.together_ns,
+               says="the most that it gains with the findings above it that claim the same time"),
+        Column("shares_with", "string", of=lambda f: ", ".join(f.shares_with) or None,
+               says="rules of these"),
         Column("action", "string", of=lambda f: f.action, says="what to do"),
         Column("evidence", "string", says="figures behind it",
                of=lambda f: "; ".join(f"{row.label}: {row.text}" for row in f.evidence)),
         Column("ruled_out", "string", of=lambda f: "; ".join(f.ruled_out) or None,
-               says="what it is not"),
+               says="what it is not, by data of this run"),
+        Column("guide", "string", of=lambda f: f.guide, says="where the rule is explained"),
     ),
     title="Findings",
     from_each="findings",
@@ -53,7 +61,8 @@ WHY_NOT: Final = Table(
         Column("mean_ns", "float64", "ns", title="time", is_timed=True, of=lambda s: s[1].mean_ns,
                says="of these operators"),
         Column("gain_ns", "float64", "ns", title="worth", is_timed=True, of=lambda s: s[1].gain_ns,
-               says="gain if they sped up as this run's operators did that took SME2"),
+               says="gain if they sped up as this run's operators did that took SME2, beside what "
+               "findings gain"),
         Column("labels", "string", title="which",
                of=lambda s: _names([d.row.label for d in s[1].operators]), says="their names"),
     ),
@@ -83,7 +92,13 @@ REFERENCE: Final = Table(
 
 def gain_text(finding: Finding) -> str:
     """Says what an inference could gain, in brackets; nothing where that is not known."""
-    return f"(up to {format_value('ns', finding.gain_ns)} to gain)" if finding.gain_ns else ""
+    if finding.gain_ns is None:
+        return ""
+    own = format_value("ns", finding.gain_ns)
+    if not finding.shares_with:
+        return f"(up to {own} to gain)"
+    others, most = ", ".join(finding.shares_with), format_value("ns", finding.together_ns)
+    return f"(up to {own} more to gain; together with {others} at most {most})"
 
 
 def best_suggestion(assessment: Assessment) -> str | None:

@@ -194,7 +194,11 @@ def _findings(found: ExperimentFindings) -> Document:
     return {
         "experiment": found.experiment,
         "checked": list(found.checked),
-        "findings": [dataclasses.asdict(finding) for finding in found.findings],
+        "findings": [
+            {name: value for name, value in dataclasses.asdict(each).items() if name != "claims"}
+            | {"guide": each.guide}
+            for each in found.findings
+        ],
         "reference_answers": [dataclasses.asdict(answer) for answer in found.reference_answers],
         "why_not_sme2": [
             {

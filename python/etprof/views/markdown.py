@@ -78,7 +78,7 @@ def _findings(report: Report) -> Iterator[str]:
     for finding in report.findings:
         title = f"- **{finding.rule} {escape(finding.title)}** {escape(gain_text(finding))}"
         yield f"{title.rstrip()}: {escape(finding.summary)}"
-        yield f"  Do: {escape(finding.action)}."
+        yield f"  Do: {escape(finding.action)}. Explained in {finding.guide}."
     if not report.findings:
         yield "No finding."
     if report.answers.rows:

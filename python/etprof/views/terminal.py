@@ -16,7 +16,7 @@ from etprof.tables.report import comparison_sections, comparison_words, report_o
 from etprof.views.cells import shown_columns, shown_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
@@ -52,7 +52,11 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     if not report.findings:
         checks = "; ".join(report.silent) or "none"
         return Group(*parts, Text(f"No finding. Checks: {checks}"))
-    return Group(*parts, Text("Findings", style="bold"), *map(_finding, report.findings))
+    return Group(
+        *parts,
+        _findings_heading(report.findings),
+        *map(_finding, report.findings),
+    )
 
 
 def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
@@ -84,6 +88,11 @@ def _describe(experiment: ExperimentAnalysis) -> str:
     if split.executions < recorded:
         facts.append(f"{split.executions} in the split")
     return f"{experiment.name}: {', '.join(facts)}"
+
+
+def _findings_heading(findings: Sequence[Finding]) -> Text:
+    page, _, _ = findings[0].guide.partition("#")
+    return Text.assemble(("Findings", "bold"), f", explained in {page}")
 
 
 def _finding(finding: Finding) -> Text:

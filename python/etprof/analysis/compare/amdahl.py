@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from etprof.analysis.split.operators import class_times
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.alignment import AlignedOperator
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.analysis.split.operators import OperatorRow, OperatorSplit, SplitTimes
+    from etprof.analysis.split.operators import OperatorRow, OperatorSplit, PartTimes, SplitTimes
     from etprof.backends.backend import OperatorClass, SmeRoute
 
 
@@ -43,14 +43,18 @@ class AmdahlPanel:
     """Classes of the candidate, largest first."""
 
 
-def build_amdahl_panel(
-    baseline: tuple[ExperimentAnalysis, SplitTimes],
-    candidate: tuple[ExperimentAnalysis, SplitTimes],
+Accelerated: TypeAlias = "Sequence[tuple[PartTimes, PartTimes]]"
+"""Times of operators on both sides."""
+
+
+def find_accelerated(
+    baseline: ExperimentAnalysis,
+    candidate: ExperimentAnalysis,
     aligned: Sequence[AlignedOperator],
-) -> AmdahlPanel:
-    """Builds the panel; operators count as accelerated when only the candidate's run on SME."""
-    before_runs, after_runs = _routes(baseline[0]), _routes(candidate[0])
-    accelerated = [
+) -> Accelerated:
+    """Returns the operators that only the candidate runs on SME."""
+    before_runs, after_runs = _routes(baseline), _routes(candidate)
+    return [
         (before, after)
         for pair in aligned
         if pair.baseline
@@ -60,6 +64,14 @@ def build_amdahl_panel(
         and after_runs[pair.candidate].takes_sme
         and before_runs[pair.baseline].answer == "excluded"
     ]
+
+
+def build_amdahl_panel(
+    baseline: tuple[ExperimentAnalysis, SplitTimes],
+    candidate: tuple[ExperimentAnalysis, SplitTimes],
+    accelerated: Accelerated,
+) -> AmdahlPanel:
+    """Builds the panel."""
     ns_before = sum(times.mean_ns for times, _ in accelerated)
     ns_after = sum(times.mean_ns for _, times in accelerated)
     whole_before, whole_after = (times.execute.mean_ns for _, times in (baseline, candidate))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from etprof.analysis.compare.alignment import AlignedOperator, align_operators, align_programs
-from etprof.analysis.compare.amdahl import AmdahlPanel, build_amdahl_panel
+from etprof.analysis.compare.amdahl import AmdahlPanel, build_amdahl_panel, find_accelerated
 from etprof.analysis.compare.comparability import (
     Difference,
     Side,
@@ -31,7 +31,7 @@ from etprof.analysis.split.cold_start import (
     build_ledger_of_runs,
     pair_blocks,
 )
-from etprof.analysis.split.operators import category_times, class_times
+from etprof.analysis.split.operators import add_parts, category_times, class_times
 from etprof.analysis.validity import Validity, check_validity
 from etprof.run.accuracy import export_place
 from etprof.statistics.effect import DEFAULT_MARGIN, Effect, judge
@@ -110,6 +110,8 @@ class ComparedTimes:
     waterfall: Waterfall | None
     """None where an operator split does not agree with the timed latency; so the next."""
     amdahl: AmdahlPanel | None
+    accelerated: Change | None
+    """Operators that only the candidate runs on SME, together; None where there are none too."""
     validity: Validity
     """What surrounds the numbers: without it no verdict is to be believed."""
 
@@ -245,6 +247,7 @@ def _compare_times(
             runs = SeparateRuns(baseline.timed, candidate.timed, known)
             ledger = build_ledger_of_runs(runs, margin=margin)
     in_doubt = one.is_in_doubt or other.is_in_doubt
+    accelerated = find_accelerated(one, other, aligned)
     return ComparedTimes(
         latency=next((entry.effect for entry in ledger if entry.label == STEADY_ENTRY), None),
         ledger=ledger,
@@ -255,7 +258,14 @@ def _compare_times(
         waterfall=None
         if in_doubt
         else build_waterfall((one.split, before), (other.split, after), aligned),
-        amdahl=None if in_doubt else build_amdahl_panel((one, before), (other, after), aligned),
+        accelerated=None
+        if in_doubt or not accelerated
+        else _change(
+            add_parts([one for one, _ in accelerated]),
+            add_parts([other for _, other in accelerated]),
+            in_turns,
+        ),
+        amdahl=None if in_doubt else build_amdahl_panel((one, before), (other, after), accelerated),
         validity=check_validity(baseline, candidate, outputs),
     )
 

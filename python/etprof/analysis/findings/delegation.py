@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from etprof.analysis.findings.causes import describe_remedy, show_causes
 from etprof.analysis.findings.finding import (
     EvidenceRow,
     Finding,
     Subject,
-    describe_reasons,
     overhead_evidence,
     rule,
 )
+from etprof.backends.backend import DELEGATE_OVERHEAD, OperatorClass
 from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.units import count_of, format_duration, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
+    from etprof.analysis.split.operators import OverheadRow
     from etprof.run.delegation import MethodReport
 
 
@@ -24,44 +26,46 @@ if TYPE_CHECKING:
 def find_fallback(subject: Subject) -> Finding | None:
     """Portable kernels take time, or cheap ones cut the delegate into pieces."""
     portable = subject.select(lambda detail: not detail.row.is_delegated)
+    limits = subject.thresholds
     delegated = [detail for detail in subject.details if detail.row.is_delegated]
     if not portable:
         return None
     if not delegated:
         return _nothing_delegated(subject, portable)
-    share = subject.share_of(portable)
     splitting = _splitting(subject)
-    if share < subject.thresholds.portable_share and not splitting:
+    is_large = subject.reaches(portable, limits.portable_share)
+    if not is_large and not (splitting and subject.reaches(portable, limits.pair_share)):
         return None
-    reasons = describe_reasons(portable)
+    remedy = describe_remedy(subject, portable)
     calls = len({detail.row.instruction_id for detail in delegated})
     action = (
-        f"change the model or the export so that they are delegated: {reasons}"
-        if reasons
+        f"change the model or the export so that they are delegated: {remedy}"
+        if remedy
         else "change the model or the export so that they are delegated; the delegation report "
         "that `etprof export` writes says why each was left out"
     )
     cut = f", cut apart by {count_of(len(splitting), 'cheap operator')}" if splitting else ""
     return Finding(
         "Operators fall back to portable kernels",
-        "high" if share >= 2 * subject.thresholds.portable_share else "medium",
+        "high" if subject.reaches(portable, 2 * limits.portable_share) else "medium",
         f"{count_of(len(portable), 'operator')} outside the delegate: {subject.weigh(portable)}; "
         f"{count_of(calls, 'delegate call')}{cut}.",
         action,
-        *subject.cost(portable),
+        (*show_causes(portable), *subject.show(portable)),
+        subject.claim(portable),
     )
 
 
 def _nothing_delegated(subject: Subject, portable: list[OperatorDetail]) -> Finding:
-    reasons = describe_reasons(portable)
+    remedy = describe_remedy(subject, portable)
     return Finding(
         "Nothing is delegated",
         "high",
         f"All {count_of(len(portable), 'operator')} run on ExecuTorch's portable kernels, which "
         "are made to be right, not fast; neither a delegate nor SME2 plays a part.",
         (
-            f"change the model so that {BY_NAME[DEFAULT].title} takes it: {reasons}"
-            if reasons
+            f"change the model so that {BY_NAME[DEFAULT].title} takes it: {remedy}"
+            if remedy
             else f"export with `--backend {DEFAULT}`, and see its delegation report for what is left"
         ),
         *subject.cost(portable),
@@ -84,20 +88,18 @@ def _splitting(subject: Subject) -> list[OperatorDetail]:
 def find_high_other(subject: Subject) -> Finding | None:
     """What is neither convolution, product, movement nor elementwise is large."""
     other = subject.in_category("Other")
-    share = subject.share_of(other)
-    reference = subject.share_in_reference("Other")
-    above = reference is not None and share > reference
-    if share < subject.thresholds.other_share and not above:
+    limits, excess = subject.thresholds, subject.exceeds_reference("Other")
+    above = excess >= limits.reference_excess
+    if not subject.reaches(other, limits.other_share) and not above:
         return None
-    beside = f"; the reference has {format_share(reference)}" if reference is not None else ""
+    beside = f"; {format_share(excess)} more than in the reference" if above else ""
     top = ", ".join(dict.fromkeys(detail.row.base for detail in other[:3]))
-    reasons = describe_reasons(other)
+    remedy = describe_remedy(subject, other)
     return Finding(
         '"Other" operators are a large part',
         "medium",
         f"{count_of(len(other), 'operator')} of category Other: {subject.weigh(other)}{beside}.",
-        f"look first at {top}, which take most of it"
-        + (f"; not delegated: {reasons}" if reasons else ""),
+        f"look first at {top}, which take most of it" + (f"; {remedy}" if remedy else ""),
         *subject.cost(other),
     )
 
@@ -105,38 +107,65 @@ def find_high_other(subject: Subject) -> Finding | None:
 @rule("F12", "overhead")
 def find_overhead(subject: Subject) -> Finding | None:
     """Time inside the execution that belongs to no operator."""
-    split = subject.insight.experiment.split
-    share = sum(row.times.share for row in split.overheads)
-    if share < subject.thresholds.overhead_share:
+    split, limit = subject.split, subject.thresholds.overhead_share
+    rounding_ns = _rounding_ns(subject)
+    certain = {
+        len(split.rows) + place: _certain_ns(row, rounding_ns.get(row.operator_class, 0.0))
+        for place, row in enumerate(split.overheads)
+    }
+    total = sum(certain.values())
+    if total < limit * subject.total_ns:
         return None
-    total = sum(row.times.mean_ns for row in split.overheads)
-    calls = len({row.instruction_id for row in split.rows})
+    claims = {place: ns / split.parts[place][1].mean_ns for place, ns in certain.items() if ns > 0}
+    calls = len({each.row.instruction_id for each in subject.details if each.row.is_delegated})
+    rounded = sum(rounding_ns.values())
     return Finding(
         title="Framework and delegate overhead",
         severity="medium",
         summary=(
-            f"{format_duration(total)} per inference, {format_share(share)}, belongs to no operator; "
-            f"the program has {count_of(calls, 'call')} of delegates and kernels."
+            f"At least {format_duration(total)} per inference, "
+            f"{format_share(total / subject.total_ns)}, belongs to no operator; the program has "
+            f"{count_of(calls, 'delegate call')}."
         ),
-        evidence=overhead_evidence(split.overheads),
-        gain_ns=total,
-        action=(
-            "merge delegate calls by having the operators between them delegated"
-            f"{_rounding_note(subject)}"
+        evidence=(
+            *overhead_evidence(split.overheads),
+            *(
+                [EvidenceRow("rounding, not counted", f"up to {format_duration(rounded)}")]
+                if rounded
+                else []
+            ),
         ),
+        claims=claims,
+        action=_overhead_action(subject, calls),
     )
 
 
-def _rounding_note(subject: Subject) -> str:
-    """Says what of the overhead is a delegate's coarse clock."""
-    steps = {
-        detail.row.backend.title: detail.row.backend.clock_step_ns for detail in subject.details
-    }
-    return "".join(
-        f". {title} rounds each operator down to a multiple of {format_duration(step)}, so up to "
-        "that much for each of its operators is in this figure and is no overhead"
-        for title, step in steps.items()
-        if step
+def _certain_ns(row: OverheadRow, rounding_ns: float) -> float:
+    """What of an overhead is there for certain: the interval's lower end, without rounding."""
+    low = row.times.interval.low if row.times.interval else row.times.mean_ns
+    return max(min(low, row.times.mean_ns) - rounding_ns, 0.0)
+
+
+def _rounding_ns(subject: Subject) -> dict[OperatorClass, float]:
+    """What a delegate's coarse clock may have rounded off its operators, in an inference."""
+    executions = subject.split.executions
+    rounded = sum(
+        each.row.backend.clock_step_ns * each.row.calls / executions
+        for each in subject.details
+        if each.row.is_delegated
+    )
+    return {DELEGATE_OVERHEAD: rounded} if rounded else {}
+
+
+def _overhead_action(subject: Subject, calls: int) -> str:
+    if calls > 1:
+        outside = [detail for detail in subject.details if not detail.row.is_delegated]
+        remedy = describe_remedy(subject, outside)
+        told = f": {remedy}" if remedy else ""
+        return f"merge delegate calls by having the operators between them delegated{told}"
+    return (
+        "compute more in an inference, such as a larger batch: the program is one delegate call at "
+        "most, so that nothing is left to merge"
     )
 
 

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, overload
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from etprof.analysis.split.operators import add_parts
 from etprof.backends.backend import CATEGORIES
-from etprof.base.units import count_of, format_duration, format_share
+from etprof.base.units import count_of, format_duration, format_ratio, format_share
 from etprof.statistics.noise import DRIFT, VARIATION
+from etprof.statistics.two_samples import mean_interval
 
 if TYPE_CHECKING:
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail, RunInsight
-    from etprof.analysis.split.operators import OperatorTimes, OverheadRow
+    from etprof.analysis.split.operators import OperatorSplit, OperatorTimes, OverheadRow
     from etprof.run.manifest import Manifest
+    from etprof.statistics.effect import Effect
+    from etprof.statistics.order_statistics import Interval
 
 Severity = Literal["high", "medium", "note", "good"]
 SHOWN_ROWS = 6
-_OF_LATENCY: Final = frozenset({"F4", "F11"})
-"""Rules whose gain is of the timed latency, not of the operator split."""
+GUIDE: Final = "docs/findings.md"
+EVERYTHING: Final = -1
+"""A claim on every part of an inference."""
 Share = Annotated[float, Field(ge=0, le=1)]
 Ratio = Annotated[float, Field(gt=0)]
 Need = TypeVar("Need")
@@ -35,15 +40,22 @@ class Thresholds(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     norm_share: Share = 0.15
+    least_share: Share = 0.05
+    """Below this nothing is worth a finding of its own."""
     small_layout_count: Annotated[int, Field(ge=1)] = 10
     small_layout_ns: Annotated[float, Field(gt=0)] = 1e6
+    small_layout_share: Share = 0.02
     small_layout_total_share: Share = 0.10
     layout_share: Share = 0.30
+    large_layout_share: Share = 0.10
     slow_convolution_ratio: Ratio = 10.0
     depthwise_share: Share = 0.05
     portable_share: Share = 0.05
     splitting_operator_share: Share = 0.01
     other_share: Share = 0.10
+    pair_share: Share = 0.01
+    reference_excess: Share = 0.05
+    tile_share: Share = 0.25
     unattributed_share: Share = 0.05
     shift_before_share: Share = 0.50
     shift_after_share: Share = 0.30
@@ -71,12 +83,26 @@ class Finding:
     summary: str
     action: str
     evidence: tuple[EvidenceRow, ...] = ()
-    gain_ns: float | None = None
-    """At most this much of an inference could be gained; None when nothing can be said."""
+    claims: Mapping[int, float] = field(default_factory=dict)
+    """What it could gain at most: the share of each part of the split, by its place among them."""
     ruled_out: tuple[str, ...] = ()
     rule: str = ""
-    """Such as F1; it and the experiment are filled in where rules are asked."""
+    """Such as F1; it, the experiment and all below are filled in where rules are asked."""
     experiment: str = ""
+    gain_ns: float | None = None
+    """At most this much of an inference could be gained, beside what the findings above it gain;
+    None when nothing can be said."""
+    interval: Interval | None = None
+    """95 % interval of it between operator launches."""
+    shares_with: tuple[str, ...] = ()
+    """Rules above it that claim a part of the same time."""
+    together_ns: float | None = None
+    """The most that it and these could gain."""
+
+    @property
+    def guide(self) -> str:
+        """Where the rule is explained."""
+        return f"{GUIDE}#{self.rule.lower()}"
 
 
 @dataclass(frozen=True)
@@ -98,8 +124,6 @@ class Subject:
     thresholds: Thresholds
     comparison: Comparison | None = None
     """With SME off as the baseline and this experiment as the candidate."""
-    thread_comparisons: tuple[Comparison, ...] = ()
-    """With fewer threads as the baseline, of this experiment's mode."""
     reference: ExperimentInsight | None = None
     reference_name: str = ""
     """The reference's model, or its experiment where the model is not known."""
@@ -126,9 +150,48 @@ class Subject:
         """A mean inference of the operator split."""
         return known(self.insight.experiment.split.times).execute.mean_ns
 
-    def cost(self, details: Sequence[OperatorDetail]) -> tuple[tuple[EvidenceRow, ...], float]:
+    @property
+    def split(self) -> OperatorSplit:
+        """Its operator split."""
+        return self.insight.experiment.split
+
+    def cost(
+        self, details: Sequence[OperatorDetail]
+    ) -> tuple[tuple[EvidenceRow, ...], dict[int, float]]:
         """What operators take, as evidence and as the most that could be gained."""
-        return self.show(details), sum_ns(details)
+        return self.show(details), self.claim(details)
+
+    def claim(self, details: Iterable[OperatorDetail], share: float = 1.0) -> dict[int, float]:
+        """Claims a share of the time of each of these operators."""
+        chosen = {id(detail) for detail in details}
+        return {place: share for place, each in enumerate(self.details) if id(each) in chosen}
+
+    def claim_of_latency(self, saved_ns: float | None) -> dict[int, float]:
+        """Claims time of the timed latency, wherever in an inference it goes."""
+        whole = self.insight.experiment.inference_ns
+        return {EVERYTHING: min(saved_ns / whole, 1.0)} if saved_ns and whole else {}
+
+    def reaches(self, details: Sequence[OperatorDetail], share: float) -> bool:
+        """Whether these take at least `share`: all of the interval where there is one."""
+        found = share_interval(self.insight, details)
+        point = self.share_of(details)
+        return bool(details) and point >= share and (found is None or found.low >= share)
+
+    def exceeds_reference(self, category: str) -> float:
+        """How much more of an inference a category takes than in the reference; 0 when in doubt.
+
+        Both intervals between launches have to be apart, where there are some.
+        """
+        if self.reference is None:
+            return 0.0
+        mine, theirs = (
+            [d for d in each.details if d.row.operator_class.category == category]
+            for each in (self.insight, self.reference)
+        )
+        here, there = share_interval(self.insight, mine), share_interval(self.reference, theirs)
+        if here and there and here.low <= there.high:
+            return 0.0
+        return max(self.share_of(mine) - known(self.reference.share(theirs)), 0.0)
 
     def weigh(self, details: Sequence[OperatorDetail]) -> str:
         """Says what these operators take, such as `10.4 µs per inference, 19.4 %`."""
@@ -144,14 +207,6 @@ class Subject:
             time = format_duration(sum_ns(rest)) if self.run.run.is_timed else "not shown"
             rows.append(EvidenceRow(count_of(len(rest), "other"), time))
         return tuple(rows)
-
-    def share_in_reference(self, category: str) -> float | None:
-        """Share of a category's operators in the reference model; None without a reference."""
-        if self.reference is None:
-            return None
-        return self.reference.share(
-            d for d in self.reference.details if d.row.operator_class.category == category
-        )
 
     @cached_property
     def answers(self) -> tuple[ReferenceAnswer, ...]:
@@ -181,12 +236,33 @@ class Subject:
         return self.select(lambda detail: detail.row.operator_class.category in categories)
 
 
+def describe_interval(effect: Effect | None) -> str:
+    """Says between what a speed-up is."""
+    interval = effect.interval if effect else None
+    if interval is None:
+        return "the verdict has it within"
+    low, high = format_ratio(interval.low), format_ratio(interval.high)
+    return f"the 95 % interval of the speed-up is {low} to {high}"
+
+
 def known(value: Known | None) -> Known:
     """Returns what is there by the rule's needs: who needs times is asked where there are some."""
     if value is None:
         msg = "a rule read what it does not name among its needs"
         raise LookupError(msg)
     return value
+
+
+def share_interval(
+    insight: ExperimentInsight, details: Sequence[OperatorDetail]
+) -> Interval | None:
+    """95 % interval of the share of `details` between launches; None with a single one."""
+    whole = insight.experiment.split.times
+    part = add_parts([detail.row.times for detail in details])
+    if whole is None or part is None:
+        return None
+    pairs = zip(part.launches_ns, whole.execute.launches_ns, strict=True)
+    return mean_interval([mine / every for mine, every in pairs if every])
 
 
 def times_of(detail: OperatorDetail) -> OperatorTimes:
@@ -223,16 +299,6 @@ def overhead_evidence(rows: Iterable[OverheadRow]) -> tuple[EvidenceRow, ...]:
         )
         for row in rows
     )
-
-
-def describe_reasons(details: Iterable[OperatorDetail]) -> str:
-    """Quotes why the export left these operators out of the delegate; empty when unknown."""
-    reasons = dict.fromkeys(
-        f"{detail.row.base}: {detail.attribution.reason}"
-        for detail in details
-        if detail.attribution and detail.attribution.reason
-    )
-    return "; ".join(list(reasons)[:4])
 
 
 _QUESTIONS: Final = (
@@ -285,12 +351,8 @@ class Rule:
         if not need or (self.is_timed and not subject.run.run.is_timed):
             return False, None
         found = self.find(subject, need) if self.takes_need else self.find(subject)
-        if (
-            found
-            and found.gain_ns is not None
-            and self.name not in _OF_LATENCY
-            and subject.insight.experiment.is_in_doubt
-        ):
+        rests_on_split = found and found.claims and EVERYTHING not in found.claims
+        if rests_on_split and subject.insight.experiment.is_in_doubt:
             return False, None
         return True, found and replace(found, rule=self.name, experiment=subject.name)
 

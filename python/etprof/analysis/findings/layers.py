@@ -1,58 +1,66 @@
-"""F1 to F3 and F7: what norms, layout changes, transposes and convolutions cost."""
+"""F1 and F3: what norms and convolutions cost."""
 
 from __future__ import annotations
 
 import statistics
 from typing import TYPE_CHECKING, Final
 
+from etprof.analysis.findings.causes import NORMS, describe_remedy, kinds_of
 from etprof.analysis.findings.finding import (
-    SHOWN_ROWS,
     EvidenceRow,
     Finding,
-    ReferenceAnswer,
     Subject,
-    describe_reasons,
     rule,
     sum_ns,
     times_of,
 )
-from etprof.analysis.split.transposes import find_inverse_pairs
+from etprof.analysis.findings.layout import LAYOUT_CLASSES
+from etprof.backends.backend import OperatorFacts
+from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
     from etprof.analysis.insight import OperatorDetail
-    from etprof.analysis.split.transposes import InversePair, Place
-    from etprof.run.delegation import MethodReport
-
-_LAYOUT_CLASSES: Final = ("layout", "copy", "view")
 
 
 @rule("F1", "normalisation dominates")
 def find_norm_dominance(subject: Subject) -> Finding | None:
-    """Norms take a large share, or more than the convolutions."""
-    norms = subject.select(_is_norm)
-    share = subject.share_of(norms)
-    convolutions = sum_ns(subject.in_category("Convolution"))
-    beats = 0 < convolutions <= sum_ns(norms)
-    if not norms or (share < subject.thresholds.norm_share and not beats):
+    """Norms take a large share, or more than convolutions that are no trifle themselves."""
+    limits, norms = subject.thresholds, subject.select(is_norm)
+    convolutions = [d for d in subject.in_category("Convolution") if not is_norm(d)]
+    beats = (
+        subject.reaches(norms, limits.least_share)
+        and subject.reaches(convolutions, limits.least_share)
+        and sum_ns(convolutions) <= sum_ns(norms)
+    )
+    if not beats and not subject.reaches(norms, limits.norm_share):
         return None
     outside = [detail for detail in norms if not detail.row.is_delegated]
+    unfolded = [detail for detail in norms if "batch_norm" in kinds_of(detail)]
     squeezed = _between_layout(subject, norms)
-    against = f", more than the convolutions' {format_duration(convolutions)}" if beats else ""
+    against = (
+        f", more than the convolutions' {format_duration(sum_ns(convolutions))}" if beats else ""
+    )
     between = f", {len(squeezed)} between layout operators" if squeezed else ""
     return Finding(
         "Normalisation dominates",
-        "high" if outside or squeezed else "medium",
+        "high" if outside or squeezed or unfolded else "medium",
         f"{count_of(len(norms), 'operator')} of norms: {subject.weigh(norms)}{against}; "
         f"{len(outside)} outside the delegate{between}.",
-        _norm_action(norms, outside, squeezed),
+        _norm_action(subject, outside, unfolded, squeezed),
         *subject.cost(norms),
         ruled_out=() if outside else ("missing delegation: all of them are delegated",),
     )
 
 
-def _is_norm(detail: OperatorDetail) -> bool:
-    """A norm by its operator, or a part of a decomposed one by the module it comes from."""
+def is_norm(detail: OperatorDetail) -> bool:
+    """A norm by its operator, by what the model has there, or by the module it is a part of.
+
+    A batch norm that is not folded runs as a depthwise convolution of 1x1.
+    """
+    found = kinds_of(detail)
+    if found:
+        return found <= NORMS
     origin = detail.attribution.origin if detail.attribution else None
     by_module = origin is not None and "Norm" in origin.module_type
     return detail.row.operator_class.finer == "norm" or (
@@ -63,191 +71,37 @@ def _is_norm(detail: OperatorDetail) -> bool:
 def _between_layout(subject: Subject, norms: list[OperatorDetail]) -> list[OperatorDetail]:
     """Norms whose data is moved both before and after them."""
     details = subject.details
-    moved = [detail.row.operator_class.finer in _LAYOUT_CLASSES for detail in details]
+    moved = [detail.row.operator_class.finer in LAYOUT_CLASSES for detail in details]
     inner = zip(moved, details[1:], moved[2:], strict=False)
     return [each for before, each, after in inner if before and after and each in norms]
 
 
 def _norm_action(
-    norms: list[OperatorDetail], outside: list[OperatorDetail], squeezed: list[OperatorDetail]
+    subject: Subject,
+    outside: list[OperatorDetail],
+    unfolded: list[OperatorDetail],
+    squeezed: list[OperatorDetail],
 ) -> str:
     """What this export says; advice on batch norms only for batch norms."""
     steps = []
-    if any("batch_norm" in detail.row.base for detail in norms):
+    if unfolded:
+        at = dict.fromkeys(detail.source for detail in unfolded if detail.source)
+        where = f" ({', '.join(list(at)[:3])})" if at else ""
         steps.append(
-            "fold each batch norm into the convolution before it, with the model in eval mode at "
-            "export (`torch.nn.utils.fusion.fuse_conv_bn_eval`)"
+            f"fold {count_of(len(unfolded), 'batch norm')}{where}: a batch norm is folded where it "
+            "directly follows a convolution that nothing else reads; move it there, or its scale and "
+            "shift into the layer after it"
         )
-    reasons = describe_reasons(outside)
-    if reasons:
-        steps.append(f"make them delegable: the export left them out for these reasons: {reasons}")
-    elif outside:
-        steps.append(
-            "see why they are not delegated in the delegation report (`etprof export` writes it)"
-        )
-    else:
-        steps.append("use fewer or cheaper norms: these are delegated already")
+    if outside:
+        remedy = describe_remedy(subject, outside)
+        told = "see why they are not delegated in the delegation report (`etprof export` writes it)"
+        steps.append(remedy or told)
     if squeezed:
         steps.append(
             f"give {count_of(len(squeezed), 'norm')} the layout that the operators around work in: "
             "their data is transposed or copied before and after"
         )
-    return "; ".join(steps)
-
-
-@rule("F2", "many small layout operators")
-def find_small_layout_operators(subject: Subject) -> Finding | None:
-    """Many operators that only move data, each cheap, together not."""
-    limits = subject.thresholds
-    small = [
-        detail
-        for detail in subject.in_class(*_LAYOUT_CLASSES)
-        if times_of(detail).mean_ns <= limits.small_layout_ns or subject.share_of([detail]) <= 0.02
-    ]
-    share = subject.share_of(small)
-    if len(small) < limits.small_layout_count or share < limits.small_layout_total_share:
-        return None
-    each = format_duration(sum_ns(small) / len(small))
-    return Finding(
-        "Many small layout operators add up",
-        "high" if share >= limits.layout_share else "medium",
-        f"{len(small)} transposes and copies of {each} each take {subject.weigh(small)}.",
-        _layout_action(subject, small),
-        *subject.cost(small),
-        ruled_out=("one slow copy: none is large by itself",),
-    )
-
-
-def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
-    """Says what this model's own operators, graph and export ask for."""
-    steps = []
-    if subject.in_category("Convolution"):
-        steps.append("keep one layout throughout: export with `memory_format=torch.channels_last`")
-    report = subject.insight.experiment.program.report
-    pairs = find_inverse_pairs(report) if report else ()
-    if pairs:
-        steps.append(f"remove the {count_of(len(pairs), 'pair')} that undo each other (F2b)")
-    modules = dict.fromkeys(detail.module_path for detail in layout if detail.module_path)
-    where = f" of {', '.join(list(modules)[:4])}" if modules else ""
-    steps.append(f"move the transposes and copies{where} to the model's edge, or leave them out")
-    outside = [detail for detail in layout if not detail.row.is_delegated]
-    if outside:
-        reasons = describe_reasons(outside)
-        why = f" ({reasons})" if reasons else ""
-        steps.append(
-            f"have the {len(outside)} outside the delegate delegated{why}: each delegate call "
-            "converts its inputs and outputs"
-        )
-    return "; ".join(steps)
-
-
-@rule("F2c", "layout churn")
-def find_layout_churn(subject: Subject) -> Finding | None:
-    """Moving data takes a large part of the inference."""
-    movement = subject.in_category("Data Movement")
-    if subject.share_of(movement) < subject.thresholds.layout_share:
-        return None
-    what = f"{count_of(len(movement), 'operator')} that only move data"
-    action = _layout_action(subject, movement)
-    summary = f"{what}: {subject.weigh(movement)}."
-    return Finding("Layout churn", "high", summary, action, *subject.cost(movement))
-
-
-@rule("F7", "more data movement than the reference", lambda s: s.answers)
-def find_movement_above_reference(
-    subject: Subject, answers: tuple[ReferenceAnswer, ...]
-) -> Finding | None:
-    """Data movement takes a larger share than in the reference."""
-    excess = answers[0].share - answers[0].reference_share
-    if excess <= 0:
-        return None
-    movement = subject.in_category("Data Movement")
-    return Finding(
-        title="More data movement than in the reference",
-        severity="medium",
-        summary=(
-            f"Data movement is {format_share(answers[0].share)} of an inference, in the reference "
-            f"({subject.reference_name}) {format_share(answers[0].reference_share)}."
-        ),
-        evidence=subject.show(movement),
-        gain_ns=min(excess * subject.total_ns, sum_ns(movement)),
-        action="see F2: keep one layout and remove transposes and copies",
-    )
-
-
-def _data_flow(subject: Subject) -> MethodReport | None:
-    report = subject.insight.experiment.program.report
-    return report if report and report.has_data_flow else None
-
-
-@rule("F2b", "transposes that undo each other", _data_flow)
-def find_inverse_transposes(subject: Subject, report: MethodReport) -> Finding | None:
-    """The second transpose of a pair gives back what the first one took."""
-    pairs = find_inverse_pairs(report)
-    if not pairs:
-        return None
-    measured = {place: detail for detail in subject.details if (place := _place_of(detail))}
-    removable = [
-        measured[place] for pair in pairs for place in _removable(pair) if place in measured
-    ]
-    return Finding(
-        title="Transposes that undo each other",
-        severity="medium",
-        summary=(
-            f"{count_of(len(pairs), 'pair')} of transposes with the inverse permutation and only "
-            f"elementwise operators between them: {subject.weigh(removable)}."
-        ),
-        evidence=tuple(_evidence(pair, measured) for pair in pairs[:SHOWN_ROWS]),
-        gain_ns=sum_ns(removable),
-        action=_action(pairs, removable),
-        ruled_out=(
-            "another permutation: the second is the first one's inverse",
-            "an operator between them that needs the layout: there is none",
-        ),
-    )
-
-
-def _place_of(detail: OperatorDetail) -> Place | None:
-    """Where the export's graph has this operator; None when it is not known."""
-    if detail.attribution is None:
-        return None
-    return detail.row.instruction_id, detail.attribution.node
-
-
-def _removable(pair: InversePair) -> tuple[Place, ...]:
-    return (pair.second,) if pair.is_shared else (pair.first, pair.second)
-
-
-def _evidence(pair: InversePair, measured: dict[Place, OperatorDetail]) -> EvidenceRow:
-    sides = [measured.get(place) for place in (pair.first, pair.second)]
-    names = [side.row.label if side else "not measured" for side in sides]
-    times = [format_duration(times_of(side).mean_ns) for side in sides if side]
-    where = next((side.module_path for side in sides if side and side.module_path), None)
-    words = [
-        f"permutation {pair.permutation}",
-        f"{count_of(pair.between, 'operator')} between",
-        *([" + ".join(times)] if times else []),
-        *([f"module {where}"] if where else []),
-        *(["others read the first one's result too"] if pair.is_shared else []),
-    ]
-    return EvidenceRow(" … ".join(names), ", ".join(words))
-
-
-def _action(pairs: tuple[InversePair, ...], removable: list[OperatorDetail]) -> str:
-    """Names the lines to change, where the export knows them."""
-    lines = dict.fromkeys(detail.source for detail in removable if detail.source)
-    where = ""
-    if lines:
-        where = (
-            f". They come from {', '.join(list(lines)[:4])}: what is not written there itself, the "
-            "export's decomposition of that line makes"
-        )
-    kept = sum(pair.is_shared for pair in pairs)
-    shared = f"; keep the first of {count_of(kept, 'pair')}, for others read it" if kept else ""
-    return (
-        "remove both transposes of each pair: what is between them treats every element alike and "
-        f"does not care for the layout{shared}{where}"
-    )
+    return "; ".join(steps) or "use fewer or cheaper norms: these are delegated already"
 
 
 _LEAST_CONVOLUTIONS: Final = 3
@@ -258,13 +112,18 @@ _LEAST_CONVOLUTIONS: Final = 3
 def find_slow_convolution(subject: Subject) -> Finding | None:
     """A convolution that is far slower than its like, by throughput where MACs are known."""
     dense = [d for d in subject.in_category("Convolution") if not _is_depthwise(d)]
+    measured = [detail for detail in dense if not detail.rates_are_limits]
     if len(dense) < _LEAST_CONVOLUTIONS:
         return None
-    slow = _slow_by_throughput(subject, dense)
+    slow = _slow_by_throughput(subject, measured)
     by_throughput = slow is not None
     if slow is None:
         slow = _slow_by_time(subject, dense)
-    if not slow:
+    claims = _excess(subject, slow, dense)
+    gained = sum(
+        subject.share_of([subject.details[place]]) * share for place, share in claims.items()
+    )
+    if not slow or gained < subject.thresholds.least_share:
         return None
     first = slow[0]
     median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
@@ -277,8 +136,8 @@ def find_slow_convolution(subject: Subject) -> Finding | None:
             f"convolution{' for its work' if by_throughput else ''}."
         ),
         evidence=subject.show(slow),
-        gain_ns=_excess_ns(slow, dense),
-        action=_slow_action(first),
+        claims=claims,
+        action=_slow_action(subject, first),
         ruled_out=("more work: throughput, not time, is what is low",) if by_throughput else (),
     )
 
@@ -295,32 +154,45 @@ def _slow_by_throughput(
     if len(rates) < _LEAST_CONVOLUTIONS:
         return None
     limit = statistics.median(rates) / subject.thresholds.slow_convolution_ratio
-    return [detail for detail in dense if detail.gflops and detail.gflops <= limit]
+    return [each for each in dense if each.gflops and each.gflops * _haste(each) <= limit]
 
 
 def _slow_by_time(subject: Subject, dense: list[OperatorDetail]) -> list[OperatorDetail]:
     median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
     limit = subject.thresholds.slow_convolution_ratio * median_ns
-    return [detail for detail in dense if median_ns and times_of(detail).median_ns >= limit]
+    return [
+        each for each in dense if median_ns and times_of(each).median_ns / _haste(each) >= limit
+    ]
 
 
-def _excess_ns(slow: list[OperatorDetail], dense: list[OperatorDetail]) -> float:
-    """Time above what the work would take at the median rate, else above the median time."""
+def _haste(detail: OperatorDetail) -> float:
+    """How much faster than its mean it may be by its interval; 1 where there is none."""
+    times = times_of(detail)
+    if times.interval is None or times.interval.low <= 0:
+        return 1.0
+    return max(times.mean_ns / times.interval.low, 1.0)
+
+
+def _excess(
+    subject: Subject, slow: list[OperatorDetail], dense: list[OperatorDetail]
+) -> dict[int, float]:
+    """Claims the time above what the work would take at the median rate, else above the median."""
     rates = [detail.gflops for detail in dense if detail.gflops]
     median_ns = statistics.median(times_of(detail).median_ns for detail in dense)
-    excess = 0.0
+    claims: dict[int, float] = {}
     for detail in slow:
-        macs = detail.attribution.macs if detail.attribution else None
+        macs, own_ns = detail.attribution and detail.attribution.macs, times_of(detail).median_ns
         expected = 2 * macs / statistics.median(rates) if macs and rates else median_ns
-        excess += max(times_of(detail).median_ns - expected, 0.0)
-    return excess
+        claims |= subject.claim([detail], max(1 - expected / own_ns, 0.0) if own_ns else 0.0)
+    return claims
 
 
-def _slow_action(detail: OperatorDetail) -> str:
-    """Says what is known of this very convolution."""
+def _slow_action(subject: Subject, detail: OperatorDetail) -> str:
+    """Says what is known of this very convolution; that SME was off says nothing of it."""
     if not detail.row.is_delegated:
-        return f"have it delegated: {describe_reasons([detail]) or 'see the delegation report'}"
-    if detail.why_not_sme2 is not None:
+        remedy = describe_remedy(subject, [detail])
+        return f"have it delegated: {remedy or 'see the delegation report'}"
+    if detail.why_not_sme2 is not None and subject.insight.experiment.sme in SME_ON:
         return f"{detail.why_not_sme2.text} ({detail.why_not_sme2.source})"
     return (
         f"it runs {detail.kernel_hint or 'a plain kernel'}: check its shape, padding, "
@@ -334,33 +206,32 @@ def find_undelegated_convolution(subject: Subject) -> Finding | None:
     outside = subject.select(
         lambda d: d.row.operator_class.category == "Convolution" and not d.row.is_delegated
     )
-    if not outside:
+    if not subject.reaches(outside, subject.thresholds.pair_share):
         return None
-    reasons = describe_reasons(outside)
+    remedy = describe_remedy(subject, outside)
     return Finding(
         "Convolutions outside the delegate",
         "high",
         f"{count_of(len(outside), 'convolution')} on ExecuTorch's portable kernels: "
         f"{subject.weigh(outside)}.",
-        f"fix the export: {reasons or 'its delegation report says why they were left out'}",
+        f"fix the export: {remedy or 'its delegation report says why they were left out'}",
         *subject.cost(outside),
     )
 
 
 @rule("F3c", "depthwise convolutions")
 def note_depthwise(subject: Subject) -> Finding | None:
-    """Depthwise convolutions never take SME2; that is no failure."""
-    depthwise = subject.in_class("depthwise")
-    share = subject.share_of(depthwise)
-    if share < subject.thresholds.depthwise_share:
+    """Depthwise convolutions never take SME2; that is no failure. Batch norms are none of them."""
+    depthwise = [each for each in subject.in_class("depthwise") if not is_norm(each)]
+    if not subject.reaches(depthwise, subject.thresholds.depthwise_share):
         return None
+    share = subject.share_of(depthwise)
     return Finding(
         title="Depthwise convolutions have no SME2 kernel",
         severity="note",
         summary=(
             f"{count_of(len(depthwise), 'depthwise convolution')}: {format_share(share)}; "
-            f"{depthwise[0].row.backend.title} has no SME2 microkernel for them, whatever the type in "
-            "their name."
+            f"{_why_no_sme2(depthwise[0])}, whatever the type in their name."
         ),
         evidence=(
             *subject.show(depthwise, 3),
@@ -368,3 +239,9 @@ def note_depthwise(subject: Subject) -> Finding | None:
         ),
         action="nothing to fix; a model with fewer depthwise convolutions gains more from SME2",
     )
+
+
+def _why_no_sme2(detail: OperatorDetail) -> str:
+    backend = detail.row.backend
+    reason = backend.sme_route(OperatorFacts(backend.read_label(detail.row.label), "sme2")).reason
+    return reason.text if reason else "no SME2 kernel is known"

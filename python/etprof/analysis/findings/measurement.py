@@ -8,12 +8,15 @@ from etprof.analysis.findings.finding import (
     EvidenceRow,
     Finding,
     Subject,
+    describe_interval,
     known,
     rule,
 )
+from etprof.analysis.split.thread_map import build_thread_map
 from etprof.backends.registry import BACKENDS
 from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
+from etprof.statistics.effect import estimate_effect
 from etprof.statistics.noise import launch_noise
 
 if TYPE_CHECKING:
@@ -21,9 +24,12 @@ if TYPE_CHECKING:
 
     from etprof.analysis.compare.comparison import Comparison
     from etprof.analysis.output_check import OutputCheck
+    from etprof.analysis.split.thread_map import Cell, ThreadMap
     from etprof.run.runner_result import RunnerBuild, Tensor
+    from etprof.statistics.effect import Effect
     from etprof.statistics.noise import Noise
 
+NOISE: Final = "F13"
 _RELEASE_TYPES: Final = frozenset({"Release", "RelWithDebInfo", "MinSizeRel"})
 
 
@@ -34,22 +40,20 @@ def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | 
     if not won:
         return None
     comparison = won[0]
-    effect = comparison.latency
-    times = known(comparison.times)
+    effect, times = comparison.latency, known(comparison.times)
     shares = {name: change.baseline_share for name, change in times.categories.items()}
     return Finding(
         title="FP16 is faster than INT8",
         severity="medium",
         summary=(
-            f"FP16 runs {format_ratio(effect.speed_up if effect else None)} as fast as INT8: "
-            "quantisation speeds up what is no longer the bottleneck."
+            f"FP16 runs {format_ratio(effect.speed_up if effect else None)} as fast as INT8 on this "
+            "device, with the same inputs and threads."
         ),
         evidence=tuple(
             EvidenceRow(f"{name} in INT8", format_share(share)) for name, share in shares.items()
         ),
-        gain_ns=times.saved_ns,
         action="ship FP16 and skip quantisation, after comparing accuracy and memory",
-        ruled_out=("noise: the interval of the speed-up is above 1",),
+        ruled_out=(f"noise: {describe_interval(effect)}",),
     )
 
 
@@ -57,7 +61,9 @@ def _fp16_beats_int8(comparison: Comparison) -> bool:
     sides = (comparison.baseline, comparison.candidate)
     names = [side.experiment.program.precision or "" for side in sides]
     faster = comparison.latency is not None and comparison.latency.verdict == "faster"
-    return faster and names[0].startswith("int8") and names[1] == "fp16"
+    return (
+        faster and not comparison.differences and names[0].startswith("int8") and names[1] == "fp16"
+    )
 
 
 def _noise(subject: Subject) -> Noise | None:
@@ -65,7 +71,7 @@ def _noise(subject: Subject) -> Noise | None:
     return launch_noise([block.latency_ns for block in metrics.blocks]) if metrics else None
 
 
-@rule("F13", "a noisy measurement", _noise)
+@rule(NOISE, "a noisy measurement", _noise)
 def find_noise(subject: Subject, noise: Noise) -> Finding | None:
     """Process launches differ, or the latency drifts while measuring."""
     limits = subject.thresholds
@@ -90,32 +96,79 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
     )
 
 
-@rule("F14", "more threads are slower", lambda s: s.thread_comparisons)
-def find_thread_slowdown(subject: Subject, comparisons: tuple[Comparison, ...]) -> Finding | None:
-    """More threads are slower."""
-    slower = [
-        entry
-        for entry in comparisons
-        if entry.latency is not None and entry.latency.verdict == "slower"
-    ]
-    if not slower:
+def _thread_map(subject: Subject) -> ThreadMap | None:
+    """Every mode and thread count of this very program, where several were timed."""
+    own = subject.insight.experiment.program
+    found = build_thread_map([e for e in subject.run.run.experiments if e.program is own])
+    return found if found and _own_cell(subject, found) else None
+
+
+def _own_cell(subject: Subject, cells: ThreadMap) -> Cell | None:
+    experiment = subject.insight.experiment
+    wanted = (experiment.sme, experiment.threads)
+    return next((cell for cell in cells.cells if (cell.sme, cell.threads) == wanted), None)
+
+
+@rule("F14", "more threads are slower", _thread_map)
+def find_thread_slowdown(subject: Subject, cells: ThreadMap) -> Finding | None:
+    """In this mode fewer threads are faster: the best count, not only the fewest, is asked."""
+    own = known(_own_cell(subject, cells))
+    same = [cell for cell in cells.cells if cell.sme == own.sme]
+    best = min(same, key=lambda cell: cell.median_ns)
+    effect = _speed_up(own, best)
+    if best.threads >= own.threads or effect is None or effect.verdict != "faster":
         return None
-    rows = [
-        EvidenceRow(
-            f"{entry.baseline.experiment.threads} → {entry.candidate.experiment.threads} threads",
-            f"speed-up {format_ratio(entry.latency.speed_up)}" if entry.latency else "",
-        )
-        for entry in slower
-    ]
-    threads = slower[0].candidate.experiment.threads
+    shared = "; cores may share one SME2 unit" if own.sme in SME_ON else ""
     return Finding(
         title="More threads are slower",
         severity="high",
-        summary=f"From {threads} threads on, the model runs slower than with fewer.",
-        evidence=tuple(rows),
-        action=f"use fewer than {threads} threads"
-        + ("; cores may share one SME2 unit" if subject.insight.experiment.sme in SME_ON else ""),
-        ruled_out=("noise: the whole interval is below 1",),
+        summary=(
+            f"{count_of(best.threads, 'thread')} {'is' if best.threads == 1 else 'are'} best: "
+            f"{format_ratio(effect.speed_up)} as fast as {own.threads}."
+        ),
+        evidence=_cell_rows(same),
+        claims=subject.claim_of_latency(own.median_ns - best.median_ns),
+        action=f"use {count_of(best.threads, 'thread')}{shared}",
+        ruled_out=(f"noise: {describe_interval(effect)}",),
+    )
+
+
+@rule("F14b", "another mode and thread count is fastest", _thread_map)
+def find_better_mode(subject: Subject, cells: ThreadMap) -> Finding | None:
+    """The best that SME reaches is slower than the best without, perhaps with more threads."""
+    own, best = known(_own_cell(subject, cells)), cells.best
+    fastest = min(c.median_ns for c in cells.cells if c.sme == own.sme)
+    effect = _speed_up(own, best)
+    if own.sme not in SME_ON or best.sme in SME_ON or own.median_ns > fastest or effect is None:
+        return None
+    if best.threads == own.threads or effect.verdict != "faster":
+        return None
+    return Finding(
+        title="SME off is faster at its own best thread count",
+        severity="high",
+        summary=(
+            f"SME {best.sme} with {count_of(best.threads, 'thread')} is "
+            f"{format_ratio(effect.speed_up)} as fast as {own.sme} with {own.threads}, the best of "
+            "that mode."
+        ),
+        evidence=_cell_rows(cells.cells),
+        claims=subject.claim_of_latency(own.median_ns - best.median_ns),
+        action=f"use SME {best.sme} with {count_of(best.threads, 'thread')} where so many are free",
+        ruled_out=(f"noise: {describe_interval(effect)}",),
+    )
+
+
+def _speed_up(own: Cell, best: Cell) -> Effect | None:
+    """Block by block, which were in turns; None where one of them lacks some."""
+    if own is best or len(own.block_medians) != len(best.block_medians):
+        return None
+    return estimate_effect(own.block_medians, best.block_medians)
+
+
+def _cell_rows(cells: Sequence[Cell]) -> tuple[EvidenceRow, ...]:
+    return tuple(
+        EvidenceRow(f"{c.sme}, {count_of(c.threads, 'thread')}", format_duration(c.median_ns))
+        for c in cells
     )
 
 

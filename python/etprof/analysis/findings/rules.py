@@ -13,6 +13,8 @@ from etprof.analysis.compare.comparison import compare_sides
 from etprof.analysis.compare.pairs import compare_within, sides_of
 from etprof.analysis.findings import finding
 from etprof.analysis.findings.finding import Finding, ReferenceAnswer, Rule, Subject, Thresholds
+from etprof.analysis.findings.gains import TimeToGain, divide_gains
+from etprof.analysis.findings.measurement import NOISE
 from etprof.analysis.findings.sme import WhyNotGroup, explain_missing_sme2
 from etprof.base.records import SME_ON
 
@@ -74,7 +76,6 @@ def evaluate_run(  # noqa: PLR0913 - keyword-only: a run and what is set beside 
                 insight=entry,
                 thresholds=thresholds or Thresholds(),
                 comparison=_against_off(entry, comparisons),
-                thread_comparisons=_against_fewer_threads(entry, comparisons),
                 reference=_like(reference, entry) if reference else None,
                 reference_name=reference.run.name if reference else "",
                 precision_rivals=_precision_rivals([run, *repeats], entry, rivals),
@@ -88,14 +89,25 @@ def evaluate(subject: Subject) -> ExperimentFindings:
     """Asks all rules about one experiment."""
     asked = {name: rule.ask(subject) for name, rule in RULES.items()}
     found = [answer for _, answer in asked.values() if answer is not None]
-    found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -(f.gain_ns or 0.0)))
+    experiment = subject.insight.experiment
+    time = TimeToGain(experiment)
+    found.sort(key=lambda f: (_SEVERITIES.index(f.severity), -time.measure(time.spread(f.claims))))
+    if any(finding.rule == NOISE for finding in found):
+        found = [replace(each, ruled_out=_without_noise(each)) for each in found]
+    divided = divide_gains(found, time)
+    is_sound = subject.run.run.is_timed and not experiment.is_in_doubt
     return ExperimentFindings(
         subject.name,
-        tuple(found),
-        explain_missing_sme2(subject),
+        divided,
+        explain_missing_sme2(subject, time if is_sound else None),
         subject.answers if subject.run.run.is_timed else (),
         tuple(name for name, (could, _) in asked.items() if could),
     )
+
+
+def _without_noise(finding: Finding) -> tuple[str, ...]:
+    """Beside a finding of noise nothing on the page says that there is none."""
+    return tuple(each for each in finding.ruled_out if not each.startswith("noise"))
 
 
 def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) -> Comparison | None:
@@ -110,20 +122,6 @@ def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) ->
             and c.candidate.experiment.sme in SME_ON
         ),
         None,
-    )
-
-
-def _against_fewer_threads(
-    entry: ExperimentInsight, comparisons: Sequence[Comparison]
-) -> tuple[Comparison, ...]:
-    name = entry.experiment.name
-    return tuple(
-        c
-        for c in comparisons
-        if c.candidate.experiment.name == name
-        and not c.is_of_two_programs
-        and c.baseline.experiment.sme == c.candidate.experiment.sme
-        and c.baseline.experiment.threads != c.candidate.experiment.threads
     )
 
 

@@ -10,6 +10,7 @@ from etprof.analysis.findings.finding import (
     EvidenceRow,
     Finding,
     Subject,
+    describe_interval,
     rule,
     slowest_first,
     sum_ns,
@@ -18,9 +19,10 @@ from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_duration, format_ratio, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from etprof.analysis.compare.comparison import Change, ComparedTimes, Comparison
+    from etprof.analysis.findings.gains import TimeToGain
     from etprof.analysis.insight import OperatorDetail
 
 _COMPUTE: Final = ("Convolution", "GEMM")
@@ -38,7 +40,8 @@ def note_convolution_share(
 ) -> Finding | None:
     """A smaller share of convolution than the reference's, because it became faster."""
     change, answer = compared[1].categories["Convolution"], subject.answers[2]
-    if change.delta_ns >= 0 or not 0 < answer.share < answer.reference_share:
+    is_less = 0 < answer.share <= answer.reference_share - subject.thresholds.reference_excess
+    if not is_less or not is_faster(change, subject.thresholds.accelerated_ratio):
         return None
     return Finding(
         "Convolution takes less than in the reference",
@@ -48,6 +51,12 @@ def note_convolution_share(
         f"none: convolution became faster with {_unit(subject)} on",
         (_change_row("Convolution", change),),
     )
+
+
+def is_faster(change: Change, ratio: float) -> bool:
+    """Whether it sped up by `ratio`: all of the interval where there is one."""
+    speed_up = change.interval.low if change.interval else change.speed_up
+    return speed_up is not None and speed_up >= ratio
 
 
 def _unit(subject: Subject) -> str:
@@ -66,10 +75,11 @@ def find_bottleneck_shift(
     shrank = before >= limits.shift_before_share and after <= limits.shift_after_share
     moved = (
         movement.candidate_share >= limits.shift_movement_share
-        and movement.candidate_share > movement.baseline_share
+        and movement.candidate_share - movement.baseline_share >= limits.reference_excess
         and after < before
     )
-    if not (shrank or moved):
+    became_faster = any(is_faster(categories[name], limits.accelerated_ratio) for name in _COMPUTE)
+    if not (shrank or moved) or not became_faster:
         return None
     name, largest = max(
         (item for item in categories.items() if item[0] not in _COMPUTE),
@@ -84,7 +94,7 @@ def find_bottleneck_shift(
         f"{format_duration(largest.baseline_ns)} before, "
         f"{format_duration(largest.candidate_ns)} after), but it is what is left",
         tuple(_change_row(name, c) for name, c in categories.items()),
-        gain_ns=largest.candidate_ns,
+        claims=subject.claim(subject.in_category(name)),
     )
 
 
@@ -110,9 +120,10 @@ def find_no_effect(subject: Subject, compute: list[OperatorDetail]) -> Finding |
     """SME was in force, yet nothing shows it, or what shows it is not faster."""
     routes = [detail.evidence.route.answer for detail in compute]
     if "proven" in routes or "named" in routes:
-        return _no_speed_up(subject, routes.count("proven"), routes.count("named"))
-    if "unknown" in routes:
-        return None  # nothing shows it, and nothing speaks against it
+        return _no_speed_up(subject, routes)
+    latency = subject.comparison.latency if subject.comparison else None
+    if "unknown" in routes or (latency is not None and latency.verdict == "faster"):
+        return None  # nothing shows it, and nothing speaks against it, or the latency does
     reasons = dict.fromkeys(d.why_not_sme2.text for d in compute if d.why_not_sme2)
     unit = _unit(subject)
     return Finding(
@@ -125,14 +136,17 @@ def find_no_effect(subject: Subject, compute: list[OperatorDetail]) -> Finding |
     )
 
 
-def _no_speed_up(subject: Subject, proven: int, named: int) -> Finding | None:
+def _no_speed_up(subject: Subject, routes: Sequence[str]) -> Finding | None:
+    """Judges the operators that took SME by themselves: others without a kernel are other news."""
     times = subject.comparison.times if subject.comparison else None
-    if times is None:
+    change = times.accelerated if times else None
+    if change is None or change.speed_up is None:
         return None
-    before = sum(times.categories[name].baseline_ns for name in _COMPUTE)
-    after = sum(times.categories[name].candidate_ns for name in _COMPUTE)
-    if not after or before / after >= subject.thresholds.accelerated_ratio:
+    at_most = change.interval.high if change.interval else change.speed_up
+    is_small = change.baseline_share < subject.thresholds.least_share
+    if is_small or at_most >= subject.thresholds.accelerated_ratio:
         return None
+    proven, named = routes.count("proven"), routes.count("named")
     unit = subject.insight.sme_unit
     said = [f"{count_of(proven, 'operator')} ran on {unit}"] if proven else []
     said += [f"{count_of(named, 'operator')} named for {unit} (calls not counted)"] if named else []
@@ -141,14 +155,15 @@ def _no_speed_up(subject: Subject, proven: int, named: int) -> Finding | None:
         "thread, for cores share the SME2 unit"
     )
     count = "count the microkernels first (`etprof profile MODEL --target emulator`); "
+    all_counted = proven == len(routes)
     return Finding(
-        f"{unit} {'ran' if proven else 'is named'}, but convolution and GEMM are hardly faster",
+        f"{unit} {'ran' if proven else 'is named'}, but what it computes is hardly faster",
         "high",
-        f"{' and '.join(said)}, yet convolution and GEMM together are only "
-        f"{format_ratio(before / after)} as fast as without.",
+        f"{' and '.join(said)}, of {len(routes)}; together they are only "
+        f"{format_ratio(change.speed_up)} as fast as without.",
         shapes if proven else count + shapes,
-        tuple(_change_row(name, times.categories[name]) for name in _COMPUTE),
-        ruled_out=(f"missing {unit} kernels: their calls were counted",) if proven else (),
+        (_change_row(f"operators on {unit}", change),),
+        ruled_out=(f"missing {unit} kernels: all their calls were counted",) if all_counted else (),
     )
 
 
@@ -169,8 +184,8 @@ def find_slowdown(subject: Subject, compared: tuple[Comparison, ComparedTimes]) 
         "see which operators lost: packing of the left-hand side (Pack rows), products with one "
         "row, or several threads on one SME2 unit; run with fewer threads, or with SME off",
         tuple(_change_row(*entry) for entry in slower[:SHOWN_ROWS]),
-        max(-(times.saved_ns or 0.0), 0.0),
-        ("noise: the signed-rank test and its interval agree",),
+        subject.claim_of_latency(max(-(times.saved_ns or 0.0), 0.0)),
+        (f"noise: {describe_interval(times.latency)}",),
     )
 
 
@@ -184,11 +199,14 @@ class WhyNotGroup:
     operators: tuple[OperatorDetail, ...]
     mean_ns: float | None
     gain_ns: float | None
-    """Gain if they sped up as the accelerated operators of this run did; None when none did."""
+    """Gain if they sped up as the accelerated operators of this run did, beside what findings gain;
+    None when none did."""
 
 
-def explain_missing_sme2(subject: Subject) -> tuple[WhyNotGroup, ...]:
+def explain_missing_sme2(subject: Subject, time: TimeToGain | None) -> tuple[WhyNotGroup, ...]:
     """Groups the convolutions and products without SME2 by reason, the most time first.
+
+    They gain what is left of `time`; None where nothing is timed, or the split is in doubt.
 
     With SME off there is only one reason, which is no news.
     """
@@ -197,19 +215,20 @@ def explain_missing_sme2(subject: Subject) -> tuple[WhyNotGroup, ...]:
         reason = detail.why_not_sme2
         if reason is not None and subject.insight.experiment.sme != "off":
             found.setdefault((reason.code, reason.text, reason.source), []).append(detail)
-    factor = _accelerated_speed_up(subject)
-    groups = [
-        WhyNotGroup(
-            code,
-            text,
-            source,
-            tuple(slowest_first(details)),
-            mean_ns := sum_ns(details) if subject.run.run.is_timed else None,
-            mean_ns * (1 - 1 / factor) if mean_ns and factor and factor > 1 else None,
-        )
-        for (code, text, source), details in found.items()
-    ]
-    return tuple(sorted(groups, key=lambda group: -(group.mean_ns or 0.0)))
+    factor = _accelerated_speed_up(subject) or 1.0
+    groups = []
+    for (code, text, source), members in sorted(found.items(), key=lambda item: -_weight(item[1])):
+        gain_ns = None
+        if time is not None and factor > 1:
+            gain_ns, _ = time.take(subject.claim(members, 1 - 1 / factor))
+        mean_ns = sum_ns(members) if subject.run.run.is_timed else None
+        operators = tuple(slowest_first(members))
+        groups.append(WhyNotGroup(code, text, source, operators, mean_ns, gain_ns))
+    return tuple(groups)
+
+
+def _weight(details: list[OperatorDetail]) -> float:
+    return sum(each.row.times.mean_ns for each in details if each.row.times)
 
 
 def _accelerated_speed_up(subject: Subject) -> float | None:

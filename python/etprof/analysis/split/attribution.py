@@ -58,6 +58,10 @@ class Attribution:
     prediction: Prediction | None
     node: int | None = None
     """Its place among the delegate's nodes; None outside delegates."""
+    kind: str | None = None
+    """Of that node."""
+    behind: tuple[GraphOperator, ...] = ()
+    """The graph's operators that it computes."""
 
 
 def attribute_operators(
@@ -154,6 +158,8 @@ def _as_product(match: _Match, operator: GraphOperator) -> Attribution:
         reason=None,
         prediction=match.node.prediction,
         node=match.place,
+        kind=match.node.kind,
+        behind=tuple(match.known),
     )
 
 
@@ -172,6 +178,8 @@ def _as_node(match: _Match, *, is_alone: bool) -> Attribution:
         reason=None,
         prediction=node.prediction,
         node=match.place,
+        kind=match.node.kind,
+        behind=tuple(match.known),
     )
 
 
@@ -190,5 +198,6 @@ def _attribute_kernel(row: OperatorRow, operators: Sequence[GraphOperator]) -> A
                 moved_bytes=(entry.input_bytes or 0) + (entry.output_bytes or 0) or None,
                 reason=entry.reason,
                 prediction=None,
+                behind=(entry,),
             )
     return None

@@ -37,7 +37,7 @@ class InversePair:
     between: int
     """Elementwise operators between them."""
     is_shared: bool
-    """Whether others read the first one's result too, so that only the second can go."""
+    """Whether others read the first one's result too, the caller perhaps: only the second can go."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class _Step:
     permutation: tuple[int, ...] | None
     is_neutral: bool
     """Whether it treats every element alike, whatever the layout."""
+    readers: int | None
+    """All who read its output, the caller included; None where the export did not say."""
 
 
 def find_inverse_pairs(report: MethodReport) -> tuple[InversePair, ...]:
@@ -68,6 +70,7 @@ def _delegate_steps(delegate: Delegate) -> list[_Step]:
             node.output,
             node.permutation,
             backend.node_kind(node.kind) in backend.neutral_kinds,
+            node.readers,
         )
         for index, node in enumerate(delegate.nodes)
     ]
@@ -76,7 +79,8 @@ def _delegate_steps(delegate: Delegate) -> list[_Step]:
 def _kernel_step(entry: GraphOperator) -> _Step:
     name = parse_kernel_name(entry.operator)
     neutral = name.operator_class.category == "Elementwise" or name.base in _PLAIN_COPIES
-    return _Step((entry.instruction, None), entry.inputs, entry.name, entry.permutation, neutral)
+    place, readers = (entry.instruction, None), entry.readers
+    return _Step(place, entry.inputs, entry.name, entry.permutation, neutral, readers)
 
 
 def _pairs(steps: Sequence[_Step]) -> Iterator[InversePair]:
@@ -93,7 +97,7 @@ def _pairs(steps: Sequence[_Step]) -> Iterator[InversePair]:
             continue
         if _undoes(second.permutation, first.permutation):
             used |= {first.place, second.place}
-            is_shared = any(readers[step.output] > 1 for step in trail)
+            is_shared = any((step.readers or readers[step.output]) > 1 for step in trail)
             yield InversePair(
                 first.place, second.place, first.permutation, len(trail) - 1, is_shared
             )

@@ -18,7 +18,7 @@ from etprof.backends.xnnpack.lowering_rewrites import (
     rewritten_lowering,
     widen_rules,
 )
-from etprof.backends.xnnpack.sme import predict
+from etprof.backends.xnnpack.sme import predict, sme2_precisions
 from etprof.base.errors import UsageError
 from etprof.base.upstream_noise import quiet_upstream
 from etprof.run.delegation import DelegateNode
@@ -111,7 +111,9 @@ class XnnpackExporter(Exporter):
                 inputs=tuple(i for i in mapped.node.input_ids if i not in graph.constant_ids),
                 output=mapped.node.output_id,
                 permutation=mapped.node.parameters.get("perm"),
+                readers=graph.count_readers(mapped.node),
                 prediction=predict(mapped.node),
+                sme2_precisions=sme2_precisions(mapped.node),
             )
             for mapped in map_nodes(graph, nodes, is_bookkeeping)
         ]

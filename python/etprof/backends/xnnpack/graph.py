@@ -17,7 +17,7 @@ import json
 import math
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     import torch
 
+_EXTERNAL_OUTPUT = 2
+_BATCH_NORM = "native_batch_norm"
 _SCHEMA_PACKAGE = "executorch.backends.xnnpack.serialization"
 _INPUT_FIELD = re.compile(r"input\d*_id|query_id|key_id|value_id")
 _BARE_NON_FINITE = re.compile(r"(?<=[:\[,\s])(-?)(inf|nan)(?=[,\s\]}])")
@@ -64,6 +66,13 @@ class XnnpackGraph:
     nodes: tuple[XnnpackNode, ...]
     constant_ids: frozenset[int]
     """Values stored in the program, and single numbers: no layout concerns them at run time."""
+    given_ids: frozenset[int] = frozenset()
+    """Values that the caller gets."""
+
+    def count_readers(self, node: XnnpackNode) -> int:
+        """Returns how many nodes read what `node` writes, one more where the caller does."""
+        readers = sum(node.output_id in each.input_ids for each in self.nodes)
+        return readers + (node.output_id in self.given_ids)
 
 
 def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
@@ -76,7 +85,8 @@ def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
     document = _decode(blob[offset : offset + size])
     types = dict(_value_types(document["xvalues"]))
     nodes = tuple(_read_node(index, node, types) for index, node in enumerate(document["xnodes"]))
-    return XnnpackGraph(nodes, frozenset(_constant_ids(document["xvalues"])))
+    given = frozenset(_given_ids(document["xvalues"]))
+    return XnnpackGraph(nodes, frozenset(_constant_ids(document["xvalues"])), given)
 
 
 def _decode(flatbuffer: bytes) -> Any:  # noqa: ANN401 - the schema's own structure
@@ -110,6 +120,15 @@ def _constant_ids(values: list[dict[str, Any]]) -> Iterator[int]:
         union = value["xvalue_union"]
         tensor = union.get("tensor_value", union)
         if tensor["constant_buffer_idx"] or math.prod(tensor["dims"]) == 1:
+            yield tensor["id_out"]
+
+
+def _given_ids(values: list[dict[str, Any]]) -> Iterator[int]:
+    """Yields the ids of the values with XNN_VALUE_FLAG_EXTERNAL_OUTPUT (XNNPACK's xnnpack.h)."""
+    for value in values:
+        union = value["xvalue_union"]
+        tensor = union.get("tensor_value", union)
+        if tensor["flags"] & _EXTERNAL_OUTPUT:
             yield tensor["id_out"]
 
 
@@ -175,6 +194,7 @@ def map_nodes(
             own.setdefault(target, []).append(call.name)
     shared = {node.debug_handle for node in xnnpack.nodes if node.kind != "Convert"}
     mapped = [_map_own(node, own, calls, shared) for node in xnnpack.nodes]
+    mapped = _map_batch_norms(mapped, own)
     return [
         _map_inserted(entry, mapped) if entry.attribution == "unknown" else entry
         for entry in mapped
@@ -214,6 +234,34 @@ def _map_own(
     exact = {call.name for call in calls if call.meta.get("debug_handle") == node.debug_handle}
     ordered = sorted(names, key=lambda name: name not in exact)
     return MappedNode(node, tuple(ordered), "exact" if set(names) <= exact else "fused")
+
+
+def _map_batch_norms(mapped: list[MappedNode], own: dict[int, list[str]]) -> list[MappedNode]:
+    """Gives convolutions that no operator claims the batch norms that they are.
+
+    ExecuTorch's DecomposeBatchNorm makes a depthwise convolution of 1x1 without a handle of each
+    batch norm that it cannot fold (backends/xnnpack/_passes/decompose_batch_norm.py). It was counted
+    to what stands before it, else after it: the last ones there are those that were not folded.
+    """
+    lone = [each for each in mapped if each.attribution == "unknown" and "Conv2d" in each.node.kind]
+    taken: dict[int, str] = {}
+    for entry in reversed(lone):
+        near = (*_writers(entry, mapped), *_readers(entry, mapped))
+        for handle in dict.fromkeys(each.node.debug_handle for each in near):
+            norms = [name for name in own.get(handle, ()) if _BATCH_NORM in name]
+            left = [name for name in norms if name not in taken.values()]
+            if left:
+                taken[entry.node.index] = left[-1]
+                break
+    return [_without_norms(each, taken) for each in mapped]
+
+
+def _without_norms(entry: MappedNode, taken: dict[int, str]) -> MappedNode:
+    norm = taken.get(entry.node.index)
+    if norm is not None:
+        return MappedNode(entry.node, (norm,), "exact")
+    left = tuple(name for name in entry.operators if name not in taken.values())
+    return entry if left == entry.operators else replace(entry, operators=left)
 
 
 def _map_inserted(entry: MappedNode, mapped: list[MappedNode]) -> MappedNode:

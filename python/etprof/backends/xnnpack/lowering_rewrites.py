@@ -26,6 +26,7 @@ with quiet_upstream():
         ToDimOrderCopyConfig,
     )
     from executorch.backends.xnnpack.serialization.xnnpack_graph_schema import XNNConvert, XNode
+    from executorch.exir.dialects._ops import ops as exir_ops
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -84,6 +85,14 @@ class HalfPointwiseWeights(LoweringRewrite):
         """Whether convolutions are serialised by a visitor that this can narrow."""
         return _CONVOLUTION in _VISITORS
 
+    @classmethod
+    def matches(cls, node: torch.fx.Node) -> bool:
+        """Whether it is such a convolution of halves; of quantised weights it sees floats."""
+        if node.target is not exir_ops.edge.aten.convolution.default:
+            return False
+        weight: Any = node.args[1]
+        return _is_pointwise(node) and weight.meta["val"].dtype == torch.float16
+
 
 class DelegatedCasts(LoweringRewrite):
     """Casts between half and single precision stay inside the delegate."""
@@ -104,6 +113,18 @@ class DelegatedCasts(LoweringRewrite):
         """Whether copies have a visitor and a rule that can be widened."""
         can_keep = hasattr(RemoveRedundantCopyPass, _REMOVE_COPY)
         return can_keep and _COPY in _VISITORS and ToDimOrderCopyConfig in ALL_PARTITIONER_CONFIGS
+
+    @classmethod
+    def matches(cls, node: torch.fx.Node) -> bool:
+        """Whether it is such a cast, of no image, that keeps the layout."""
+        if not _is_cast(node):
+            return False
+        before, after = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+        return bool(
+            {before.dtype, after.dtype} == _CASTS
+            and before.dim() != _IMAGE_DIMENSIONS
+            and before.dim_order() == after.dim_order()
+        )
 
 
 LOWERING_REWRITES: Final[tuple[type[LoweringRewrite], ...]] = (HalfPointwiseWeights, DelegatedCasts)
@@ -126,13 +147,7 @@ class _CastRule(ToDimOrderCopyConfig):  # type: ignore[misc] # ExecuTorch's
     def check_constraints(self, node: torch.fx.Node, ep: torch.export.ExportedProgram) -> bool:
         if not _is_cast(node):
             return bool(super().check_constraints(node, ep))
-        before, after = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
-        return (
-            self.check_common_constraints(node, ep)
-            and {before.dtype, after.dtype} == _CASTS
-            and before.dim() != _IMAGE_DIMENSIONS
-            and before.dim_order() == after.dim_order()
-        )
+        return self.check_common_constraints(node, ep) and DelegatedCasts.matches(node)
 
 
 def _cast_visitor(visitor: type[Any]) -> type[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, get_args
 
 from etprof.backends.backend import OperatorFacts, OperatorName, Reason, SmeRoute
@@ -136,6 +136,10 @@ _OTHER_SHAPE: Final = (
     "an SME microkernel exists for these types, but XNNPACK chose another for this shape, grouping "
     "or weight layout"
 )
+_OF_THIS_VERSION: Final = frozenset(
+    {"depthwise", "no kernel", "data type", "block-quantised weights", "weight type"}
+)
+"""Codes of reasons that another version may mend."""
 _Reasons = tuple[tuple[str, str, str, "Callable[[OperatorFacts], bool]"], ...]
 """Code, text, source, and which operators it is of; the first that applies is told."""
 _WHATEVER_ITS_TYPES: Final[_Reasons] = (
@@ -251,7 +255,10 @@ def _are_types_known(name: OperatorName) -> bool:
 def _exclude(reasons: _Reasons, facts: OperatorFacts) -> SmeRoute | None:
     found = ((code, text, source) for code, text, source, holds in reasons if holds(facts))
     for code, text, source in found:
-        return SmeRoute("excluded", Reason(code, text, source.format(source=describe_source())))
+        version = str(kernel_table()["executorch"]).partition("+")[0]
+        told = f" (true of ExecuTorch {version})" if code in _OF_THIS_VERSION else ""
+        known_from = source.format(source=describe_source())
+        return SmeRoute("excluded", Reason(code, f"{text}{told}", known_from))
     return None
 
 
@@ -295,6 +302,13 @@ _OPERATORS: Final = {
     "ConvTranspose2d": "Deconvolution",
     "DepthwiseConv2d": "Convolution",
 }
+_TYPES_OF_PRECISIONS: Final = {
+    "fp32": ("fp32", "fp32", "fp32"),
+    "fp16": ("fp16", "fp32", "fp16"),
+    "int8": ("qint8", "qcint8", "qcint8"),
+}
+"""Of inputs and outputs, a convolution's weights and a matrix product's, as ExecuTorch writes them:
+float weights of convolutions are float32 (backends/xnnpack/operators/op_conv2d.py, force_fp32)."""
 PRODUCTS: Final = frozenset(_OPERATORS)
 """Kinds of nodes that multiply and accumulate."""
 
@@ -312,6 +326,23 @@ def predict(node: XnnpackNode) -> Prediction:
         return Prediction(sme2=None, packed_type=packed_type, reason=reason)
     reason = route.reason.text if route.reason else f"{name.microkernel_type} on {packed_type}"
     return Prediction(sme2=route.takes_sme, packed_type=packed_type, reason=reason)
+
+
+def sme2_precisions(node: XnnpackNode) -> tuple[str, ...] | None:
+    """Returns the precisions in which an export would give a product an SME2 kernel."""
+    if node.kind not in PRODUCTS:
+        return None
+    return tuple(
+        name
+        for name, (value, weight, matrix_weight) in _TYPES_OF_PRECISIONS.items()
+        if predict(
+            replace(
+                node,
+                input_types=(value, matrix_weight if "Conv" not in node.kind else weight),
+                output_type=value,
+            )
+        ).sme2
+    )
 
 
 def _name_with_sme2(node: XnnpackNode) -> OperatorName:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from etprof.backends.registry import BY_NAME
 from etprof.backends.rewrite import GraphRewrite, find_overload
 from etprof.base.errors import UsageError
 from etprof.export import upstream
+from etprof.export.operators import MissedRewrites, find_traced
 from etprof.run.program import AppliedRewrite
 
 if TYPE_CHECKING:
@@ -127,6 +128,21 @@ def _find_places(
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), value_of)
             if table[node.target](*args, **kwargs) is not NotImplemented:
                 yield node
+
+
+def find_missed(
+    program: torch.export.ExportedProgram, others: Sequence[type[Rewrite]]
+) -> MissedRewrites:
+    """Returns what `others`, which nobody asked for, would replace in a traced program."""
+    sound = [each for each in others if each.find_problem() is None]
+    found = defaultdict[str, list[str]](list)
+    for each in sound:
+        replaced = each.replacements() if issubclass(each, GraphRewrite) else {}
+        table = {find_overload(operator): put for operator, put in replaced.items()}
+        for node in _find_places(program, table):
+            traced = find_traced(node)
+            found[traced[0] if traced else node.name].append(each.name)
+    return MissedRewrites(found, [each for each in sound if each.level == "lowering"])
 
 
 def _fold_constants(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

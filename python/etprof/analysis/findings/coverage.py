@@ -1,0 +1,178 @@
+"""F19 and F20: what keeps products off SME2 that another export, or other shapes, would not.
+
+Neither needs a clock: one asks the export's predictions, the other counted calls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from etprof.analysis.findings.causes import command_for
+from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, rule, slowest_first
+from etprof.analysis.split.tiles import TileUse, tile_share, tile_uses
+from etprof.base.records import SME_ON
+from etprof.base.units import count_of, format_share
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from etprof.analysis.insight import OperatorDetail
+    from etprof.run.delegation import DelegateNode, GraphOperator, MethodReport
+
+_EXPORTS: tuple[str, ...] = ("fp32", "fp16", "int8")
+
+
+def _predictions(subject: Subject) -> MethodReport | None:
+    """The export's description, where it says what other precisions would give."""
+    report = subject.insight.experiment.program.report
+    return report if report and _products(report) else None
+
+
+def _products(report: MethodReport) -> list[DelegateNode]:
+    nodes = (node for each in report.delegates for node in each.nodes)
+    return [node for node in nodes if node.sme2_precisions is not None]
+
+
+@rule("F19", "another export puts more on SME2", _predictions, is_timed=False)
+def find_better_export(subject: Subject, report: MethodReport) -> Finding | None:
+    """Another precision, or a rewrite, has SME2 kernels for operators that have none as they are."""
+    products = _products(report)
+    now = [node for node in products if node.prediction and node.prediction.sme2]
+    without = [node for node in products if node.prediction and node.prediction.sme2 is False]
+    by_name = {each.name: each for each in report.operators}
+    rewritten = [node for node in without if _rewrites(node, by_name)]
+    by_precision = {
+        name: [node for node in products if name in (node.sme2_precisions or ())]
+        for name in _EXPORTS
+        if name != subject.insight.experiment.program.precision
+    }
+    ways = {
+        name: each for name, each in by_precision.items() if _is_more(subject, each, now, products)
+    }
+    if not ways and not _is_more(subject, [*now, *rewritten], now, products):
+        return None
+    names = dict.fromkeys(name for node in rewritten for name in _rewrites(node, by_name))
+    command = command_for(subject, (), also=tuple(names))
+    of = f"of {count_of(len(products), 'product')}"
+    rows = [EvidenceRow("as it is", f"{len(now)} {of}, {_work(now, products)}")]
+    if rewritten:
+        both = [*now, *rewritten]
+        rows.append(EvidenceRow(f"--rewrite {','.join(names)}", _gained(both, now, products)))
+    rows += [
+        EvidenceRow(f"--dtype {name}", _gained(each, now, products)) for name, each in ways.items()
+    ]
+    most = max([*map(len, ways.values()), len(now) + len(rewritten)]) - len(now)
+    steps = [command] if command else []
+    steps += [f"`--dtype {name}`" for name in ways]
+    return Finding(
+        title="Another export puts more on SME2",
+        severity="medium",
+        summary=(
+            f"{len(now)} {of} have an SME2 kernel as the model is exported; up to {most} more would "
+            f"have one, by {_source(subject)}."
+        ),
+        evidence=tuple(rows),
+        action=(
+            f"export with {' or '.join(steps)}, and compare outputs and times: this is predicted, "
+            "and says nothing of speed"
+        ),
+    )
+
+
+def _rewrites(node: DelegateNode, by_name: Mapping[str, GraphOperator]) -> tuple[str, ...]:
+    """The rewrites that would give this product weights that SME2 takes."""
+    behind = (by_name[name] for name in node.operators if name in by_name)
+    weights = {"half_pointwise_weights", "channel_weights"}
+    return tuple(name for each in behind for name in each.rewrites if name in weights)
+
+
+def _is_more(
+    subject: Subject,
+    other: Sequence[DelegateNode],
+    now: Sequence[DelegateNode],
+    products: Sequence[DelegateNode],
+) -> bool:
+    """Whether it is more operators, and a share of the work that is worth saying."""
+    gained = _macs(other) - _macs(now)
+    return len(other) > len(now) and gained >= subject.thresholds.least_share * _macs(products)
+
+
+def _macs(nodes: Sequence[DelegateNode]) -> int:
+    return sum(node.macs or 0 for node in nodes)
+
+
+def _work(nodes: Sequence[DelegateNode], products: Sequence[DelegateNode]) -> str:
+    whole = _macs(products)
+    return f"{format_share(_macs(nodes) / whole)} of their work" if whole else "work not known"
+
+
+def _gained(
+    other: Sequence[DelegateNode], now: Sequence[DelegateNode], products: Sequence[DelegateNode]
+) -> str:
+    return f"{len(other) - len(now):+d}: {len(other)}, {_work(other, products)}"
+
+
+def _source(subject: Subject) -> str:
+    """What the prediction rests on, with its version."""
+    backend = subject.details[0].row.backend if subject.details else None
+    for detail in subject.details:
+        if detail.row.is_delegated:
+            backend = detail.row.backend
+    return (backend.describe_source() if backend else None) or "the export's tables"
+
+
+def _tiles(subject: Subject) -> list[TileUse] | None:
+    counted = subject.insight.experiment.counted
+    if counted is None or counted.mode_in_force not in SME_ON:
+        return None
+    return list(tile_uses({counted.mode_in_force: counted}))
+
+
+@rule("F20", "products too small for SME2", _tiles, is_timed=False)
+def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None:
+    """Products whose rows and columns fill little of the tiles that SME2 computes whole."""
+    limits = subject.thresholds
+    small = [use for use in uses if (tile_share([use]) or 1.0) < limits.tile_share]
+    chosen = {id(use.operator) for use in small}
+    details = slowest_first(d for d in subject.details if id(d.evidence) in chosen)
+    if not details or not _is_worth(subject, details, uses):
+        return None
+    rows = [
+        EvidenceRow(
+            use.operator.name,
+            f"{_sizes(use)}; tiles of {use.tile[0]} x {use.tile[1]}, "
+            f"{format_share(tile_share([use]))} of them used",
+        )
+        for use in small[:6]
+    ]
+    bits = next((f" of {use.svl_bits} bits" for use in small if use.svl_bits), "")
+    return Finding(
+        title="Products too small for SME2",
+        severity="note",
+        summary=(
+            f"{count_of(len(details), 'product')} of {count_of(len({id(u.operator) for u in uses}), 'operator')}"
+            f" on SME2 use less than {format_share(limits.tile_share)} of their tiles at a vector "
+            f"length{bits}: the rest is computed and thrown away."
+        ),
+        evidence=tuple(rows),
+        action=(
+            "give them more rows or columns, such as a larger batch or layers that are joined; "
+            "measure them with SME off too"
+        ),
+    )
+
+
+def _is_worth(subject: Subject, details: list[OperatorDetail], uses: list[TileUse]) -> bool:
+    """By time where there is some, else by what all tiles compute."""
+    least = subject.thresholds.least_share
+    if subject.run.run.is_timed:
+        return subject.reaches(details, least)
+    own = {id(detail.evidence) for detail in details}
+    computed = sum(use.computed for use in uses)
+    return sum(use.computed for use in uses if id(use.operator) in own) >= least * computed
+
+
+def _sizes(use: TileUse) -> str:
+    """The sizes of most of its calls."""
+    sizes, _ = max(use.kernel.by_sizes, key=lambda item: item[1])
+    return ", ".join(f"{name} {size}" for name, size in zip("mnk", sizes, strict=False))

@@ -1,0 +1,218 @@
+"""F2 and F7: what moving data costs, in many small pieces, in large ones, or back and forth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from etprof.analysis.findings.causes import describe_remedy
+from etprof.analysis.findings.finding import (
+    SHOWN_ROWS,
+    EvidenceRow,
+    Finding,
+    ReferenceAnswer,
+    Subject,
+    rule,
+    sum_ns,
+    times_of,
+)
+from etprof.analysis.split.transposes import find_inverse_pairs
+from etprof.base.units import count_of, format_duration, format_share
+
+if TYPE_CHECKING:
+    from etprof.analysis.insight import OperatorDetail
+    from etprof.analysis.split.transposes import InversePair, Place
+    from etprof.run.delegation import MethodReport
+
+LAYOUT_CLASSES: Final = ("layout", "copy", "view")
+
+
+def joins(detail: OperatorDetail) -> bool:
+    """Whether it is a piece of a concatenation: it joins data, and moves none to another layout."""
+    kind = detail.attribution.kind if detail.attribution else None
+    return detail.row.base == "cat" or (kind or "").startswith("Concatenate")
+
+
+def _layout(subject: Subject, *classes: str) -> list[OperatorDetail]:
+    return [each for each in subject.in_class(*classes) if not joins(each)]
+
+
+@rule("F2", "many small layout operators")
+def find_small_layout_operators(subject: Subject) -> Finding | None:
+    """Many operators that only move data, each cheap, together not."""
+    limits = subject.thresholds
+    small = [
+        detail
+        for detail in _layout(subject, *LAYOUT_CLASSES)
+        if (
+            times_of(detail).mean_ns <= limits.small_layout_ns
+            or subject.share_of([detail]) <= limits.small_layout_share
+        )
+        and not subject.reaches([detail], limits.large_layout_share)
+    ]
+    if len(small) < limits.small_layout_count or not subject.reaches(
+        small, limits.small_layout_total_share
+    ):
+        return None
+    share = subject.share_of(small)
+    longest = format_duration(max(times_of(each).mean_ns for each in small))
+    each = format_duration(sum_ns(small) / len(small))
+    return Finding(
+        "Many small layout operators add up",
+        "high" if share >= limits.layout_share else "medium",
+        f"{len(small)} transposes and copies of {each} each take {subject.weigh(small)}.",
+        _layout_action(subject, small),
+        *subject.cost(small),
+        ruled_out=(f"one slow copy: the longest takes {longest}",),
+    )
+
+
+@rule("F2d", "a single large layout operator")
+def find_large_layout_operator(subject: Subject) -> Finding | None:
+    """One operator that only moves data takes a large share by itself."""
+    large = [
+        each
+        for each in _layout(subject, *LAYOUT_CLASSES)
+        if subject.reaches([each], subject.thresholds.large_layout_share)
+    ]
+    if not large:
+        return None
+    first, is_one = large[0], len(large) == 1
+    what = first.row.label if is_one else count_of(len(large), "operator")
+    return Finding(
+        "A single operator that only moves data is slow",
+        "high" if subject.reaches(large, subject.thresholds.layout_share) else "medium",
+        f"{what}{'' if is_one else ' that only move data, each large'}: {subject.weigh(large)}.",
+        _layout_action(subject, large),
+        *subject.cost(large),
+    )
+
+
+def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
+    """Says what this model's own operators, graph and export ask for."""
+    steps = []
+    turned = [each for each in layout if each.row.operator_class.finer == "layout"]
+    if turned and subject.in_category("Convolution"):
+        steps.append("keep one layout throughout: export with `--channels-last`")
+    report = subject.insight.experiment.program.report
+    pairs = find_inverse_pairs(report) if report else ()
+    if pairs:
+        steps.append(f"remove the {count_of(len(pairs), 'pair')} that undo each other (F2b)")
+    modules = dict.fromkeys(detail.module_path for detail in layout if detail.module_path)
+    where = f" of {', '.join(list(modules)[:4])}" if modules else ""
+    steps.append(f"move the transposes and copies{where} to the model's edge, or leave them out")
+    outside = [detail for detail in layout if not detail.row.is_delegated]
+    if outside:
+        remedy = describe_remedy(subject, outside)
+        steps.append(
+            f"have the {len(outside)} outside the delegate delegated{f' ({remedy})' if remedy else ''}"
+        )
+    return "; ".join(steps)
+
+
+@rule("F2c", "layout churn")
+def find_layout_churn(subject: Subject) -> Finding | None:
+    """Moving data takes a large part of the inference."""
+    movement = [each for each in subject.in_category("Data Movement") if not joins(each)]
+    if not subject.reaches(movement, subject.thresholds.layout_share):
+        return None
+    what = f"{count_of(len(movement), 'operator')} that only move data"
+    action = _layout_action(subject, movement)
+    summary = f"{what}: {subject.weigh(movement)}."
+    return Finding("Layout churn", "high", summary, action, *subject.cost(movement))
+
+
+@rule("F7", "more data movement than the reference", lambda s: s.answers)
+def find_movement_above_reference(
+    subject: Subject, answers: tuple[ReferenceAnswer, ...]
+) -> Finding | None:
+    """Data movement takes a larger share than in the reference."""
+    movement = subject.in_category("Data Movement")
+    excess = subject.exceeds_reference("Data Movement")
+    if excess < subject.thresholds.reference_excess:
+        return None
+    return Finding(
+        title="More data movement than in the reference",
+        severity="medium",
+        summary=(
+            f"Data movement is {format_share(answers[0].share)} of an inference, in the reference "
+            f"({subject.reference_name}) {format_share(answers[0].reference_share)}."
+        ),
+        evidence=subject.show(movement),
+        claims=subject.claim(movement, min(excess / subject.share_of(movement), 1.0)),
+        action="see F2: keep one layout and remove transposes and copies",
+    )
+
+
+def _data_flow(subject: Subject) -> MethodReport | None:
+    report = subject.insight.experiment.program.report
+    return report if report and report.has_data_flow else None
+
+
+@rule("F2b", "transposes that undo each other", _data_flow)
+def find_inverse_transposes(subject: Subject, report: MethodReport) -> Finding | None:
+    """The second transpose of a pair gives back what the first one took."""
+    pairs = find_inverse_pairs(report)
+    measured = {place: detail for detail in subject.details if (place := _place_of(detail))}
+    removable = [
+        measured[place] for pair in pairs for place in _removable(pair) if place in measured
+    ]
+    if not subject.reaches(removable, subject.thresholds.pair_share):
+        return None
+    return Finding(
+        title="Transposes that undo each other",
+        severity="medium",
+        summary=(
+            f"{count_of(len(pairs), 'pair')} of transposes with the inverse permutation and only "
+            f"elementwise operators between them: {subject.weigh(removable)}."
+        ),
+        evidence=tuple(_evidence(pair, measured) for pair in pairs[:SHOWN_ROWS]),
+        claims=subject.claim(removable),
+        action=_action(pairs, removable),
+        ruled_out=(
+            "another permutation: the second is the first one's inverse",
+            "an operator between them that needs the layout: there is none",
+        ),
+    )
+
+
+def _place_of(detail: OperatorDetail) -> Place | None:
+    """Where the export's graph has this operator; None when it is not known."""
+    if detail.attribution is None:
+        return None
+    return detail.row.instruction_id, detail.attribution.node
+
+
+def _removable(pair: InversePair) -> tuple[Place, ...]:
+    return (pair.second,) if pair.is_shared else (pair.first, pair.second)
+
+
+def _evidence(pair: InversePair, measured: dict[Place, OperatorDetail]) -> EvidenceRow:
+    sides = [measured.get(place) for place in (pair.first, pair.second)]
+    names = [side.row.label if side else "not measured" for side in sides]
+    times = [format_duration(times_of(side).mean_ns) for side in sides if side]
+    where = next((side.module_path for side in sides if side and side.module_path), None)
+    words = [
+        f"permutation {pair.permutation}",
+        f"{count_of(pair.between, 'operator')} between",
+        *([" + ".join(times)] if times else []),
+        *([f"module {where}"] if where else []),
+        *(["others read the first one's result too"] if pair.is_shared else []),
+    ]
+    return EvidenceRow(" … ".join(names), ", ".join(words))
+
+
+def _action(pairs: tuple[InversePair, ...], removable: list[OperatorDetail]) -> str:
+    """Names the lines to change, where the export knows them."""
+    lines = dict.fromkeys(detail.source for detail in removable if detail.source)
+    where = ""
+    if lines:
+        where = (
+            f". They come from {', '.join(list(lines)[:4])}: what is not written there itself, the "
+            "export's decomposition of that line makes"
+        )
+    kept = sum(pair.is_shared for pair in pairs)
+    shared = f"; keep the first of {count_of(kept, 'pair')}, for others read it" if kept else ""
+    return (
+        "remove both transposes of each pair: what is between them treats every element alike and "
+        f"does not care for the layout{shared}{where}"
+    )
