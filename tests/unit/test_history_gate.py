@@ -332,6 +332,25 @@ def test_a_creep_is_found_within_eight_runs(make: Make, flat: int) -> None:
         assert command(history, "check", "--baseline", "window:1") == 1
 
 
+def test_a_few_short_series_that_look_alike_are_no_proof_that_they_are() -> None:
+    """N4, N5: one series of six is eight times as loud as the others of its device."""
+    random = np.random.default_rng(8)
+    alarms = 0
+    for _ in range(100):
+        wrong = []
+        for _ in range(10):
+            spreads = np.where(random.random(12) < 1 / 6, 0.08, 0.01)
+            runs = random.normal(size=(4, 12)) * spreads
+            known = [spread_of_neighbours(logs) for logs in runs[:3].T.tolist()]
+            prior = fit_prior([spread for spread in known if spread is not None])
+            for *logs, value in runs.T.tolist():
+                squares = 3 * float(np.var(logs))
+                found = departure(logs, value, moderated(squares, 2, prior))
+                wrong.append(120 * found.p_value <= 0.05 and abs(found.change) > math.log(1.05))
+        alarms += any(wrong)
+    assert alarms <= 6
+
+
 def test_neither_a_step_nor_noise_is_a_drift() -> None:
     random = np.random.default_rng(0)
     step = find_drift([0.0, 0.001, 0.0, 0.002, 0.1, 0.101, 0.1, 0.099])

@@ -41,6 +41,9 @@ _MOST_PRIOR_FREEDOM: Final = 6.0
 """A prior counts as seven runs at most: a series may be unlike the others of its device."""
 _UNLIKE: Final = 0.1
 """Chance of a spread so far above the prior, below which the series keeps to its own."""
+_UNALIKE: Final = 2.0
+"""Standard errors by which series are taken to be less alike than they look: with one, checks of
+three runs each, of which every sixth series is eight times as loud, are wrong in 10 of 100."""
 _LEVEL_RUNS: Final = 10
 """The newest runs of a level say where it stands."""
 _SPREAD_RUNS: Final = 40
@@ -75,7 +78,8 @@ def fit_prior(spreads: Collection[Spread]) -> Spread | None:
     """The spread that a device's series are taken to share; None below three series.
 
     Its degrees of freedom are those of Smyth's moments of the log variances (2004, section 6.2): the
-    more alike the series, the more. Its deviation is the root of their mean variance, not of the
+    more alike the series, the more. How much more they differ than chance lets them is taken at its
+    upper bound, for a few short series look alike by chance. Its deviation is the root of their mean variance, not of the
     mean log: where few runs are known, a loud series must not be judged as a quiet one.
     """
     if len(spreads) < _LEAST_SERIES:
@@ -85,7 +89,10 @@ def fit_prior(spreads: Collection[Spread]) -> Spread | None:
     freedom = np.array([spread.freedom for spread in spreads])
     variances = np.array([spread.deviation**2 for spread in spreads])
     logs = np.log(variances) - psi(freedom / 2) + np.log(freedom / 2)
-    excess = float(np.var(logs, ddof=1) - np.mean(polygamma(1, freedom / 2)))
+    expected, count = float(np.mean(polygamma(1, freedom / 2))), len(spreads)
+    # The error of a variance, by the fourth cumulant of the logarithm of chi-squared.
+    error = math.sqrt(np.mean(polygamma(3, freedom / 2)) / count + 2 * expected**2 / (count - 1))
+    excess = float(np.var(logs, ddof=1)) - expected + _UNALIKE * error
     most = _MOST_PRIOR_FREEDOM
     # trigamma falls, so what lies above its value at the bound has fewer degrees of freedom.
     worth = most if excess <= polygamma(1, most / 2) else 2 * _inverse_trigamma(excess)
