@@ -105,6 +105,22 @@ def test_few_launches_claim_less() -> None:
     assert not summarise_blocks([[100.0]] * 20).doubt
 
 
+@pytest.mark.parametrize("of_slow", [3, 37])
+def test_a_rare_state_that_lasts_is_told_and_lone_disturbances_are_not(of_slow: int) -> None:
+    """N10: two lasting states were claimed as one where the rarer had less than a fifth."""
+    random = np.random.default_rng(3)
+    told = {"lasting": 0, "lone": 0}
+    for _ in range(100):
+        for kind, rare in (("lasting", slice(12, 15)), ("lone", [5, 20, 31])):
+            slow = np.zeros(40)
+            slow[rare] = 15
+            values = 100 + (slow if of_slow == 3 else 15 - slow) + random.normal(size=40)
+            found = summarise_blocks([[value] for value in values])
+            told[kind] += bool(found.doubt)
+    assert told["lasting"] >= 95
+    assert told["lone"] <= 15
+
+
 def test_two_states_are_told() -> None:
     """N10: a median between two states is of neither."""
     random = np.random.default_rng(2)

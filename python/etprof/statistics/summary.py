@@ -24,6 +24,8 @@ LEAST_TO_TELL: Final = 20
 _NORMAL_95: Final = 1.645
 """One-sided quantile of the normal distribution."""
 _LEAST_IN_A_STATE: Final = 0.2
+_LASTING: Final = 0.1
+"""Chance of stretches so few, below which a rare state is one."""
 _GAP: Final = 40.0
 """A gap between two states is more than 40/n of their spread: 1 to 2 of 100 samples of one normal or
 lognormal state have that by chance, for n from 8 to 40 (counted out in 3 000 samples each)."""
@@ -100,7 +102,7 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
     wider = math.sqrt((1 + alike) / (1 - alike)) if alike > 0 else 1.0
     low, high = (middle + (end - middle) * wider for end in (interval.low, interval.high))
     doubt = ""
-    if (states := two_states(medians)) is not None:
+    if (states := two_states(medians)) or (states := _lasting_states(medians)):
         doubt = f"launches are in two states, {states[0]} of {len(medians)} in the faster"
     elif len(medians) < LEAST_TO_TELL:
         doubt = f"fewer than {LEAST_TO_TELL} launches cannot tell whether they are independent"
@@ -124,9 +126,40 @@ def two_states(values: Sequence[float]) -> tuple[int, float, float] | None:
     Each holds a fifth of the values, and the gap between them is wide beside their spread. None
     where there is one state, or fewer than eight values.
     """
-    ordered = np.sort(np.asarray(values, float))
+    least = max(2, math.ceil(_LEAST_IN_A_STATE * len(values)))
+    return _split(np.sort(np.asarray(values, float)), least)
+
+
+def _lasting_states(values: Sequence[float]) -> tuple[int, float, float] | None:
+    """Finds two states of which the rarer has two launches at least, in few stretches of time.
+
+    Fewer stretches than 10 % of random orders have (Wald and Wolfowitz 1940, "On a test whether two
+    samples are from the same population"): single disturbed launches are no state.
+    """
+    states = _split(np.sort(np.asarray(values, float)), 2)
+    if states is None:
+        return None
+    is_slower = np.asarray(values) > states[1] + (states[2] - states[1]) / 2
+    stretches = 1 + int(np.sum(is_slower[1:] != is_slower[:-1]))
+    return states if _chance_of_stretches(states[0], len(values), stretches) <= _LASTING else None
+
+
+def _chance_of_stretches(size: int, count: int, most: int) -> float:
+    """Chance of so few stretches in a random order of `size` of one kind among `count`."""
+    other, ways = count - size, 0
+    for stretches in range(2, most + 1):
+        half, is_odd = divmod(stretches, 2)
+        one, two = math.comb(size - 1, half - 1), math.comb(other - 1, half - 1)
+        if is_odd:
+            ways += one * math.comb(other - 1, half) + math.comb(size - 1, half) * two
+        else:
+            ways += 2 * one * two
+    return ways / math.comb(count, size)
+
+
+def _split(ordered: NDArray[np.float64], least: int) -> tuple[int, float, float] | None:
+    """Splits sorted values at their widest gap, `least` on each side, where it is wide enough."""
     count = ordered.size
-    least = max(2, math.ceil(_LEAST_IN_A_STATE * count))
     if count < 4 * 2 or ordered[0] == ordered[-1]:
         return None
     gaps = np.diff(ordered)[least - 1 : count - least]
