@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <mutex>
+#include <set>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -16,6 +17,7 @@
 #if defined(__APPLE__)
 #include <libkern/OSCacheControl.h>
 #include <mach/mach.h>
+#include <sys/sysctl.h>
 #else
 #include <sched.h>
 #endif
@@ -168,6 +170,23 @@ std::uint64_t peak_resident_bytes() {
 
 std::optional<std::uint64_t> proportional_bytes() { return std::nullopt; }
 
+std::vector<std::string> describe_cpu() {
+    std::string features;
+    for (const std::string name :
+         {"AdvSIMD", "arm.FEAT_FP16", "arm.FEAT_DotProd", "arm.FEAT_I8MM", "arm.FEAT_BF16",
+          "arm.FEAT_SME", "arm.FEAT_SME2", "arm.FEAT_SME2p1"}) {
+        int present = 0;
+        std::size_t size = sizeof present;
+        const std::string full_name = "hw.optional." + name;
+        sysctlbyname(full_name.c_str(), &present, &size, nullptr, 0);
+        features += present != 0 ? " " + full_name : "";
+    }
+    char model[256] = "unknown";
+    std::size_t size = sizeof model - 1;
+    sysctlbyname("machdep.cpu.brand_string", model, &size, nullptr, 0);
+    return {std::string("model name: ") + model, "Features:" + features};
+}
+
 #else
 
 std::optional<std::uint64_t> resident_bytes() { return find_kib("/proc/self/status", "VmRSS:"); }
@@ -181,6 +200,18 @@ std::uint64_t peak_resident_bytes() {
 
 std::optional<std::uint64_t> proportional_bytes() {
     return find_kib("/proc/self/smaps_rollup", "Pss:");
+}
+
+std::vector<std::string> describe_cpu() {
+    std::ifstream file("/proc/cpuinfo", std::ios::binary);
+    std::set<std::string> wanted{"model name", "flags", "Features", "CPU implementer", "CPU part"};
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+        if (wanted.erase(line.substr(0, line.find_first_of("\t:"))) != 0) {
+            lines.push_back(line);
+        }
+    }
+    return lines;
 }
 
 #endif

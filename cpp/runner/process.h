@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace etprof {
 
@@ -49,6 +51,10 @@ std::optional<std::uint64_t> resident_bytes();
 std::uint64_t peak_resident_bytes();
 /// Resident memory now with shared pages counted in part; missing where the system does not tell.
 std::optional<std::uint64_t> proportional_bytes();
+
+/// The first lines of Linux's /proc/cpuinfo that tell model and features. On a Mac, lines of the
+/// same form, with the features' names that sysctl knows.
+std::vector<std::string> describe_cpu();
 
 /// Sets the size of ExecuTorch's thread pool, unless missing, and returns the size in force. Throws
 /// RunnerError (kUsage) when so many threads cannot be had.

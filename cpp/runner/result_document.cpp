@@ -1,9 +1,10 @@
 #include "result_document.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "build_info.h"
-#include "cpu_features.h"
 #include "json_writer.h"
 
 namespace etprof {
@@ -37,17 +38,16 @@ std::string end(JsonWriter& json) {
     return json.take_text();
 }
 
+/// Python makes features and a model's name of it.
 void write_cpu(JsonWriter& json) {
-    const CpuDescription cpu = describe_cpu();
+#if defined(__x86_64__)
+    constexpr char kArchitecture[] = "x86_64";
+#else
+    constexpr char kArchitecture[] = "aarch64";
+#endif
     json.begin_object();
-    json.fields("architecture", cpu.architecture, "model_name", cpu.model_name, "logical_cores",
-                cpu.logical_cores);
-    json.key("features");
-    json.begin_object();
-    for (const auto& [name, present] : cpu.features) {
-        json.field(name, present);
-    }
-    json.end_object();
+    json.fields("architecture", kArchitecture, "logical_cores", sysconf(_SC_NPROCESSORS_ONLN),
+                "cpuinfo", describe_cpu());
     json.end_object();
 }
 

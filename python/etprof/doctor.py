@@ -19,7 +19,7 @@ from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.base.units import format_size
 from etprof.targets.registry import find_parts
-from etprof.targets.runner import ask_host_runner
+from etprof.targets.runner import ask_host_runner, read_cpu
 
 Status = Literal["ok", "missing", "note"]
 _LEAST_CMAKE = (3, 28)
@@ -90,11 +90,10 @@ def _check_runner() -> Finding:
 def _check_sme2() -> Finding:
     part = "SME2"
     try:
-        features = _ask_runner("--cpu-info").get("features")
+        has_sme2 = read_cpu(ask_host_runner(["--cpu-info"], timeout_s=30).stdout).has_sme2
     except (EtprofError, ValueError) as error:
         return Finding(part, "missing", str(error), "pip install .")
-    present = isinstance(features, dict) and features.get("sme2") is True
-    if present:
+    if has_sme2:
         return Finding(part, "ok", "this CPU has it: on and off can be measured here")
     way_out = "measure on an SME2 phone or Mac; the emulator proves kernels, not times"
     return Finding(part, "note", f"not in this {platform.machine()} CPU", way_out)

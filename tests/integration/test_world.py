@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from etprof.targets import Target
     from tests.integration.conftest import Exports
 
-MAPS = {"features", "memory"}
+MAPS = {"memory"}
 """Members whose keys are the machine's own."""
 
 

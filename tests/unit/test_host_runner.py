@@ -1,4 +1,4 @@
-"""The host's runner finds ExecuTorch's libraries wherever pip put them."""
+"""The host's runner finds ExecuTorch's libraries wherever pip put them, and describes its CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from etprof.base.process import Completed, run_command
 from etprof.targets import local
 from etprof.targets.local import LocalTarget
-from etprof.targets.runner import find_host_runner, library_environment
+from etprof.targets.runner import find_host_runner, library_environment, read_cpu
 
 
 @pytest.fixture
@@ -59,6 +59,53 @@ def test_a_host_offers_the_modes_that_its_cpu_has(
     features: dict[str, bool], modes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mutant 63: an Arm machine with SME was asked for none of its modes."""
-    said = Completed(("etprof-runner",), 0, json.dumps({"features": features}), "")
+    said = Completed(
+        ("etprof-runner",),
+        0,
+        json.dumps({"architecture": "aarch64", "logical_cores": 8, "features": features}),
+        "",
+    )
     monkeypatch.setattr(local, "ask_host_runner", lambda *_, **__: said)
     assert LocalTarget().sme_modes() == modes
+
+
+MAC = "Features: hw.optional.AdvSIMD hw.optional.arm.FEAT_FP16 hw.optional.arm.FEAT_SME2"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "lines", "model", "there"),
+    [
+        (
+            "x86_64",
+            ["model name\t: Xeon", "flags\t\t: fpu sse4_2 avx avx512_fp16"],
+            "Xeon",
+            {"sse4.2", "avx", "avx512fp16"},
+        ),
+        (
+            "aarch64",
+            ["Features\t: fp asimd fphp asimdhp asimddp sme smei8i32 sme2 ",
+             "CPU implementer\t: 0x41", "CPU part\t: 0xd0c"],
+            "implementer 0x41 part 0xd0c",
+            {"asimd", "fp16", "dotprod", "sme", "sme_i8i32", "sme2"},
+        ),
+        ("aarch64", ["model name: Apple M4", MAC], "Apple M4", {"asimd", "fp16", "sme2"}),
+        ("aarch64", [], "unknown", set()),
+        ("riscv64", ["flags: avx"], "unknown", set()),
+    ],
+)  # fmt: skip
+def test_a_cpu_is_told_by_its_systems_own_words(
+    architecture: str, lines: list[str], model: str, there: set[str]
+) -> None:
+    """C8: features were named in C++, a table for each system."""
+    said = {"architecture": architecture, "logical_cores": 8, "cpuinfo": lines}
+    cpu = read_cpu(json.dumps(said))
+    assert cpu.model_name == model
+    assert {name for name, present in cpu.features.items() if present} == there
+    assert cpu.has_sme2 == ("sme2" in there)
+
+
+@pytest.mark.parametrize("cpuinfo", [None, 3, {"flags": "avx"}])
+def test_a_cpu_that_nobody_describes_is_refused_in_one_line(cpuinfo: object) -> None:
+    said = {"architecture": "x86_64", "logical_cores": 8, "cpuinfo": cpuinfo}
+    with pytest.raises(ValueError, match=r"^features: Field required$"):
+        read_cpu(json.dumps(said))

@@ -157,9 +157,11 @@ class SimTarget:
             "pass": next((name for name, path in passes.items() if path is not None), "timing"),
             "cpu": {
                 "architecture": "aarch64",
-                "model_name": "Simulated",
                 "logical_cores": 8,
-                "features": {"dotprod": True, **FEATURES[self.spec.capabilities.sme]},
+                "cpuinfo": [
+                    "model name\t: Simulated",
+                    " ".join(["Features\t: asimddp", *FEATURES[self.spec.capabilities.sme]]),
+                ],
             },
             "seed": request.seed,
             "inputs": [_tensor(0, [1, 3, 32, 32], None) | {"source": "seeded"}],

@@ -29,7 +29,6 @@ from etprof.run.manifest import (
     save_manifest,
 )
 from etprof.run.program import describe_program
-from etprof.run.runner_result import Cpu
 from etprof.run.validation import validate_run
 from etprof.targets.device_lock import device_lock
 from etprof.targets.local import LocalTarget
@@ -206,7 +205,6 @@ def write_failure(
     if target is None and device.history_name is None and kind.is_this_host:
         target = kind.make({})
     config = unit.without_runners().config(program or Path(unit.label), run, unit.sme or ("auto",))
-    found = _ask(target.describe_cpu) if isinstance(target, LocalTarget) else None
     session, experiments = describe_session(), tuple(configured_experiments(config))
     manifest = Manifest(
         **dict(session),
@@ -215,7 +213,7 @@ def write_failure(
         platform=kind.name,
         times_are_meaningful=kind.policy.proves_times,
         model=_describe_model(unit, program),
-        cpu=Cpu.model_validate(found) if found else None,
+        cpu=_ask(target.describe_cpu) if isinstance(target, LocalTarget) else None,
         target=_ask(target.describe if target else None)
         or ({"serial": device.serial} if device.serial else {}),
         config={"path": None, "unit": unit.identity()},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,6 +18,46 @@ class RunnerBuild(Record):
     build: CleanData
 
 
+_FEATURES: Final = {
+    "x86_64": "sse4.2 avx fma f16c avx2 avx_vnni avx512f avx512dq avx512bw avx512vl avx512vbmi "
+    "avx512vnni avx512fp16 avx512bf16 amx_tile amx_int8 amx_bf16 amx_fp16",
+    "aarch64": "asimd fp16 dotprod sve i8mm bf16 sve2 sve2p1 sme sme_i16i64 sme_f64f64 sme_i8i32 "
+    "sme_f16f32 sme_b16f32 sme_f32f32 sme_fa64 sme2 sme2p1 sme_i16i32 sme_bi32i32 sme_b16b16 "
+    "sme_f16f16",
+}
+"""Our names of the features that matter here, by architecture."""
+_SYSTEM_NAMES: Final = {
+    "sse4.2": "sse4_2",
+    "avx512vnni": "avx512_vnni",
+    "avx512fp16": "avx512_fp16",
+    "avx512bf16": "avx512_bf16",
+    "asimd": "advsimd",
+    "fp16": "asimdhp",
+    "dotprod": "asimddp",
+}
+"""What systems call those that have other names there as well."""
+
+
+def _cpu_of(lines: list[str], architecture: str) -> dict[str, object]:
+    """Model and features from lines as of Linux's /proc/cpuinfo.
+
+    Arm kernels print no name, only who made the core and which it is. A Mac's features are lines'
+    words too, named as sysctl does: `hw.optional.arm.FEAT_SME2`.
+    """
+    parted = (line.partition(":") for line in lines)
+    told = {name.strip(): text.strip() for name, _, text in parted}
+    words = f"{told.get('flags', '')} {told.get('Features', '')}".split()
+    # FEAT_SME2 of a Mac is sme2, and smei8i32 of Linux is sme_i8i32.
+    there = {re.sub(r"^hw\.optional\.(arm\.FEAT_)?", "", word).lower() for word in words}
+    maker, part = told.get("CPU implementer"), told.get("CPU part")
+    arm_model = f"implementer {maker} part {part}" if maker and part else "unknown"
+    features = {}
+    for name in _FEATURES.get(architecture, "").split():
+        known = {name, name.replace("sme_", "sme"), _SYSTEM_NAMES.get(name, name)}
+        features[name] = not known.isdisjoint(there)
+    return {"model_name": told.get("model name") or arm_model, "features": features}
+
+
 class Cpu(Record):
     """The CPU as the runner saw it."""
 
@@ -24,6 +65,15 @@ class Cpu(Record):
     model_name: Name | None = None
     logical_cores: Count
     features: Named[bool]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_cpuinfo(cls, value: object) -> object:
+        """The runner hands on the system's own words; older ones made names of them themselves."""
+        if not isinstance(value, dict) or not isinstance(value.get("cpuinfo"), list):
+            return value
+        lines = [line for line in value["cpuinfo"] if isinstance(line, str)]
+        return value | _cpu_of(lines, str(value.get("architecture")))
 
     @property
     def has_sme2(self) -> bool:

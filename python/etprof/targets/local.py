@@ -6,20 +6,21 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from etprof.base.errors import BuildError, TargetError
-from etprof.base.json_input import parse_json
 from etprof.targets.runner import (
     RunsHere,
     ask_host_runner,
     find_host_runner,
     library_environment,
     modes_of,
+    read_cpu,
 )
 from etprof.targets.state import read_local_state
 
 if TYPE_CHECKING:
+    from etprof.run.runner_result import Cpu
     from etprof.targets.request import RunnerRequest
     from etprof.targets.state import TargetState
 
@@ -56,23 +57,22 @@ class LocalTarget(RunsHere):
             "turbo_disabled": _read_line(_NO_TURBO),
         }
 
-    def describe_cpu(self) -> dict[str, Any]:
-        """What the runner says of the CPU; empty when it does not answer."""
+    def describe_cpu(self) -> Cpu | None:
+        """What the runner says of the CPU; None when it does not answer."""
         completed = ask_host_runner(["--cpu-info"], timeout_s=60)
         if not completed.stdout:
-            return {}
+            return None
         try:
-            found = parse_json(completed.stdout)
+            return read_cpu(completed.stdout)
         except ValueError as error:
             raise TargetError(
-                f"etprof-runner --cpu-info says no JSON: {error}; install etprof again"
+                f"etprof-runner --cpu-info does not describe a CPU: {error}; install etprof again"
             ) from None
-        return found if isinstance(found, dict) else {}
 
     def sme_modes(self) -> tuple[str, ...]:
         """What this CPU can give; where there is nothing to choose, the runner's own choice."""
-        features = self.describe_cpu().get("features")
-        modes = modes_of(features if isinstance(features, dict) else {})
+        cpu = self.describe_cpu()
+        modes = modes_of(cpu) if cpu else ()
         return modes if len(modes) > 1 else ("auto",)
 
     def can_count(self) -> bool:

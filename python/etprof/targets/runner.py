@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from etprof.base.errors import (
     BuildError,
@@ -19,8 +21,10 @@ from etprof.base.errors import (
     TargetError,
     UsageError,
 )
+from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
-from etprof.run.runner_result import read_result
+from etprof.base.records import first_problem
+from etprof.run.runner_result import Cpu, read_result
 from etprof.targets.device_lock import this_host
 from etprof.targets.request import runner_arguments, taskset_words
 
@@ -86,10 +90,18 @@ class RunsHere(ABC):
         return {}
 
 
-def modes_of(features: Mapping[str, object]) -> tuple[str, ...]:
-    """Returns the SME modes of a CPU with `features`, as `--cpu-info` names them."""
+def read_cpu(text: str) -> Cpu:
+    """Returns what a runner says of its CPU to `--cpu-info`; raises ValueError in one line."""
+    try:
+        return Cpu.model_validate(parse_json(text))
+    except ValidationError as error:
+        raise ValueError(first_problem(error)) from None
+
+
+def modes_of(cpu: Cpu) -> tuple[str, ...]:
+    """Returns the SME modes of a CPU."""
     modes = {"sme2": "sme2", "sme": "sme1"}
-    return (*(mode for name, mode in modes.items() if features.get(name)), "off")
+    return (*(mode for name, mode in modes.items() if cpu.features.get(name)), "off")
 
 
 def find_host_runner(*, tracing: bool = False) -> Path:

@@ -33,15 +33,6 @@ std::string join(const std::vector<std::int64_t>& tokens, const std::string& sep
     return text;
 }
 
-std::vector<std::uint64_t> numbers(const std::string& array) {
-    std::vector<std::uint64_t> found;
-    std::istringstream text(array.substr(1));
-    for (std::uint64_t number = 0; text >> number; text.ignore()) {
-        found.push_back(number);
-    }
-    return found;
-}
-
 /// A generation of seven tokens that must succeed; its result stays at hand.
 class Generated {
  public:

@@ -109,12 +109,17 @@ def make_modules() -> dict[str, nn.Module]:
         def forward(self) -> Tensor:
             return self.numbers * 2
 
+    class Corner(nn.Module):
+        def forward(self, image: Tensor) -> Tensor:
+            return image[:, :, :1, :1] + 1
+
     class Scalars(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> tuple[object, ...]:
             return x * 2, x.shape[0], y.item(), True, None
 
     return {
         "no_inputs": NoInputs(),
+        "corner": Corner(),
         "scalars": Scalars(),
         "convolutions": Convolutions().eval(),
         "mlp": nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).eval(),
@@ -160,6 +165,7 @@ def make_float_programs(folder: Path, modules: dict[str, nn.Module]) -> None:
     save(folder, "dynamic", lower(modules["mlp"], (rows,), dynamic_shapes=batch))
     save(folder, "unplanned", lower(modules["twice"], (row,), config=unplanned_config()))
     save(folder, "logarithm", lower(modules["logarithm"], (row,)))
+    save(folder, "corner", lower(modules["corner"], (torch.rand(1, 3, 224, 224),)))
 
 
 def unplanned_config() -> dict[str, object]:

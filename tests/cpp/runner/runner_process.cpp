@@ -86,4 +86,13 @@ std::string json_field(const std::string& document, const std::string& name) {
     return text;
 }
 
+std::vector<std::uint64_t> numbers(const std::string& array) {
+    std::vector<std::uint64_t> found;
+    std::istringstream text(array.substr(1));
+    for (std::uint64_t number = 0; text >> number; text.ignore()) {
+        found.push_back(number);
+    }
+    return found;
+}
+
 }  // namespace etprof::testing

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,8 @@ std::string program(const std::string& name);
 
 /// The text after `"name": ` in a JSON document up to the end of its line, without its comma.
 std::string json_field(const std::string& document, const std::string& name);
+
+/// The whole numbers of a JSON array.
+std::vector<std::uint64_t> numbers(const std::string& array);
 
 }  // namespace etprof::testing

@@ -2,8 +2,10 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 
 #include "check.h"
@@ -46,14 +48,6 @@ std::vector<std::string> input_flags(const std::string& stem, int count,
         more.push_back("--input=" + program(stem + "_" + std::to_string(i) + ".bin"));
     }
     return more;
-}
-
-std::size_t count_numbers(const std::string& array) {
-    std::size_t commas = 0;
-    for (const char character : array) {
-        commas += character == ',' ? 1 : 0;
-    }
-    return array == "[]" ? 0 : commas + 1;
 }
 
 /// The most memory that a child which has ended ever had resident.
@@ -192,8 +186,8 @@ TEST(run_gives_the_same_outputs_for_the_same_seed) {
 
 TEST(run_keeps_every_latency_apart_from_warm_up_and_first) {
     const Run run("mlp.pte", {"--iterations=17", "--warmup=4"});
-    CHECK_EQUAL(17U, count_numbers(run.field("latency_ns")));
-    CHECK_EQUAL(4U, count_numbers(run.field("warmup_latency_ns")));
+    CHECK_EQUAL(17U, numbers(run.field("latency_ns")).size());
+    CHECK_EQUAL(4U, numbers(run.field("warmup_latency_ns")).size());
     CHECK_EQUAL("17", run.field("iterations"));
     CHECK(std::stol(run.field("first_inference_ns")) > 0);
     CHECK(std::stol(run.field("program_ns")) > 0 && std::stol(run.field("method_ns")) > 0);
@@ -211,11 +205,33 @@ TEST(run_goes_on_until_both_seconds_and_iterations_are_done) {
 TEST(run_times_inputs_and_outputs_apart_from_the_execution) {
     const Run run("convolutions_fp32.pte", {"--iterations=6", "--threads=1"});
     CHECK_EQUAL("1", run.field("inferences_per_sample"));
-    CHECK_EQUAL(6U, count_numbers(run.field("input_ns")));
-    CHECK_EQUAL(6U, count_numbers(run.field("output_ns")));
+    CHECK_EQUAL(6U, numbers(run.field("input_ns")).size());
+    CHECK_EQUAL(6U, numbers(run.field("output_ns")).size());
     CHECK(std::stol(run.field("tick_ns")) > 0 && std::stod(run.field("reading_ns")) > 0);
     CHECK(std::stol(run.field("minor_faults")) >= 0);
     CHECK_EQUAL("null", run.field("is_steady"));
+}
+
+TEST(run_times_no_copy_of_the_inputs) {
+    // C2: the inputs' copies were in the latency. This program looks at a corner of what it takes.
+    const Run run("corner.pte", {"--iterations=30", "--threads=1"});
+    const std::vector<std::uint64_t> latency_ns = numbers(run.field("latency_ns"));
+    const std::vector<std::uint64_t> input_ns = numbers(run.field("input_ns"));
+    CHECK(*std::min_element(latency_ns.begin(), latency_ns.end()) <
+          *std::min_element(input_ns.begin(), input_ns.end()));
+}
+
+TEST(run_times_together_what_is_too_short_for_the_clock) {
+    // C6: so many inferences stand between two readings that a hundred ticks do.
+    const Run run("no_inputs.pte", {"--iterations=20", "--warmup=9"});
+    std::vector<std::uint64_t> before_ns = numbers(run.field("warmup_latency_ns"));
+    before_ns.push_back(std::stoul(run.field("first_inference_ns")));
+    const std::uint64_t fastest_ns = *std::min_element(before_ns.begin(), before_ns.end());
+    const std::uint64_t least_ns = 100 * std::stoul(run.field("tick_ns"));
+    const std::uint64_t at_once = (least_ns + fastest_ns - 1) / fastest_ns;
+    CHECK_EQUAL(at_once, std::stoul(run.field("inferences_per_sample")));
+    CHECK_EQUAL(20U, numbers(run.field("latency_ns")).size());
+    CHECK_EQUAL(at_once > 1 ? 0U : 20U, numbers(run.field("input_ns")).size());
 }
 
 TEST(run_gives_the_inputs_anew_before_every_execution) {
@@ -228,11 +244,12 @@ TEST(run_gives_the_inputs_anew_before_every_execution) {
     CHECK(once.output(0) == cold.output(0));
 }
 
+// C6: ten inferences of 10 µs warm nothing up.
 TEST(run_warms_up_for_seconds_and_until_steady) {
     const Run by_time("mlp.pte", {"--warmup=2", "--warmup-seconds=0.05"});
-    CHECK(count_numbers(by_time.field("warmup_latency_ns")) > 2);
+    CHECK(numbers(by_time.field("warmup_latency_ns")).size() > 2);
     const Run steady("mlp.pte", {"--warmup=1", "--warmup-steady"});
-    CHECK(count_numbers(steady.field("warmup_latency_ns")) >= 20);
+    CHECK(numbers(steady.field("warmup_latency_ns")).size() >= 20);
     CHECK(steady.field("is_steady") == "true" || steady.field("is_steady") == "false");
 }
 

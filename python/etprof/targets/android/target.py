@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from etprof.base.atomic import write_text
 from etprof.base.errors import BuildError, EtprofError, TargetError, UsageError
-from etprof.base.json_input import parse_json
 from etprof.base.process import Completed, ProgramTimeoutError
 from etprof.run.runner_result import read_result
 from etprof.targets.android.adb import (
@@ -30,7 +29,7 @@ from etprof.targets.android.libraries import check_machine, find_libraries
 from etprof.targets.android.session import Session, bring_results, read_log
 from etprof.targets.android.store import Store
 from etprof.targets.request import runner_arguments
-from etprof.targets.runner import check_completed, modes_of
+from etprof.targets.runner import check_completed, modes_of, read_cpu
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
@@ -124,8 +123,8 @@ class AndroidTarget:
         places = self._place(self.runner, [])
         done = self.adb.shell(shlex.join([*self._words(self.runner, places), "--cpu-info"]))
         try:
-            return modes_of(parse_json(done.stdout)["features"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return modes_of(read_cpu(done.stdout))
+        except ValueError as error:
             reason = done.reason("no answer")
             raise TargetError(
                 f"the runner cannot describe the CPU of device {self.adb.serial}: {reason}"
