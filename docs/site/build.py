@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?:)([^)\s]+)\)")
+LISTED = re.compile(r"^- \[(.+?)\]\((\S+\.md)\)", re.MULTILINE)
 GENERATED = {
     "Reference": {
         "commands.md": "Commands and their options",
@@ -65,7 +66,7 @@ def index(*, has_gallery: bool) -> str:
         more = GENERATED.get(title, {}) | (GALLERY if has_gallery and title == "Tutorial" else {})
         made = [f"- [{says}]({page})" for page, says in more.items()]
         shown = "\n".join([body.rstrip(), *made])
-        listed = [page for page in LINK.findall(shown) if page.endswith(".md")]
+        listed = [f"{says} <{page}>" for says, page in LISTED.findall(shown)]
         tree = "\n".join(["```{toctree}", ":hidden:", f":caption: {title}", "", *listed, "```"])
         parts.append(f"## {title}\n{shown}\n\n{tree}\n\n")
     return "".join(parts)

@@ -34,7 +34,7 @@ def test_the_first_page_names_every_page_of_the_site(tmp_path: Path) -> None:
     trees = re.findall(
         r"^```\{toctree\}\n(.*?)^```", index(has_gallery=True), re.MULTILINE | re.DOTALL
     )
-    named = {line for tree in trees for line in tree.splitlines() if line.endswith(".md")}
+    named = {page for tree in trees for page in re.findall(r"<(.+\.md)>$", tree, re.MULTILINE)}
     assert named == {page.name for page in (tmp_path / "source").glob("*.md")} - {"index.md"}
     texts = [page.read_text() for page in (tmp_path / "source").glob("*.md")]
     assert not [link for text in texts for link in LINK.findall(text) if link.startswith("..")]
