@@ -149,3 +149,11 @@ def test_a_measurement_ends_with_the_search_that_may_change_the_program(
     found = [each for each in lines if "etprof optimize" in each]
     wanted = f"Next: {told}`etprof optimize mine/net.py:net --dtype fp16` tries what changes that"
     assert found == ([] if told is None else [wanted])
+
+
+def test_a_suggested_command_is_safe_to_paste(tmp_path: Path) -> None:
+    """Whoever made the program chose its model's name."""
+    program = write_export(tmp_path, outside=3, share=1.0, model="net; rm -rf ~", source={})
+    with simulated_host(lambda *_, **__: SimTarget()):
+        done = etprof(tmp_path, "profile", program, "--blocks", 2)
+    assert "`etprof optimize 'net; rm -rf ~' --dtype fp16`" in done.stderr

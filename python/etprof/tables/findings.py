@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from etprof.backends.registry import BY_NAME
@@ -138,7 +139,9 @@ def _search_for(program: LoadedProgram) -> str | None:
     is_named = origin.endswith(f"/{exported.model}/model.py") or not origin.endswith(".py")
     model = exported.model if is_named else f"{origin}:{exported.model}"
     told = " and ".join(filter(None, lacks))
-    return f"{told}: `etprof optimize {model} --dtype {exported.precision}` tries what changes that"
+    # Whoever made the files chose these words, and people paste commands.
+    command = shlex.join(["etprof", "optimize", model, "--dtype", exported.precision])
+    return f"{told}: `{command}` tries what changes that"
 
 
 def shown_findings(assessment: Assessment) -> list[Finding]:
