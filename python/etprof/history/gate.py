@@ -151,8 +151,8 @@ class Gate:
         before = [value for number in chosen if (value := self._values[number, metric])]
         if after is None or not before:
             return None
-        spread = self._standing(candidate, _branch_of(baseline, candidate), metric).spread
-        return self._compared(tuple(before), after, spread)
+        standing = self._standing(candidate, _branch_of(baseline, candidate), metric)
+        return self._compared(tuple(before), after, standing)
 
     def baseline_ids(self, baseline: str, candidate: Run, metric: str) -> list[int]:
         """Returns the runs of branch:NAME or window:N, newest first."""
@@ -185,12 +185,16 @@ class Gate:
         places = [(run.run_name, run.run_path, run.measured_at) for run in (baseline, candidate)]
         if places[0] == places[1] and min(len(before.samples), len(after.samples)) >= LEAST_RUNS:
             return self._compared((before,), after, None)
-        spread = self._standing(candidate, baseline.git_branch, metric).spread
+        standing = self._standing(candidate, baseline.git_branch, metric)
         if baseline.series != candidate.series:
-            other = self._standing(baseline, baseline.git_branch, metric).spread
-            squares = (spread.deviation**2 + other.deviation**2) / 2
-            spread = Spread(math.sqrt(squares), min(spread.freedom, other.freedom))
-        return self._compared((before,), after, spread)
+            one, other = (
+                standing.spread,
+                self._standing(baseline, baseline.git_branch, metric).spread,
+            )
+            squares = (one.deviation**2 + other.deviation**2) / 2
+            both = Spread(math.sqrt(squares), min(one.freedom, other.freedom))
+            standing = replace(standing, spread=both)
+        return self._compared((before,), after, standing)
 
     def drift(self, candidate: Run, metric: str) -> Comparison | None:
         """Looks for a creep over the newest commits up to the candidate; None for too few."""
@@ -216,22 +220,22 @@ class Gate:
         )  # fmt: skip
 
     def _compared(
-        self, baseline: tuple[Metric, ...], after: Metric, spread: Spread | None
+        self, baseline: tuple[Metric, ...], after: Metric, standing: Standing | None
     ) -> Comparison:
         if not all(map(_is_comparable, (*baseline, after))):
             found = Comparison(after, baseline, after.value, DEFAULT_THRESHOLD)
             return replace(found, problem="a value is zero")
         logs = [math.log(metric.value) for metric in baseline]
         before = math.exp(math.fsum(logs) / len(logs))
-        is_exact = _is_exact(baseline)
+        is_exact = _is_exact(baseline) and (standing is None or standing.is_constant)
         limit = self._limit(after.name, exact=is_exact)
         found = Comparison(after, baseline, before, limit)
         if is_exact:
             return replace(found, before=baseline[0].value)
         difference = (
             difference_of_groups(*(np.log(each.samples).tolist() for each in (*baseline, after)))
-            if spread is None
-            else departure(logs, math.log(after.value), spread)
+            if standing is None
+            else departure(logs, math.log(after.value), standing.spread)
         )
         if difference is None or abs(difference.change) > _LARGEST_LOG:
             return replace(found, problem="the values are too far apart to be of one thing")

@@ -71,6 +71,11 @@ class Standing:
     """Indices of `points`."""
     spread: Spread
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether no run of the level ever had another value."""
+        return len({self.points[member].log_value for member in self.members}) <= 1
+
 
 @dataclass(frozen=True)
 class _DeviceRuns:
