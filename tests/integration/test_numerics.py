@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
+from etprof.base.process import run_command
 from etprof.cli import main
 from etprof.export import lowering
 from etprof.export.request import ExportRequest
@@ -17,13 +20,12 @@ from etprof.numerics.session import GapRequest, compare_with_eager
 from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from etprof.analysis.numeric_gap import NumericGaps
     from etprof.export.lowering import Lowered
     from etprof.export.request import ExportOptions
     from tests.integration.conftest import Exports
 
+ROOT = Path(__file__).parents[2]
 WEIGHTS = {"stem.weight": "relu", "depthwise.weight": "relu_1", "pointwise.weight": "relu_2",
            "head.weight": "linear"}  # fmt: skip
 """toy_cnn's weights and the node whose value each goes into first, a fused ReLU's."""
@@ -108,3 +110,13 @@ def test_a_mode_that_the_target_lacks_is_refused(
     monkeypatch.setattr(LocalTarget, "sme_modes", lambda _: ("off",))
     assert main(["numerics", "toy_cnn", "--sme", "sme2"]) == 2
     assert "--sme sme2" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["toy_cnn", "mobilenet_v2"])
+def test_a_changed_weight_is_named_in_all_seeds(model: str) -> None:
+    """Issue 16.3: 20 of 20; a long sum of halves once stood before the operator that was wrong."""
+    script = ROOT / "benchmarks" / "numerics.py"
+    done = run_command([sys.executable, script, "--weights-only", model], timeout_s=1800)
+    assert "20 of 20" in done.stdout, done.stderr
+    assert done.exit_code == 0
