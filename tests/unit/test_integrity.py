@@ -84,7 +84,7 @@ def changes(path: Path, other: Path) -> Iterator[str]:
 def test_a_finished_run_has_files_of_every_kind_and_is_sound(sound: Path) -> None:
     kinds = set(find_measured_files(sound).values())
     assert kinds == {
-        "metrics", "delegation", "export", "etdump", "result", "kernels", "outputs", "log",
+        "metrics", "delegation", "export", "etdump", "result", "kernels", "clock", "outputs", "log",
     }  # fmt: skip
     assert damaged(sound) == []
     assert worst_level(validate_run(sound)) in {"ok", "note"}

@@ -49,7 +49,7 @@ class OperatorDetail:
     @property
     def rates_are_limits(self) -> bool:
         """Whether the clock's step is over a tenth of the time: rates are then at most as given."""
-        times, step_ns = self.row.times, self.row.backend.clock_step_ns
+        times, step_ns = self.row.times, self.row.step_ns
         return times is not None and times.median_ns < _COARSE_CLOCK_STEPS * step_ns
 
     @property

@@ -27,13 +27,14 @@ from etprof.analysis.split.executions import (
     find_delegates,
     keep_near_median,
 )
+from etprof.analysis.split.operator_clock import put_on_clock
 from etprof.analysis.split.operators import OperatorSplit, split_operators
 from etprof.base.errors import InputFileError
 from etprof.base.records import SME_MODES, SME_ON
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration, format_share
 from etprof.etdump.plausibility import Role
-from etprof.run.load import LoadedExperiment, LoadedLaunches
+from etprof.run.load import LoadedExperiment, LoadedLaunches, LoadedSplit
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class ExperimentAnalysis:
     """One experiment: its operator split and, where it was timed, its latency."""
 
     loaded: LoadedExperiment
+    dump: ETDump
+    """Of the first operator launch; on the operator clock where that ran."""
     events: Events
     """The first ETDump's profile events, each checked."""
     split: OperatorSplit
@@ -113,11 +116,6 @@ class ExperimentAnalysis:
     def program(self) -> LoadedProgram:
         """What it ran."""
         return self.loaded.program
-
-    @property
-    def dump(self) -> ETDump:
-        """Its content."""
-        return self.loaded.splits[0].dump
 
     @property
     def metrics(self) -> ExperimentMetrics | None:
@@ -317,9 +315,11 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
         if each.instruction is not None
     }
     launches, refused = list[Executions](), list[InputFileError]()
-    for each in loaded.splits:
+    splits, clock_problems = _on_one_clock(loaded.splits)
+    has_clock = splits[0].clock is not None
+    for each in splits:
         try:
-            found = find_delegates(each.dump, delegates)
+            found = replace(find_delegates(each.dump, delegates), are_on_clock=has_clock)
             launches.append(
                 examine_executions(each.dump, found, launch=each.number, is_timed=is_timed)
             )
@@ -334,13 +334,29 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
         raise type(error)(msg) from error
     return ExperimentAnalysis(
         loaded=loaded,
+        dump=launches[0].dump,
         events=launches[0].events,
         split=split,
         delegates=launches[0].delegates,
-        problems=(*loaded.problems, *map(str, refused)),
+        problems=(*loaded.problems, *clock_problems, *map(str, refused)),
         latency=_latency(metrics) if metrics and metrics.blocks else None,
         generation=summarise_generation(metrics) if metrics else None,
     )
+
+
+def _on_one_clock(splits: Sequence[LoadedSplit]) -> tuple[tuple[LoadedSplit, ...], list[str]]:
+    """Puts all launches on the operator clock, or none, for times of two clocks are not compared."""
+    found, problems = list[LoadedSplit](), list[str]()
+    for each in splits:
+        changed = put_on_clock(each.dump, each.clock) if each.clock else ""
+        if isinstance(changed, str):
+            if changed:
+                problems.append(
+                    f"the operator clock of launch {each.number + 1} is not used: {changed}"
+                )
+            return tuple(replace(one, clock=None) for one in splits), problems
+        found.append(replace(each, dump=changed))
+    return tuple(found), problems
 
 
 def split_notes(experiment: ExperimentAnalysis) -> list[str]:

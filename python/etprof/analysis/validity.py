@@ -31,6 +31,8 @@ _CALM_SWITCHES_PER_S: Final = 50
 """A competitor on the same core takes it a hundred times a second and more (Linux's slices are of a
 few ms); a machine with nothing else to do, a few times."""
 _SME_BUILD_FIELDS: Final = frozenset({"sme", "sme_default"})
+_INSTRUMENTS: Final = frozenset({"trace", "symbol_check"})
+"""Of the operator launch's runner; what is timed has none."""
 _CALM_THERMAL: Final = frozenset({"none", "nominal", "0"})
 
 
@@ -212,7 +214,7 @@ def _check_builds(results: Sequence[RunnerResult | None]) -> Check:
     builds = [result.runner.build for result in results if result is not None]
     if len(builds) < len(results):
         return Check(name, "unknown", "a runner's result is missing")
-    fields = {key for build in builds for key in build} - _SME_BUILD_FIELDS
+    fields = {key for build in builds for key in build} - _SME_BUILD_FIELDS - _INSTRUMENTS
     different = sorted(key for key in fields if len({str(b.get(key)) for b in builds}) > 1)
     detail = f"runners differ in {', '.join(different)}" if different else "but for SME switches"
     return Check(name, "failed" if different else "passed", detail)

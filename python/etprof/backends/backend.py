@@ -28,6 +28,8 @@ CATEGORIES: Final = ("Convolution", "GEMM", "Data Movement", "Elementwise", "Oth
 UNKNOWN: Final = OperatorClass("Other", "unknown")
 FRAMEWORK_OVERHEAD: Final = OperatorClass("Other", "framework overhead")
 DELEGATE_OVERHEAD: Final = OperatorClass("Other", "delegate overhead")
+ROUNDING: Final = OperatorClass("Other", "rounding")
+"""What delegates round off their operators' times, which is no overhead."""
 
 CONVOLUTION: Final = OperatorClass("Convolution", "convolution")
 DECONVOLUTION: Final = OperatorClass("Convolution", "transposed convolution")

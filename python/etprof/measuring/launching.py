@@ -66,7 +66,7 @@ class Launcher:
         return self._program.every[experiment.program]
 
     def request(self, launch: Launch) -> RunnerRequest:
-        """Returns what the runner is asked for; one instrument at most."""
+        """Returns what the runner is asked for; one instrument at most, but for the split's clock."""
         experiment, files = launch.experiment, self.files(launch.experiment)
         is_timed = proves_times(self._target.platform)
         iterations, warmup = repetitions(launch, self._settings, is_timed=is_timed)
@@ -89,7 +89,14 @@ class Launcher:
             return replace(request, generation=None, outputs=outputs)
         # One of the launches that split writes what it computed.
         kept = None if launch.block else outputs
-        return replace(request, etdump=files.file(f"{place}.etdump"), outputs=kept)
+        clock = files.file(f"{place}_clock.json") if self._has_clock(experiment) else None
+        etdump = files.file(f"{place}.etdump")
+        return replace(request, etdump=etdump, kernel_trace=clock, outputs=kept)
+
+    def _has_clock(self, experiment: Experiment) -> bool:
+        """Whether operators are timed by the clock: its runner is a pair with the target's own."""
+        is_pair = experiment.runner is None and self._settings.generation is None
+        return is_pair and proves_times(self._target.platform) and self._target.can_count()
 
     def launch(self, launch: Launch) -> Outcome:
         """Runs one launch; never raises for what the target or the runner did."""

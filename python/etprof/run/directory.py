@@ -56,6 +56,7 @@ _KINDS: Final = (
     _kind("etdump", _PLACE + r"\.(etdump|etdp)", is_measured=True),
     _kind("result", _PLACE + r"_result\.json", is_measured=True),
     _kind("kernels", _PLACE + r"_kernels\.json", is_measured=True),
+    _kind("clock", _PLACE + r"_clock\.json", is_measured=True),
     _kind("outputs", _PLACE + r"_outputs/[^/]+", is_measured=True),
     _kind("log", r"[^/]+/[^/]+(\.log|_logcat\.txt)", is_measured=True),
     _kind("manifest", re.escape(MANIFEST)),

@@ -102,6 +102,8 @@ class LoadedSplit:
     number: int
     etdump: Place
     dump: ETDump
+    clock: KernelTrace | None = None
+    """Of the same inferences, where the runner had the operator clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,17 +349,25 @@ class _Reader:
     def read_experiment(self, etdump: Path, name: str) -> LoadedLaunches:
         """Reads an experiment by the first of its ETDumps; loaded, where one can be read."""
         found = self._read_launches(name, ExperimentFiles(name, etdump.parent, etdump.stem))
-        splits, damage = list[LoadedSplit](), list[InputFileError]()
+        splits, damage, clocks = list[LoadedSplit](), list[InputFileError](), list[str]()
         for number, path in sorted(self.etdumps[etdump]):
             try:
-                splits.append(LoadedSplit(number, path, load_etdump(path)))
+                dump = load_etdump(path)
             except InputFileError as error:
                 damage.append(error)
-        found = replace(found, problems=(*map(str, damage), *found.problems))
+                continue
+            splits.append(LoadedSplit(number, path, dump, self._read_clock(path, clocks)))
+        found = replace(found, problems=(*map(str, damage), *clocks, *found.problems))
         if not splits:
             return replace(found, damage=damage[0])
         fields = {each: getattr(found, each) for each in LoadedLaunches.__dataclass_fields__}
         return LoadedExperiment(**fields, splits=tuple(splits))
+
+    def _read_clock(self, etdump: Path, problems: list[str]) -> KernelTrace | None:
+        path = etdump.with_name(f"{etdump.stem}_clock.json")
+        if not path.is_file():
+            return None
+        return _read_or_tell(lambda: read_kernel_trace(path), problems)
 
     def read_others(self, split: set[str]) -> Iterator[LoadedLaunches]:
         """Reads the experiments that have no ETDump, as far as they left anything."""

@@ -45,6 +45,7 @@ _PARSERS: Final[Mapping[str, Callable[[Path], object]]] = {
     "etdump": load_etdump,
     "result": read_result,
     "kernels": read_kernel_trace,
+    "clock": read_kernel_trace,
 }
 """What reads a file, by its kind, as the run's reader does; outputs beside their result."""
 

@@ -71,7 +71,7 @@ def _kernels(detail: OperatorDetail) -> str | None:
 
 
 def _mean(
-    of: Callable[[Any], PartTimes | None], *, title: str = "mean"
+    of: Callable[[Any], PartTimes | None], *, title: str = "mean", step: str = ""
 ) -> tuple[Column, Column, Column]:
     """A mean time with its interval, which adds up."""
     mean, *ends = estimate(
@@ -79,7 +79,13 @@ def _mean(
         title=title, interval="its 95 % interval between operator launches; missing with one",
         says="mean per inference over the executions of the split: rows add up",
     )  # fmt: skip
-    return (replace(mean, adds_up=True), ends[0], ends[1])
+    return (replace(mean, adds_up=True, step=step), ends[0], ends[1])
+
+
+def _step(of: Callable[[Any], Value]) -> Column:
+    return Column("step_ns", "float64", "ns", is_timed=True, place="data", of=lambda s: of(s) or None,
+                  says="what the times of its calls are rounded down to; missing where they are not, "
+                  "as on the operator clock")  # fmt: skip
 
 
 def _share(of: Callable[[Any], PartTimes | None], **changes: Any) -> Column:  # noqa: ANN401
@@ -118,9 +124,9 @@ ROW_COLUMNS: Final = (
            says="calls in all executions"),
 )  # fmt: skip
 TIME_COLUMNS: Final = (
-    *_mean(lambda s: s.detail.row.times),
+    *_mean(lambda s: s.detail.row.times, step="step_ns"),
     Column("median_ns", "float64", "ns", title="median", is_timed=True, place="page",
-           of=_of_times(lambda t: t.median_ns), says="median over calls"),
+           step="step_ns", of=_of_times(lambda t: t.median_ns), says="median over calls"),
     Column("minimum_ns", "float64", "ns", is_timed=True, place="data",
            of=_of_times(lambda t: t.minimum_ns), says="over calls"),
     Column("maximum_ns", "float64", "ns", is_timed=True, place="data",
@@ -129,6 +135,7 @@ TIME_COLUMNS: Final = (
            of=_of_times(lambda t: t.standard_deviation_ns), says="over calls"),
     Column("total_ns", "float64", "ns", is_timed=True, place="data",
            of=_of_times(lambda t: t.total_ns), says="sum over the executions of the split"),
+    _step(lambda s: s.detail.row.step_ns if s.detail.row.times else None),
     _share(lambda s: s.detail.row.times),
 )  # fmt: skip
 DETAIL_COLUMNS: Final = (
@@ -248,9 +255,10 @@ SPLIT: Final = Table(
         Column("calls_per_inference", "float64", "count", title="calls",
                of=_of_operator(lambda s, row: row.calls / s.experiment.split.executions),
                says="calls ÷ executions of the split"),
-        Column("median_ns", "float64", "ns", title="median", is_timed=True,
+        Column("median_ns", "float64", "ns", title="median", is_timed=True, step="step_ns",
                of=_of_operator(lambda _, row: row.times.median_ns if row.times else None), says="median over calls"),
-        *_mean(lambda s: s.entry.times),
+        *_mean(lambda s: s.entry.times, step="step_ns"),
+        _step(_of_operator(lambda _, row: row.step_ns if row.times else None)),
         _share(lambda s: s.entry.times),
     ),
     title="Operators",

@@ -39,6 +39,8 @@ class Column:
     place: Place = "everywhere"
     bounds: tuple[str, str] | None = None
     """The columns with the ends of its 95 % interval, which people see beside it."""
+    step: str = ""
+    """The column with what its values are rounded down to; people see those below it as `≤`."""
     adds_up: bool = False
     """Rows add up to the whole, so the rest of a cut table is one row with their sum."""
     has_bar: bool = False

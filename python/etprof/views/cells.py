@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.units import format_range, format_value
+from etprof.base.units import MISSING, format_range, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,10 +63,25 @@ def _reader(table: Table, shown: ShownColumn) -> Callable[[Sequence[Value]], Cel
     def unit(row: Sequence[Value]) -> str:
         return column.unit if unit_index is None else str(row[unit_index] or "")
 
+    step_index = places.get(column.step)
+
+    def is_below_step(row: Sequence[Value]) -> bool:
+        step = None if step_index is None else _number(row[step_index])
+        value = _number(row[index])
+        return step is not None and value is not None and value < step
+
     if shown.is_interval and column.bounds is not None:
         low, high = (places[name] for name in column.bounds)
-        return lambda row: Cell(format_range(unit(row), _number(row[low]), _number(row[high])))
-    return lambda row: _cell(column, unit(row), row[index])
+        return lambda row: Cell(
+            MISSING
+            if is_below_step(row)
+            else format_range(unit(row), _number(row[low]), _number(row[high]))
+        )
+    return lambda row: (
+        Cell(f"≤ {format_value(unit(row), row[step_index])}", row[index])
+        if step_index is not None and is_below_step(row)
+        else _cell(column, unit(row), row[index])
+    )
 
 
 def _cell(column: Column, unit: str, value: Value) -> Cell:

@@ -34,11 +34,7 @@ def timeline_csv(dump: ETDump, events: Events, delegates: Delegates | None = Non
     a wrap of a 32-bit clock an end may be below its start; the duration has it undone. Where a
     delegate lays its operators end to end, their starts are marked as synthetic.
     """
-    synthetic = [
-        call
-        for call, each in (delegates.backends if delegates else {}).items()
-        if each.starts_are_synthetic
-    ]
+    synthetic = delegates.synthetic if delegates else ()
     columns = TIMELINE.columns
     yield csv_text([column.name for column in columns], [])
     names = [str(safe_cell(name)) for name in (*dump.names, "")]

@@ -63,6 +63,8 @@ class _Event:
     backend: Backend
     start_ns: int
     duration_ns: int
+    is_synthetic: bool
+    """Whether only its duration was measured."""
 
 
 @dataclass(frozen=True)
@@ -192,13 +194,13 @@ def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
 def _event(experiment: ExperimentAnalysis, row: int, names: Sequence[str]) -> _Event:
     profile, times = experiment.dump.profile, experiment.events.times
     name, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
+    delegates, instruction = experiment.delegates, int(profile.instruction_id[row])
     return _Event(
         name,
-        experiment.delegates.backend(int(profile.instruction_id[row]))
-        if is_delegated
-        else PORTABLE,
+        delegates.backend(instruction) if is_delegated else PORTABLE,
         int(times.start[row]) if times else 0,
         int(times.duration[row]) if times else 0,
+        is_delegated and instruction in delegates.synthetic,
     )
 
 
@@ -237,7 +239,7 @@ def _children(events: Sequence[_Event], parent: Slice, whole: _Event, now: int) 
     """Places operators inside the call that holds them, in an execution that starts `now`."""
     children, cursor = [], parent.start_ns
     for event in events:
-        is_synthetic = event.backend.starts_are_synthetic
+        is_synthetic = event.is_synthetic
         start = cursor if is_synthetic else now + ticks_from(whole.start_ns, event.start_ns)
         end = min(start + event.duration_ns, parent.end_ns)
         cursor = end

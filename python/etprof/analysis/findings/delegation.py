@@ -12,7 +12,7 @@ from etprof.analysis.findings.finding import (
     overhead_evidence,
     rule,
 )
-from etprof.backends.backend import DELEGATE_OVERHEAD, OperatorClass
+from etprof.backends.backend import ROUNDING
 from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.units import count_of, format_duration, format_share
 
@@ -108,17 +108,14 @@ def find_high_other(subject: Subject) -> Finding | None:
 def find_overhead(subject: Subject) -> Finding | None:
     """Time inside the execution that belongs to no operator."""
     split, limit = subject.split, subject.thresholds.overhead_share
-    rounding_ns = _rounding_ns(subject)
     certain = {
-        len(split.rows) + place: _certain_ns(row, rounding_ns.get(row.operator_class, 0.0))
-        for place, row in enumerate(split.overheads)
+        len(split.rows) + place: _certain_ns(row) for place, row in enumerate(split.overheads)
     }
     total = sum(certain.values())
     if total < limit * subject.total_ns:
         return None
     claims = {place: ns / split.parts[place][1].mean_ns for place, ns in certain.items() if ns > 0}
     calls = len({each.row.instruction_id for each in subject.details if each.row.is_delegated})
-    rounded = sum(rounding_ns.values())
     return Finding(
         title="Framework and delegate overhead",
         severity="medium",
@@ -127,34 +124,18 @@ def find_overhead(subject: Subject) -> Finding | None:
             f"{format_share(total / subject.total_ns)}, belongs to no operator; the program has "
             f"{count_of(calls, 'delegate call')}."
         ),
-        evidence=(
-            *overhead_evidence(split.overheads),
-            *(
-                [EvidenceRow("rounding, not counted", f"up to {format_duration(rounded)}")]
-                if rounded
-                else []
-            ),
-        ),
+        evidence=overhead_evidence(split.overheads),
         claims=claims,
         action=_overhead_action(subject, calls),
     )
 
 
-def _certain_ns(row: OverheadRow, rounding_ns: float) -> float:
-    """What of an overhead is there for certain: the interval's lower end, without rounding."""
+def _certain_ns(row: OverheadRow) -> float:
+    """What of an overhead is there for certain: the interval's lower end; of rounding nothing."""
+    if row.operator_class == ROUNDING:
+        return 0.0
     low = row.times.interval.low if row.times.interval else row.times.mean_ns
-    return max(min(low, row.times.mean_ns) - rounding_ns, 0.0)
-
-
-def _rounding_ns(subject: Subject) -> dict[OperatorClass, float]:
-    """What a delegate's coarse clock may have rounded off its operators, in an inference."""
-    executions = subject.split.executions
-    rounded = sum(
-        each.row.backend.clock_step_ns * each.row.calls / executions
-        for each in subject.details
-        if each.row.is_delegated
-    )
-    return {DELEGATE_OVERHEAD: rounded} if rounded else {}
+    return max(min(low, row.times.mean_ns), 0.0)
 
 
 def _overhead_action(subject: Subject, calls: int) -> str:

@@ -112,6 +112,18 @@ class Delegates:
     named: Mapping[int, str]
     """As the export's report calls them."""
     backends: Mapping[int, Backend]
+    are_on_clock: bool = False
+    """Whether their operators have the times of the operator clock."""
+
+    def step_ns(self, instruction: int) -> float:
+        """Returns what a call's operators are rounded down to; 0 where they are not."""
+        return 0.0 if self.are_on_clock else self.backend(instruction).clock_step_ns
+
+    @property
+    def synthetic(self) -> tuple[int, ...]:
+        """Instructions of the calls whose operators have no starts of their own."""
+        found = (call for call, each in self.backends.items() if each.starts_are_synthetic)
+        return () if self.are_on_clock else tuple(found)
 
     def backend(self, instruction: int) -> Backend:
         """Returns the backend of a call; opaque when nothing is known."""

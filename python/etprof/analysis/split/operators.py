@@ -13,6 +13,7 @@ from etprof.backends.backend import (
     CATEGORIES,
     DELEGATE_OVERHEAD,
     FRAMEWORK_OVERHEAD,
+    ROUNDING,
     Backend,
     OperatorClass,
 )
@@ -98,6 +99,8 @@ class OperatorRow:
     """Executions in which the operator ran."""
     calls: int
     """Calls over all executions."""
+    step_ns: float
+    """What its times are rounded down to; 0 where they are not, as on the operator clock."""
     times: OperatorTimes | None
     """None where the target proves no times."""
 
@@ -372,6 +375,7 @@ def _operator_row(
         microkernel_type=name.microkernel_type,
         executions=int(np.unique(calls.execution[events]).size),
         calls=events.size,
+        step_ns=delegates.step_ns(instruction) if calls.is_delegated[first] else 0.0,
         times=None
         if whole.execute is None
         else _operator_times(calls.duration[events], calls.launch[events], whole),
@@ -394,19 +398,33 @@ def _operator_times(
 def _overheads(launches: Sequence[Executions], whole: Whole) -> tuple[OverheadRow, ...]:
     """What containers have beyond their contents; with it the rows add up to the whole.
 
-    Where a delegate rounds its operators' times down, the rest is part of its overhead; a whole
-    call of an opaque one is an operator, and has none.
+    Where a delegate rounds its operators' times down, as much of the rest as that can be is a row of
+    its own; a whole call of an opaque one is an operator, and has none.
     """
     if whole.execute is None:
         return ()
-    return tuple(
-        OverheadRow(label, entry, whole.part([_beyond(each, role) for each in launches]))
-        for label, entry, role in (
-            ("Delegate overhead", DELEGATE_OVERHEAD, Role.DELEGATE_CALL),
-            ("Operator dispatch", FRAMEWORK_OVERHEAD, Role.OPERATOR_CALL),
-            ("Program execution", FRAMEWORK_OVERHEAD, Role.EXECUTE),
+    calls = [_beyond(each, Role.DELEGATE_CALL) for each in launches]
+    rounded = [min(max(b, 0.0), _most_rounded(e)) for b, e in zip(calls, launches, strict=True)]
+    certain = [total - part for total, part in zip(calls, rounded, strict=True)]
+    found = [("Delegate overhead", DELEGATE_OVERHEAD, certain)]
+    if any(rounded):
+        found.append(("Rounding of operators' times", ROUNDING, rounded))
+    found += [
+        (label, FRAMEWORK_OVERHEAD, [_beyond(each, role) for each in launches])
+        for label, role in (
+            ("Operator dispatch", Role.OPERATOR_CALL),
+            ("Program execution", Role.EXECUTE),
         )
-    )
+    ]
+    return tuple(OverheadRow(label, entry, whole.part(totals)) for label, entry, totals in found)
+
+
+def _most_rounded(launch: Executions) -> float:
+    """The most that delegates rounded off their operators, in all executions; ns."""
+    chosen = (launch.number >= 0) & (launch.events.roles == Role.DELEGATED)
+    instructions, counts = np.unique(launch.dump.profile.instruction_id[chosen], return_counts=True)
+    steps = map(launch.delegates.step_ns, instructions.tolist())
+    return float(sum(s * n for s, n in zip(steps, counts.tolist(), strict=True)))
 
 
 def _beyond(launch: Executions, role: Role) -> float:
