@@ -81,10 +81,17 @@ def check_untimed_split(experiment: ExperimentAnalysis) -> None:
 
 
 def check_comparison(comparison: Comparison) -> None:
-    """The waterfall closes, and each side's operators are aligned exactly once."""
-    waterfall = known(timed(comparison).waterfall)
-    assert abs(waterfall.residual_ns) < 1e-3
-    assert abs(waterfall.steps[-1].delta_ns) < 1e-3
+    """The waterfall closes, or is withheld; each side's operators are aligned exactly once.
+
+    A machine that is busy during some launches makes a split that does not agree with the latency.
+    """
+    sides = (comparison.baseline.experiment, comparison.candidate.experiment)
+    waterfall = timed(comparison).waterfall
+    if any(side.is_in_doubt for side in sides):
+        assert waterfall is None
+    else:
+        assert abs(known(waterfall).residual_ns) < 1e-3
+        assert abs(known(waterfall).steps[-1].delta_ns) < 1e-3
     check_alignment(comparison)
 
 

@@ -104,7 +104,7 @@ def test_after_its_time_all_that_a_program_started_is_stopped() -> None:
         run_command(
             ["sh", "-c", "sleep 60 & sleep 60; true"], timeout_s=0.5, environment=tree.environment
         )
-    assert tree.living() == {}
+    assert tree.seconds_until_empty() is not None, tree.living()
 
 
 @pytest.mark.slow
