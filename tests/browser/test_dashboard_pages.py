@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-COMMITS = 9
+COMMITS = 18
+"""Enough that the change of level is told in every series, whichever way its noise fell."""
 KNOWN = KnownHistory(
     commits=COMMITS, devices=("Phone A",), precisions=("fp32", "int8"), hostile=True, emulated=True,
     branches=("main", "main", "wip/faster-conv"),

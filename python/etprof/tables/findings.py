@@ -99,6 +99,8 @@ def gain_text(finding: Finding) -> str:
     if not finding.shares_with:
         return f"(up to {own} to gain)"
     others, most = ", ".join(finding.shares_with), format_value("ns", finding.together_ns)
+    if finding.gain_ns == 0:
+        return f"(nothing to gain beyond {others}: at most {most} together)"
     return f"(up to {own} more to gain; together with {others} at most {most})"
 
 
