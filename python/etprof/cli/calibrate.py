@@ -13,8 +13,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS, USUAL_INFERENCES, USUAL_SECONDS
-from etprof.cli.flags import JSON, NO_WAIT, STORE, add_flags, seconds, whole_number
+from etprof.base.limits import MOST_LAUNCHES, USUAL_INFERENCES, USUAL_SECONDS
+from etprof.cli.flags import (
+    JSON,
+    NO_WAIT,
+    STORE,
+    THREADS,
+    add_flags,
+    seconds,
+    whole_number,
+)
 from etprof.cli.measuring import listening
 
 if TYPE_CHECKING:
@@ -38,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser,
         ("model", Path, "FILE.pte", "program to measure"),
-        ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
+        THREADS,
         ("--blocks", whole_number(2, MOST_LAUNCHES), "N",
          "launches of each side in a run (default %(default)s)", {"default": 30}),
         ("--pairs", whole_number(2, MOST_LAUNCHES), "N",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from etprof.base.limits import LARGEST_SEED, MOST_SECONDS
+from etprof.base.limits import LARGEST_SEED, MOST_SECONDS, MOST_THREADS
 
 _MOST_DIGITS = 20
 """Of a number that is read at all: those of the largest seed."""
@@ -92,6 +92,13 @@ def whole_number(least: int, most: int = LARGEST_SEED) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+SERIAL: Final[Row] = ("--serial", str, "", "Android: the device, if several are attached")
+RUNNER: Final[Row] = ("--runner", Path, "", "Android: the runner built for it")
+THREADS: Final[Row] = (
+    "--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)",
+)  # fmt: skip
 
 
 def seconds(text: str) -> float:

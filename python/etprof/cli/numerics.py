@@ -11,7 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
-from etprof.cli.flags import JSON, NO_WAIT, add_flags, whole_number
+from etprof.cli.flags import (
+    JSON,
+    NO_WAIT,
+    RUNNER,
+    SERIAL,
+    add_flags,
+    whole_number,
+)
 from etprof.cli.output import show, show_json
 from etprof.targets.registry import KINDS, LOCAL
 
@@ -46,8 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--method", str, "", "which method (default: forward, or the first)"),
         ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
          {"default": LOCAL}),
-        ("--serial", str, "", "Android: the device, if several are attached"),
-        ("--runner", Path, "", "Android: the runner built for it"),
+        SERIAL, RUNNER,
         ("--sme", (*get_args(SmeInForce),), "", "only this mode; may be given again (default: all)",
          {"action": "append", "default": []}),
         ("--memory", whole_number(1, 2**20), "MIB",

@@ -23,10 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.base.limits import MOST_LAUNCHES, MOST_THREADS, USUAL_BLOCKS
+from etprof.base.limits import MOST_LAUNCHES, USUAL_BLOCKS
 from etprof.cli.flags import (
     JSON,
     NO_WAIT,
+    RUNNER,
+    SERIAL,
+    THREADS,
     add_flags,
     decibels,
     duration,
@@ -78,9 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("proof on a target"),
         ("--target", KINDS, "",
          "count kernels there (emulator), or measure programs in turns and keep what is faster"),
-        ("--serial", str, "", "Android: the device, if several are attached"),
-        ("--runner", Path, "", "Android: the runner built for it"),
-        ("--threads", whole_number(1, MOST_THREADS), "N", "threads (default: all cores)"),
+        SERIAL, RUNNER,
+        THREADS,
         ("--blocks", whole_number(1, MOST_LAUNCHES), "N",
          f"process launches of each program (default {USUAL_BLOCKS})"),
         NO_WAIT,
