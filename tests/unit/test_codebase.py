@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import importlib.metadata
 import json
 import re
 import statistics
@@ -412,6 +413,35 @@ def test_executorch_is_pinned_once() -> None:
         if path.is_file() and path != Path(__file__) and f"=={pin}" in path.read_text()
     }
     assert holders == {"pyproject.toml"}
+
+
+def names_of(requirements: list[str | dict[str, str]]) -> set[str]:
+    """Normalised names of a dependency group, without the groups that it includes."""
+    texts = [each for each in requirements if isinstance(each, str)]
+    return {re.split(r"[\[<>=]", text)[0].strip().lower().replace("_", "-") for text in texts}
+
+
+@pytest.mark.slow
+def test_types_are_checked_without_the_packages_of_tests() -> None:
+    """`nox` checks types before it installs what tests use: mypy asks none of these for types."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups, mypy = project["dependency-groups"], project["tool"]["mypy"]
+    at_hand = names_of(groups["lint"]) | names_of(project["project"]["dependencies"])
+    later = {
+        name for each in ("test", "browser", "fuzz", "docs") for name in names_of(groups[each])
+    }
+    skipped = {name.removesuffix(".*") for each in mypy["overrides"] for name in each["module"]}
+    checked = [path for folder in mypy["files"] for path in (ROOT / folder).rglob("*.py")]
+    nodes = [node for path in checked for node in ast.walk(tree_of(path))]
+    imported = {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
+    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    homes = importlib.metadata.packages_distributions()
+    tops = {name.split(".")[0] for name in imported}
+    assert "pytest" in tops
+    missing = {
+        top for top in tops if {each.lower() for each in homes.get(top, [])} & (later - at_hand)
+    }
+    assert missing - skipped == set()
 
 
 def test_help_imports_nothing_heavy() -> None:
