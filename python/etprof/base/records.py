@@ -53,7 +53,7 @@ Named = Annotated[dict[Name, Entry], WrapValidator(_refuse_alike)]
 class Record(BaseModel):
     """Part of a JSON file; unknown fields belong to newer versions and are kept out."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
 Document = TypeVar("Document", bound=Record)

@@ -22,8 +22,6 @@ must be the same on all machines.
 
 from __future__ import annotations
 
-import difflib
-import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -203,6 +201,8 @@ def _tell_apart(text: str, raw: str, taken: set[str]) -> ChangedName:
 
 
 def _digest(raw: str) -> str:
+    import hashlib
+
     return hashlib.sha256(_bytes_of(raw)).hexdigest()[:_DIGEST]
 
 
@@ -224,5 +224,7 @@ def _describe_bytes(raw: str) -> str:
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """Returns `; did you mean '…'?` when something known is close, else nothing."""
+    import difflib
+
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
