@@ -97,6 +97,20 @@ MODELS = """
     class Degenerate(Base):
         network = Function(lambda x: x * 1e-41)
 
+    class Unused(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pooler = nn.Linear(32, 32)
+
+        def forward(self, x):
+            return (x.relu(), self.pooler(x))[0]
+
+    class UnusedLinear(Base):
+        network = Unused()
+
+        def get_example_inputs(self):
+            return (torch.linspace(1, 2, 32).view(1, 32),)
+
     class NothingToQuantise(Base):
         network = nn.ReLU()
 """
@@ -171,6 +185,14 @@ CASES = {
         (
             "method 'forward' has nothing that 4-bit quantisation (linear layers with rows of a "
             "multiple of 32) can quantise; export it as fp16"
+        ),
+    ),
+    "nothing-quantised-in-use": (
+        ["UnusedLinear", "--quantize", "8da4w"],
+        6,
+        (
+            "method 'forward' uses no layer that was quantised: its outputs depend on none; export it "
+            "as fp16"
         ),
     ),
     "no-class": (["Absent"], 2, "{file} has no class 'Absent'"),

@@ -355,6 +355,19 @@ def quantize_method(
     return method, report
 
 
+def check_quantized(name: str, program: torch.export.ExportedProgram) -> None:
+    """Raises ExportError where no output depends on anything that was quantised."""
+    used: set[torch.fx.Node] = {program.graph.output_node()}
+    for node in reversed(program.graph.nodes):
+        if node in used:
+            used |= set(node.all_input_nodes)
+    if not any(operators.is_quantize(node) for node in used):
+        raise ExportError(
+            f"method {name!r} uses no layer that was quantised: its outputs depend on none; export it "
+            "as fp16"
+        )
+
+
 def _describe(scheme: Quantization) -> str:
     kind = "linear layers with rows of a multiple of 32" if scheme.method == "torchao" else "int8"
     return f"{scheme.weight_bits}-bit quantisation ({kind})"

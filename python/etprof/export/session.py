@@ -98,12 +98,15 @@ class ExportSession:
     def _trace(self, prepared: Prepared) -> dict[str, torch.export.ExportedProgram]:
         external = self.request.options.external_constants
         with self.clock.stage("torch.export"):
-            return {
+            traced = {
                 name: self.rewriting.before_lowering(
                     lowering.trace(name, method, external_constants=external)
                 )
                 for name, method in prepared.methods.items()
             }
+        for name in prepared.quantization:
+            lowering.check_quantized(name, traced[name])
+        return traced
 
     def prepare(self) -> Prepared:
         """Loads the model, computes its reference outputs, and converts it."""
