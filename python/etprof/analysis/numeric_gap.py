@@ -22,6 +22,9 @@ _HALF_FLOOR_DB: Final = 70.0
 """Of one sum of one product. Kernels that sum halves in halves lose 3 dB with each doubling of what
 is summed: toy_cnn's and MobileNetV2's convolutions and products on x86 have 74 to 76 dB less that,
 from 27 products (62 dB) to 1280 (45 dB)."""
+_HALF_ROUNDING_DB: Final = 66.0
+"""Of one result that is rounded to half precision, whatever it was computed in: 2^-11 of a value that
+is just above a power of two, as all of RMS norms' reciprocal roots may be."""
 _CHUNK: Final = 2**20
 """Elements that are compared at once, in float64."""
 
@@ -92,7 +95,7 @@ def _snr_db(power: float, error_power: float) -> float | None:
 def own_floor_db(precision: str, summed: float) -> float:
     """Returns the ratio that an operator reaches on its own, with `summed` products in each sum."""
     if precision == "fp16":
-        return _HALF_FLOOR_DB - 10 * float(np.log10(max(summed, 1.0)))
+        return min(_HALF_ROUNDING_DB, _HALF_FLOOR_DB - 10 * float(np.log10(max(summed, 1.0))))
     return _FLOAT_FLOOR_DB if precision == "fp32" else _INTEGER_FLOOR_DB
 
 
