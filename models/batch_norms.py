@@ -39,7 +39,6 @@ def settle_batch_norms(network: nn.Module, batches: Iterable[tuple[torch.Tensor]
 def _activated(network: nn.Module) -> Iterator[nn.BatchNorm2d]:
     """Yields the batch norms that an activation follows."""
     for layer in network.modules():
-        parts = list(layer.children()) if isinstance(layer, nn.Sequential) else []
-        for norm, activation in itertools.pairwise(parts):
+        for norm, activation in itertools.pairwise(layer.children()):
             if isinstance(norm, nn.BatchNorm2d) and isinstance(activation, _ACTIVATIONS):
                 yield norm
