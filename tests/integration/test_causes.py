@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.upstream_noise import quiet_upstream
 from etprof.export import delegation, lowering
 from etprof.export.request import ExportOptions
@@ -91,6 +92,18 @@ def test_what_stays_outside_names_the_rewrite_that_takes_it_in(
     assert any(rewrite in o.rewrites for o in report.operators if o.delegate is None)
 
 
+def test_a_rewrite_says_itself_that_it_is_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finding had the names of two; a third would have been no way to SME2 on any page."""
+    rewrites = BY_NAME[DEFAULT].exporter().rewrites()
+    (weights,) = [each for each in rewrites if each.name == "half_pointwise_weights"]
+    monkeypatch.setattr(weights, "name", "thin_weights")
+    report = export(lambda one, x: one(x), nn.Conv2d(4, 4, 1), x=halves(1, 4, 8, 8))
+    assert [node.sme2_rewrites for node in nodes_of(report, "Conv2d")] == [("thin_weights",)]
+    monkeypatch.setattr(weights, "gives_sme2_weights", False)
+    report = export(lambda one, x: one(x), nn.Conv2d(4, 4, 1), x=halves(1, 4, 8, 8))
+    assert [node.sme2_rewrites for node in nodes_of(report, "Conv2d")] == [()]
+
+
 def test_a_mean_that_is_delegated_needs_no_rewrite() -> None:
     report = export(lambda x: x.mean((2, 3), keepdim=True), x=halves(1, 4, 8, 8))
     assert [each.rewrites for each in report.operators] == [()]
@@ -104,6 +117,7 @@ def test_pointwise_convolutions_of_halves_name_their_rewrite_and_others_do_not()
     )  # fmt: skip
     assert [each.rewrites for each in report.operators] == [("half_pointwise_weights",), ()]
     pointwise, full = nodes_of(report, "Conv2d")
+    assert (pointwise.sme2_rewrites, full.sme2_rewrites) == (("half_pointwise_weights",), ())
     assert (pointwise.prediction and pointwise.prediction.sme2) is False
     assert pointwise.sme2_precisions == ("fp32", "int8")
     assert full.sme2_precisions == ("fp32", "fp16", "int8")

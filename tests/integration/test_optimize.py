@@ -86,7 +86,7 @@ def test_a_recipe_makes_the_same_bytes_as_the_export(
     recipe.write_text(write_recipe(request, names))
     done = run_command([sys.executable, recipe, again], timeout_s=900)
     assert done.exit_code == 0, done.stderr
-    assert len(names) > 1
+    assert names
     assert hash_file(again) == hash_file(made.pte)
 
 

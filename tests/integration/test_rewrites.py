@@ -11,15 +11,20 @@ from torch import nn
 from torch.nn import functional
 
 from etprof.backends.registry import BY_NAME, DEFAULT
-from etprof.base.errors import UsageError
+from etprof.base.errors import ExportError, UsageError
+from etprof.base.records import read_record
 from etprof.base.upstream_noise import quiet_upstream
 from etprof.export import delegation, lowering, upstream
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, sound_rewrites
 from etprof.export.eager_model import ExportMethod
+from etprof.export.exporter import export_model
 from etprof.export.request import ExportOptions, ExportRequest, parse_precision
+from etprof.run.delegation import DelegationReport
+from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from etprof.run.delegation import MethodReport
 
@@ -132,6 +137,7 @@ def make(model: nn.Module, inputs: tuple[torch.Tensor, ...], *names: str) -> Mad
         lowering.trace("forward", ExportMethod(model.eval(), inputs))
     )
     lowered = lowering.lower({"forward": traced}, DEFAULT, options)
+    rewriting.operators += lowered.rewritten
     report = delegation.describe_method(lowered.methods["forward"], None)
     buffer = lowering.make_program(lowered.edge, options).buffer
     (plan,) = upstream.deserialize_pte_binary(buffer).program.execution_plan
@@ -160,6 +166,66 @@ def test_a_rewrite_applies_and_keeps_what_is_computed(case: str) -> None:
     assert (make(model, inputs).outside, made.outside) == (before, after)
     assert made.output.shape == eager(model, inputs).shape
     assert snr_db(eager(model, inputs), made.output) > 55
+
+
+def fail(*_: object, **__: object) -> Any:  # noqa: ANN401
+    msg = "a shape that nobody thought of"
+    raise ValueError(msg)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "planted"),
+    [
+        ("kept_dimensions", "_mean", staticmethod(fail)),
+        ("kept_dimensions", "replacements", classmethod(fail)),
+        ("half_pointwise_weights", "matches", classmethod(fail)),
+    ],
+)
+def test_one_that_fails_and_that_nobody_asked_for_is_told_and_ends_no_export(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, part: str, planted: object
+) -> None:
+    """Every export looks for what it misses: one of these ended any, with a traceback."""
+    monkeypatch.setattr(KNOWN[name], part, planted)
+    made = export_model(ExportRequest("toy_cnn", "fp16", out=tmp_path / "made.pte"))
+    manifest = load_export_manifest(made.pte)
+    assert manifest is not None
+    if part == "replacements":
+        # It is asked for the operators that it needs before anything else.
+        assert manifest.rewrites_left_out == {}
+        return
+    told = manifest.rewrites_left_out[name]
+    assert "ValueError: a shape that nobody thought of" in told
+    # The others are looked for as ever.
+    report = read_record(DelegationReport, made.report, way_out="")
+    found = {
+        each for method in report.methods.values() for o in method.operators for each in o.rewrites
+    }
+    assert found == {"kept_dimensions", "half_pointwise_weights"} - {name}
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "planted"),
+    [
+        ("kept_dimensions", "_mean", staticmethod(fail)),
+        ("half_pointwise_weights", "matches", classmethod(fail)),
+    ],
+)
+def test_one_that_fails_and_was_asked_for_is_an_error_with_its_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, part: str, planted: object
+) -> None:
+    """A search rejects it by that name; it was etprof's own fault, and said so."""
+    monkeypatch.setattr(KNOWN[name], part, planted)
+    options = ExportOptions(rewrites=("all",))
+    with pytest.raises(ExportError, match=f"rewrite {name} fails: ValueError: .* --rewrite"):
+        export_model(ExportRequest("toy_cnn", out=tmp_path / "made.pte", options=options))
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_that_cannot_say_whether_it_holds_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KNOWN["delegated_casts"], "has_parts", classmethod(fail))
+    everything = ExportRequest("toy_cnn", options=ExportOptions(rewrites=("all",)))
+    assert "delegated_casts" not in {each.name for each in sound_rewrites(everything)}
+    assert "nobody thought of" in left_out_rewrites(everything)["delegated_casts"]
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
@@ -204,6 +270,8 @@ def test_pointwise_weights_stay_halves(how: dict[str, Any], types: str) -> None:
     assert weight_types(make(model, inputs).report) == ["fp32"]
     made = make(model, inputs, "half_pointwise_weights")
     assert weight_types(made.report) == [types]
+    # It says itself that it found something to change, or nothing.
+    assert made.rewriting.operators["half_pointwise_weights"] == (types == "fp16")
     assert snr_db(eager(model, inputs), made.output) > 55
     # Nothing of it is left in ExecuTorch afterwards.
     assert weight_types(make(model, inputs).report) == ["fp32"]
@@ -215,6 +283,7 @@ def test_casts_are_delegated_and_rounded_as_before() -> None:
     assert (plain.outside, made.outside) == (4, 0)
     assert (len(plain.report.delegates), len(made.report.delegates)) == (3, 1)
     assert torch.equal(made.output, plain.output)
+    assert made.rewriting.operators == {"delegated_casts": 4}
     assert make(model, inputs).outside == 4
 
 
@@ -241,6 +310,21 @@ def test_rows_of_four_bits_take_a_scale_a_channel() -> None:
     assert made.report.summary is not None
     assert made.report.summary.predicted_sme2_macs_share == 1
     assert snr_db(expected, made.output) > 100
+
+
+def test_each_product_of_attention_does_its_own_work() -> None:
+    """Both have the handle of what they come from: the first had the work of two, and counted
+    work of attention was nobody's (a decoder of 4 bits stood at 85 % on SME2 instead of 100)."""
+    # softmax(q k) v with heads of 16 and values of 4: the products differ.
+    inputs = (halves(1, 8, 16).float(), halves(1, 8, 16).float(), halves(1, 8, 4).float())
+    model = Call(functional.scaled_dot_product_attention)
+    report = make(model, inputs, "plain_attention").report
+    nodes = [each for one in report.delegates for each in one.nodes if each.macs]
+    assert [(each.kind, each.macs) for each in nodes] == [
+        ("BatchMatrixMultiply", 8 * 8 * 16), ("BatchMatrixMultiply", 8 * 8 * 4),
+    ]  # fmt: skip
+    working = {each.name for each in report.operators if each.macs}
+    assert [len(working & set(each.operators)) for each in nodes] == [1, 1]
 
 
 def test_a_block_of_a_transformer_is_one_delegate_call() -> None:

@@ -432,15 +432,14 @@ def test_a_cause_without_a_rewrite_quotes_the_partitioner(tmp_path: Path) -> Non
 def products(sme2: bool, precisions: Sequence[str], rewrites: Sequence[str] = ()) -> Run:
     names = ("c0", "c1")
     operators = [
-        traced(each, "convolution.default", "aten.conv2d.default", delegate=0, macs=10**6,
-               rewrites=rewrites if each == "c1" else ())
+        traced(each, "convolution.default", "aten.conv2d.default", delegate=0, macs=10**6)
         for each in names
     ]  # fmt: skip
     nodes = [
         node("Conv2d", "c0", macs=10**6, sme2_precisions=["fp32", "fp16", "int8"],
              prediction={"sme2": True, "reason": "IGEMM on PF16"}),
         node("Conv2d", "c1", macs=10**6, sme2_precisions=precisions,
-             prediction={"sme2": sme2, "reason": "weights"}),
+             prediction={"sme2": sme2, "reason": "weights"}, sme2_rewrites=rewrites),
     ]  # fmt: skip
     return replace(described(one(convolutions(50, 50)), operators, *nodes), meaningful=False)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, TypeVar
+
+from etprof.base.errors import ExportError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -11,6 +14,8 @@ if TYPE_CHECKING:
     import torch
 
 Level = Literal["graph", "lowering"]
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 class Rewrite(ABC):
@@ -25,6 +30,32 @@ class Rewrite(ABC):
     """Why the outputs stay the same, or how far they do not."""
     rests_on: ClassVar[str]
     """The fact about ExecuTorch that makes it worth while, and where that can be read."""
+    gives_sme2_weights: ClassVar[bool] = False
+    """Whether products get weights of it that SME2's kernels take, and had others."""
+
+    @classmethod
+    def find_objection(cls) -> str | None:
+        """Says why it is not sound with what is installed, or cannot be asked; None if it is."""
+        try:
+            return cls.find_problem()
+        # In an ExecuTorch that nobody tried it on, asking may raise anything.
+        except Exception as error:  # noqa: BLE001
+            return f"asking whether it holds fails: {first_line(error)}"
+
+    @classmethod
+    def named(cls, step: Callable[Given, Result]) -> Callable[Given, Result]:
+        """Returns `step` with its failures named: they raise ExportError."""
+
+        @wraps(step)
+        def run(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            try:
+                return step(*args, **kwargs)
+            # It meets graphs, and an ExecuTorch, that nobody tried it on: anything may be raised.
+            except Exception as error:
+                msg = f"rewrite {cls.name} fails: {first_line(error)}; leave it out of --rewrite"
+                raise ExportError(msg) from error
+
+        return run
 
     @classmethod
     @abstractmethod

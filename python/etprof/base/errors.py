@@ -1,4 +1,4 @@
-"""Every error that etprof raises on purpose, each with the exit code it ends in."""
+"""Every error that etprof raises on purpose, each with the exit code it ends in; others in one line."""
 
 from __future__ import annotations
 
@@ -45,3 +45,9 @@ class OutputError(EtprofError):
     """A result that could not be written."""
 
     exit_code = 7
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the type and the first line of an exception's message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -9,7 +9,7 @@ from etprof.export import operators as graph_operators
 from etprof.run.delegation import Delegate, MethodReport, MethodSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import torch
 
@@ -73,12 +73,13 @@ def _describe_delegate(
     backend = backend_of(delegate.backend)
     nodes = backend.exporter().read_delegate(delegate.blob, delegate.nodes, _is_bookkeeping)
     workers = credit_work(nodes, backend)
+    of_weights = {each.name for each in backend.exporter().rewrites() if each.gives_sme2_weights}
     return Delegate(
         name=delegate.name,
         backend=delegate.backend,
         instruction=delegate.instruction,
         blob_bytes=len(delegate.blob),
-        nodes=tuple(_describe_work(each, own, workers) for each in nodes),
+        nodes=tuple(_describe_work(each, own, workers, of_weights) for each in nodes),
     )
 
 
@@ -101,15 +102,21 @@ def credit_work(nodes: Sequence[DelegateNode], backend: Backend) -> dict[str, in
 
 
 def _describe_work(
-    node: DelegateNode, operators: Mapping[str, GraphOperator], workers: Mapping[str, int]
+    node: DelegateNode,
+    operators: Mapping[str, GraphOperator],
+    workers: Mapping[str, int],
+    of_weights: Collection[str],
 ) -> DelegateNode:
-    """Returns the node with the work that it is credited with."""
+    """Returns the node with the work that it is credited with, and what would put that on SME2."""
     behind = [operators[name] for name in node.operators]
+    lacks = node.prediction is not None and node.prediction.sme2 is False
+    missed = dict.fromkeys(name for each in behind for name in each.rewrites if lacks)
     done = [each for each in behind if workers.get(each.name) == node.index]
     return node.model_copy(
         update={
             "origins": tuple(each.origin for each in behind),
             "macs": _sum_macs(done),
+            "sme2_rewrites": tuple(name for name in missed if name in of_weights),
             "input_bytes": done[0].input_bytes if done else None,
             "output_bytes": done[-1].output_bytes if done else None,
         }

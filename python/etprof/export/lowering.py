@@ -6,6 +6,7 @@ import contextlib
 import io
 import sys
 import traceback
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,10 +17,10 @@ from torch import nn
 
 import etprof
 from etprof.backends.registry import BY_NAME
-from etprof.base.errors import EtprofError, ExportError
+from etprof.base.errors import EtprofError, ExportError, first_line
 from etprof.export import operators, tensors, upstream
 from etprof.export.changes import half_sums
-from etprof.export.changes.rewriting import find_missed
+from etprof.export.changes.rewriting import count_lowered, find_missed
 from etprof.export.eager_model import checked_inputs
 from etprof.export.request import BLOCK_MULTIPLE
 
@@ -139,6 +140,10 @@ class Lowered:
     methods: dict[str, LoweredMethod]
     widened: dict[str, dict[str, int]] = field(default_factory=dict)
     """How many operators of each method compute in float32 instead of float16, by kind."""
+    rewritten: Counter[str] = field(default_factory=Counter)
+    """Operators that each rewrite of the lowering handed over otherwise."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Rewrites that nobody asked for and that fail on this model, and how."""
     graphs: dict[str, str] = field(default_factory=dict)
     """Each method's graph as text, with those inside its delegates; when it is asked for."""
 
@@ -172,15 +177,16 @@ def lower(
         widened[name], casts = half_sums.widen(edge.exported_program(name))
         told |= casts
     rules = operators.PartitionRules(told, known)
-    others = [each for each in exporter.rewrites() if each.name not in options.rewrites]
+    asked = [each for each in exporter.rewrites() if each.name in options.rewrites]
+    others = [each for each in exporter.rewrites() if each not in asked]
+    missed = {name: find_missed(program, others) for name, program in programs.items()}
     methods = {
-        name: operators.list_operators(
-            edge.exported_program(name).graph_module, rules, find_missed(program, others)
-        )
-        for name, program in programs.items()
+        name: operators.list_operators(edge.exported_program(name).graph_module, rules, each)
+        for name, each in missed.items()
     }
     graphs = _format_graphs(edge, programs) if options.graph else {}
-    return Lowered(edge, methods, widened, graphs)
+    failed = {name: why for each in missed.values() for name, why in each.failed.items()}
+    return Lowered(edge, methods, widened, count_lowered(asked, methods.values()), failed, graphs)
 
 
 def _format_graphs(edge: upstream.EdgeProgramManager, names: Iterable[str]) -> dict[str, str]:
@@ -321,12 +327,6 @@ def blamed_line(error: BaseException) -> str:
     ]
     own = [frame for frame in called if "site-packages" not in frame.filename] or called
     return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the type and the first line of an exception's message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from etprof.base.errors import ExportError
 from etprof.run.delegation import GraphOperator, Origin, SourceLine
 
 if TYPE_CHECKING:
@@ -70,11 +71,20 @@ class MissedRewrites:
     of_traced: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Their names, by the node of the traced model."""
     of_lowering: Sequence[type[Rewrite]] = ()
+    failed: dict[str, str] = field(default_factory=dict)
+    """How those failed that did; nobody asked for them, so that ends no export."""
 
     def find(self, node: torch.fx.Node, traced: str | None) -> tuple[str, ...]:
         """Returns the names of those that would replace a lowered node, or its origin."""
-        lowering = (each.name for each in self.of_lowering if each.matches(node))
+        lowering = (each.name for each in self.of_lowering if self._matches(each, node))
         return (*self.of_traced.get(traced or "", ()), *lowering)
+
+    def _matches(self, rewrite: type[Rewrite], node: torch.fx.Node) -> bool:
+        try:
+            return rewrite.name not in self.failed and rewrite.named(rewrite.matches)(node)
+        except ExportError as error:
+            self.failed[rewrite.name] = str(error)
+            return False
 
 
 def list_operators(

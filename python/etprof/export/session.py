@@ -19,7 +19,7 @@ import torch
 import etprof
 from etprof.backends.registry import BY_NAME
 from etprof.base.atomic import write_json, write_text
-from etprof.base.errors import ExportError, OutputError
+from etprof.base.errors import ExportError, OutputError, first_line
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.export import (
     delegation,
@@ -78,6 +78,7 @@ class ExportSession:
             with self.clock.stage("lower"):
                 constants = model_loading.load_constants(self.request.model)
                 lowered = lowering.lower(traced, self.request.backend, options, constants)
+                self.rewriting.operators += lowered.rewritten
             with self.clock.stage("make program"):
                 program = lowering.make_program(lowered.edge, options, prepared.shared_buffers)
             references = {
@@ -147,7 +148,7 @@ def run_reference(method: ExportMethod, dtype: torch.dtype) -> list[Any]:
         outputs = lowering.run_eager(in_float32(method, dtype))
     # As above.
     except Exception as error:
-        cause = f"{lowering.first_line(error)}{lowering.blamed_line(error)}"
+        cause = f"{first_line(error)}{lowering.blamed_line(error)}"
         raise ExportError(f"the model fails on its own example inputs: {cause}") from error
     for index, value in enumerate(outputs):
         _check_reference(index, value)
@@ -302,7 +303,7 @@ class ExportOutput:
                 self.request.parsed_precision(), self.prepared.quantization
             ),
             rewrites=self.session.rewriting.applied,
-            rewrites_left_out=left_out_rewrites(self.request),
+            rewrites_left_out={**self.lowered.failed, **left_out_rewrites(self.request)},
             # The files that others may be put in place of.
             pte=self._identify(files.pte),
             etrecord=self._identify(files.etrecord),

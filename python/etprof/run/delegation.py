@@ -102,6 +102,8 @@ class DelegateNode(Record):
     """Nodes that read its output, and the delegate's caller where that does."""
     sme2_precisions: tuple[Name, ...] | None = None
     """Precisions in which the backend has an SME2 kernel for it; None for what never has one."""
+    sme2_rewrites: tuple[Name, ...] = ()
+    """Rewrites that nobody asked for and that would give it weights which SME2 takes."""
 
 
 class Delegate(Record):

@@ -109,7 +109,7 @@ class AppliedRewrite(Record):
 
     name: Name
     operators: Count | None = None
-    """Operators of the traced graphs that it replaced; None for one of the lowering."""
+    """That it replaced, or handed over otherwise; None for the latter by earlier versions."""
 
 
 class StageTime(Record):
@@ -136,7 +136,8 @@ class ExportManifest(Record):
     rewrites: tuple[AppliedRewrite, ...] = ()
     """Those that were asked for and found something to change."""
     rewrites_left_out: Named[Name] = Field(default_factory=dict)
-    """Those that `all` would have, and why they are not sound with what exported."""
+    """Those that `all` would have, and why they are not sound with what exported; and those that
+    nobody asked for and that fail on this model, so that nobody knows what they would change."""
     pte: FileIdentity | None = None
     """None, as the ETRecord, for an export by an earlier etprof."""
     etrecord: FileIdentity | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from etprof.backends.registry import BY_NAME
 from etprof.base.units import count_of, format_share, format_value
 from etprof.tables.table import Column, Table, estimate
 
@@ -107,7 +106,8 @@ def gain_text(finding: Finding) -> str:
 def best_suggestion(assessment: Assessment) -> str | None:
     """Says what is worth doing next; None where nothing is.
 
-    A program that an export's rewrites may change for the better comes first: that takes a command.
+    A program of whose operators its export says that a rewrite would replace them comes first:
+    that takes a command.
     Else it is the finding that would gain most, or without times the first that asks for anything.
     """
     program = assessment.primary.experiment.program if assessment.is_split else None
@@ -119,22 +119,21 @@ def best_suggestion(assessment: Assessment) -> str | None:
 
 
 def _search_for(program: LoadedProgram) -> str | None:
-    """Returns the search for rewrites, of a program that was made without any and lacks something."""
-    exported = program.exported
-    summary = program.report.summary if program.report else None
-    if exported is None or summary is None or exported.rewrites:
+    """Returns the search for rewrites, of a program made without any that its export knows of."""
+    exported, report = program.exported, program.report
+    if exported is None or report is None or exported.rewrites:
         return None
-    backend = BY_NAME.get(exported.backend)
-    share = summary.predicted_sme2_macs_share
+    outside = [each for each in report.operators if each.delegate is None and each.rewrites]
+    nodes = [node for each in report.delegates for node in each.nodes]
+    work = sum(node.macs or 0 for node in nodes if node.sme2_rewrites)
+    share = work / sum(each.macs or 0 for each in report.operators) if work else 0.0
     lacks = [
-        f"{count_of(summary.undelegated_operators, 'operator')} outside the delegate"
-        if summary.undelegated_operators
-        else "",
-        f"{format_share(1 - share)} of the work without an SME2 kernel"
-        if share is not None and 1 - share >= _WORTH_A_SEARCH
+        f"{count_of(len(outside), 'operator')} outside the delegate" if outside else "",
+        f"{format_share(share)} of the work without an SME2 kernel"
+        if share >= _WORTH_A_SEARCH
         else "",
     ]
-    if backend is None or not backend.has_rules or not any(lacks):
+    if not any(lacks):
         return None
     origin = exported.source.origin
     # A model of a folder is named after that; what is no file is a name already.

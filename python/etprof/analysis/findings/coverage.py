@@ -14,10 +14,10 @@ from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_share
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from etprof.analysis.insight import OperatorDetail
-    from etprof.run.delegation import DelegateNode, GraphOperator, MethodReport
+    from etprof.run.delegation import DelegateNode, MethodReport
 
 _EXPORTS: tuple[str, ...] = ("fp32", "fp16", "int8")
 
@@ -39,8 +39,7 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
     products = _products(report)
     now = [node for node in products if node.prediction and node.prediction.sme2]
     without = [node for node in products if node.prediction and node.prediction.sme2 is False]
-    by_name = {each.name: each for each in report.operators}
-    rewritten = [node for node in without if _rewrites(node, by_name)]
+    rewritten = [node for node in without if node.sme2_rewrites]
     by_precision = {
         name: [node for node in products if name in (node.sme2_precisions or ())]
         for name in _EXPORTS
@@ -51,7 +50,7 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
     }
     if not ways and not _is_more(subject, [*now, *rewritten], now, products):
         return None
-    names = dict.fromkeys(name for node in rewritten for name in _rewrites(node, by_name))
+    names = dict.fromkeys(name for node in rewritten for name in node.sme2_rewrites)
     command = command_for(subject, (), also=tuple(names))
     of = f"of {count_of(len(products), 'product')}"
     rows = [EvidenceRow("as it is", f"{len(now)} {of}, {_work(now, products)}")]
@@ -77,13 +76,6 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
             "and says nothing of speed"
         ),
     )
-
-
-def _rewrites(node: DelegateNode, by_name: Mapping[str, GraphOperator]) -> tuple[str, ...]:
-    """The rewrites that would give this product weights that SME2 takes."""
-    behind = (by_name[name] for name in node.operators if name in by_name)
-    weights = {"half_pointwise_weights", "channel_weights"}
-    return tuple(name for each in behind for name in each.rewrites if name in weights)
 
 
 def _is_more(

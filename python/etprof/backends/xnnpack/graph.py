@@ -19,7 +19,7 @@ import re
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from etprof.base.errors import ExportError
 from etprof.base.upstream_noise import quiet_upstream
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 _EXTERNAL_OUTPUT = 2
 _BATCH_NORM = "native_batch_norm"
+_PRODUCTS: Final = {
+    "BatchMatrixMultiply": ("bmm",),
+    "FullyConnected": ("linear", "addmm", "mm"),
+}
+"""Nodes that multiply, and the ATen operators that become them, by the start of their names."""
 _SCHEMA_PACKAGE = "executorch.backends.xnnpack.serialization"
 _INPUT_FIELD = re.compile(r"input\d*_id|query_id|key_id|value_id")
 _BARE_NON_FINITE = re.compile(r"(?<=[:\[,\s])(-?)(inf|nan)(?=[,\s\]}])")
@@ -194,7 +199,7 @@ def map_nodes(
             own.setdefault(target, []).append(call.name)
     shared = {node.debug_handle for node in xnnpack.nodes if node.kind != "Convert"}
     mapped = [_map_own(node, own, calls, shared) for node in xnnpack.nodes]
-    mapped = _map_batch_norms(mapped, own)
+    mapped = _map_products(_map_batch_norms(mapped, own), calls)
     return [
         _map_inserted(entry, mapped) if entry.attribution == "unknown" else entry
         for entry in mapped
@@ -262,6 +267,34 @@ def _without_norms(entry: MappedNode, taken: dict[int, str]) -> MappedNode:
         return MappedNode(entry.node, (norm,), "exact")
     left = tuple(name for name in entry.operators if name not in taken.values())
     return entry if left == entry.operators else replace(entry, operators=left)
+
+
+def _map_products(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> list[MappedNode]:
+    """Gives each of several products of one handle its own operator, in their common order.
+
+    All that attention or a norm was decomposed into has one handle, and so both of its products.
+    """
+    own = dict[int, tuple[str, ...]]()
+    groups = {(each.operators, each.node.kind) for each in mapped if each.node.kind in _PRODUCTS}
+    for operators, kind in groups:
+        nodes = [each for each in mapped if (each.operators, each.node.kind) == (operators, kind)]
+        known = [
+            call.name
+            for call in calls
+            if call.name in operators and _aten_name(call) in _PRODUCTS[kind]
+        ]
+        if len(nodes) == len(known):
+            for entry, name in zip(nodes, known, strict=True):
+                own[entry.node.index] = tuple(
+                    each for each in operators if each == name or each not in known
+                )
+    return [replace(each, operators=own.get(each.node.index, each.operators)) for each in mapped]
+
+
+def _aten_name(call: torch.fx.Node) -> str:
+    """Returns the operator's name alone, such as `bmm`."""
+    name = getattr(call.target, "__name__", "")
+    return name.removeprefix("aten.").partition(".")[0]
 
 
 def _map_inserted(entry: MappedNode, mapped: list[MappedNode]) -> MappedNode:

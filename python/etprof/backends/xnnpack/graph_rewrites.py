@@ -416,6 +416,7 @@ class ChannelWeights(GraphRewrite):
     """4-bit weights with one scale a row, as the delegate's kernels of SME2 take them."""
 
     name = "channel_weights"
+    gives_sme2_weights = True
     precedes_quantization = False
     changes = (
         "weights in blocks as long as a row become weights with a scale a channel, and their "

@@ -70,6 +70,7 @@ class HalfPointwiseWeights(LoweringRewrite):
     """Pointwise convolutions of halves keep halves as weights."""
 
     name = "half_pointwise_weights"
+    gives_sme2_weights = True
     changes = (
         "the weights of 1x1 convolutions of stride 1, without padding and groups, are serialised "
         "in half precision; biases stay float32"

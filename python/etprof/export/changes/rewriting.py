@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,16 @@ from torch._guards import detect_fake_mode
 
 from etprof.backends.registry import BY_NAME
 from etprof.backends.rewrite import GraphRewrite, find_overload
-from etprof.base.errors import UsageError
+from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
 from etprof.export import upstream
 from etprof.export.operators import MissedRewrites, find_traced
 from etprof.run.program import AppliedRewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from etprof.backends.rewrite import Rewrite
+    from etprof.export.operators import LoweredMethod
     from etprof.export.request import ExportRequest
 
 
@@ -32,7 +34,7 @@ def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
     """
     known = {each.name: each for each in BY_NAME[request.backend].exporter().rewrites()}
     asked = request.options.rewrites
-    problems = {name: each.find_problem() for name, each in known.items()}
+    problems = {name: each.find_objection() for name, each in known.items()}
     for name in asked:
         if name not in {"all", *known}:
             choices = ", ".join(("all", *known))
@@ -51,7 +53,7 @@ def left_out_rewrites(request: ExportRequest) -> dict[str, str]:
     if "all" not in request.options.rewrites:
         return {}
     known = BY_NAME[request.backend].exporter().rewrites()
-    return {each.name: told for each in known if (told := each.find_problem()) is not None}
+    return {each.name: told for each in known if (told := each.find_objection()) is not None}
 
 
 @dataclass
@@ -68,11 +70,11 @@ class Rewriting:
 
     @property
     def applied(self) -> tuple[AppliedRewrite, ...]:
-        """Those that found something to change, and those of the lowering, which do not say."""
+        """Those that found something to change."""
         return tuple(
-            AppliedRewrite(name=each.name, operators=self.operators[each.name] or None)
+            AppliedRewrite(name=each.name, operators=self.operators[each.name])
             for each in self.asked
-            if self.operators[each.name] or each.level == "lowering"
+            if self.operators[each.name]
         )
 
     def before_quantization(
@@ -102,14 +104,28 @@ def _rewrite(
     program: torch.export.ExportedProgram, asked: Sequence[type[GraphRewrite]]
 ) -> tuple[torch.export.ExportedProgram, Counter[str]]:
     """Returns the rewritten program, or the same one where nothing applies, and the counts."""
-    names, table = {}, {}
+    names, table = dict[Any, str](), dict[Any, Callable[..., Any]]()
     for rewrite in asked:
-        for operator, replacement in rewrite.replacements().items():
-            names[operator], table[find_overload(operator)] = rewrite.name, replacement
-    replaced = Counter(names[str(node.target)] for node in _find_places(program, table))
+        own = _replacements(rewrite)
+        names |= dict.fromkeys(own, rewrite.name)
+        table |= own
+    replaced = Counter(names[node.target] for node in _find_places(program, table))
     if not replaced:
         return program, replaced
-    return _fold_constants(program.run_decompositions(table)), replaced
+    try:
+        return _fold_constants(program.run_decompositions(table)), replaced
+    except EtprofError:
+        raise
+    # PyTorch's passes raise anything for a graph that they do not expect.
+    except Exception as error:
+        told = f"retracing with {', '.join(replaced)} fails: {first_line(error)}"
+        raise ExportError(f"{told}; leave one out of --rewrite") from error
+
+
+def _replacements(rewrite: type[GraphRewrite]) -> dict[Any, Callable[..., Any]]:
+    """Returns what it replaces; a replacement that fails raises ExportError with its name."""
+    found = rewrite.named(rewrite.replacements)()
+    return {find_overload(name): rewrite.named(put) for name, put in found.items()}
 
 
 def _find_places(
@@ -134,15 +150,28 @@ def find_missed(
     program: torch.export.ExportedProgram, others: Sequence[type[Rewrite]]
 ) -> MissedRewrites:
     """Returns what `others`, which nobody asked for, would replace in a traced program."""
-    sound = [each for each in others if each.find_problem() is None]
-    found = defaultdict[str, list[str]](list)
+    sound = [each for each in others if each.find_objection() is None]
+    found, failed = defaultdict[str, list[str]](list), dict[str, str]()
     for each in sound:
-        replaced = each.replacements() if issubclass(each, GraphRewrite) else {}
-        table = {find_overload(operator): put for operator, put in replaced.items()}
-        for node in _find_places(program, table):
+        try:
+            table = _replacements(each) if issubclass(each, GraphRewrite) else {}
+            places = list(_find_places(program, table))
+        except ExportError as error:
+            failed[each.name] = str(error)
+            continue
+        for node in places:
             traced = find_traced(node)
             found[traced[0] if traced else node.name].append(each.name)
-    return MissedRewrites(found, [each for each in sound if each.level == "lowering"])
+    return MissedRewrites(found, [each for each in sound if each.level == "lowering"], failed)
+
+
+def count_lowered(asked: Sequence[type[Rewrite]], methods: Iterable[LoweredMethod]) -> Counter[str]:
+    """Returns how many operators inside delegates each rewrite of the lowering has to do with."""
+    nodes = [node for each in methods for delegate in each.delegates for node in delegate.nodes]
+    lowering = [each for each in asked if each.level == "lowering"]
+    return Counter(
+        each.name for each in lowering for node in nodes if each.named(each.matches)(node)
+    )
 
 
 def _fold_constants(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
