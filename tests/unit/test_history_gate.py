@@ -422,7 +422,19 @@ def test_changes_fail_until_they_are_meant(make: Make, capsys: pytest.CaptureFix
     assert command(history, "changes", "--fail") == 1
     assert command(history, "pin", "meant", str(slow)) == 0
     assert command(history, "changes", "--fail") == 0
-    assert re.search(r"probability 9[5-9]\.\d %", capsys.readouterr().out)
+    assert re.search(r"probability (9[5-9]|100)\.\d %", capsys.readouterr().out)
+
+
+def test_a_step_that_may_be_a_drift_is_told_so(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """N6: where few runs may have stepped or drifted, neither is claimed."""
+    history = make(1e-6)
+    for value in (100, 101, 100.5, 102, 101.5, 104, 104.5, 103.5, 105, 104.2):
+        history.add(value / 100)
+    capsys.readouterr()
+    assert command(history, "changes", "--fail") == 0
+    assert re.search(r"10 runs cannot tell a step of \+3\.\d %", capsys.readouterr().out)
 
 
 def test_json_says_what_was_adjusted(make: Make, capsys: pytest.CaptureFixture[str]) -> None:

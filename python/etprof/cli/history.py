@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import EtprofError, OutputError, UsageError
 from etprof.base.text import clean_lines
-from etprof.base.units import count_of, format_count
+from etprof.base.units import count_of, format_change, format_count
 from etprof.cli.flags import JSON, MANY, STORE, add_flags, whole_number
 from etprof.cli.output import show, show_json
 
@@ -268,15 +268,21 @@ def _changes(arguments: argparse.Namespace) -> int:
     """Prints where a metric's level changed; with --fail, returns 1 for one that is worse."""
     from dataclasses import replace
 
+    from etprof.history.check import title_of
     from etprof.history.metric_names import metric_label
     from etprof.history.tables import CHANGES
-    from etprof.history.trend import find_changes, standing_regressions
+    from etprof.history.trend import find_changes, find_doubts, standing_regressions
 
     metric = _check_metric(arguments.metric, "--metric")
     with _open(arguments) as store, store.session() as session:
         found = find_changes(session, metric, _filters(arguments))
         table = replace(CHANGES, title=metric_label(metric))
         _show_table(table, found, f"No change of level in {metric}")
+        for doubt in find_doubts(session, metric, _filters(arguments)):
+            _say(
+                f"{title_of(doubt.run)} on {doubt.run.device}: {count_of(doubt.runs, 'run')} cannot "
+                f"tell a step of {format_change(doubt.change)} from a drift"
+            )
         return int(arguments.fail and bool(standing_regressions(session, found)))
 
 

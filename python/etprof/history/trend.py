@@ -10,10 +10,10 @@ from sqlalchemy import select
 
 from etprof.history.schema import OK, Baseline, Metric, Run
 from etprof.history.selection import newest_of_each_series
-from etprof.statistics.change_points import find_change_points
+from etprof.statistics.change_points import find_change_points, step_in_doubt
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy.orm import Session
@@ -46,9 +46,38 @@ class LevelChange:
         return self.after / self.before - 1
 
 
+@dataclass(frozen=True)
+class StepInDoubt:
+    """A series that may have got another level, or drifts: its runs are too few to tell."""
+
+    run: Run
+    """The newest one."""
+    runs: int
+    change: float
+    """Of the step, if it is one: after ÷ before, minus one."""
+
+
 def find_changes(session: Session, metric: str, filters: Mapping[str, str]) -> list[LevelChange]:
     """Returns all changes of level of representative runs, series by series, oldest first."""
     found: list[LevelChange] = []
+    for _, numbers, values in _series(session, metric, filters):
+        found += _changes(session, metric, numbers, values)
+    return found
+
+
+def find_doubts(session: Session, metric: str, filters: Mapping[str, str]) -> list[StepInDoubt]:
+    """Returns the series in which independent runs would show a change, and these may not."""
+    return [
+        StepInDoubt(newest, len(values), change)
+        for newest, _, values in _series(session, metric, filters)
+        if (change := step_in_doubt(values)) is not None
+    ]
+
+
+def _series(
+    session: Session, metric: str, filters: Mapping[str, str]
+) -> Iterator[tuple[Run, list[int], list[float]]]:
+    """The newest run of each series, the numbers of all its good ones, and their values."""
     for newest in newest_of_each_series(session, filters):
         query = (
             select(Run.id, Metric.value)
@@ -60,8 +89,7 @@ def find_changes(session: Session, metric: str, filters: Mapping[str, str]) -> l
         if "branch" in filters:
             query = query.where(Run.git_branch == filters["branch"])
         rows = session.execute(query).all()
-        found += _changes(session, metric, [row[0] for row in rows], [row[1] for row in rows])
-    return found
+        yield newest, [row[0] for row in rows], [row[1] for row in rows]
 
 
 def _changes(

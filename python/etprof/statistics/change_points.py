@@ -1,30 +1,33 @@
 """Where did a metric's level change over its history?
 
-Optimal partitioning by PELT (Killick, Fearnhead and Eckley, "Optimal detection of changepoints with
-a linear computational cost", 2012) with the squared-error cost on log values, in units of the
-noise. It is 30 lines of NumPy, exact, and needs milliseconds for a thousand runs; a test holds it
-against the `ruptures` library.
+Runs are levels, with noise around them in which each run lies near the run before (a machine that is
+warm stays warm). How near is not known, and few runs cannot tell a step from such a drift. So every
+partition is weighed under every autocorrelation of a grid, by the exact likelihood of an AR(1)
+process with its noise unknown, and no autocorrelation is estimated: an estimate from few runs is too
+low, and a step itself raises it (Marriott and Pope 1954, "Bias in the estimation of
+autocorrelations"). A step of many times the noise of neighbours is none under any of them.
 
-The noise is taken from the differences of neighbours, which a change of level hardly touches, and
-single outliers are clipped first (Hampel's filter), for one bad night is not a new level. Runs that
-lie near the run before (a machine that is warm stays warm) tell less than their number: the noise is
-that of a mean of such runs, after the autocorrelation.
+The best partition into each number of levels is found by dynamic programming (Auger and Lawrence
+1989, "Algorithms for the optimal identification of segment neighborhoods"). Each level costs half
+the log of the independent runs that it is worth, as BIC has it, and each change what keeps false ones
+below 5 % of series (`python benchmarks/coverage.py changes`). Single outliers are clipped first
+(Hampel's filter), for one bad night is not a new level.
 
 Each change comes with the places it may have had and a probability, from Bayes' rule over all places
-between its neighbours, with the noise unknown (Smith, "A Bayesian approach to inference about a
-change-point in a sequence of random variables", 1975).
+between its neighbours (Smith, "A Bayesian approach to inference about a change-point in a sequence
+of random variables", 1975).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from etprof.statistics.summary import noise_of_series, robust_spread
+from etprof.statistics.summary import noise_of_series
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,17 +38,23 @@ LEAST_RUNS: Final = 3
 """Runs that a level has at least."""
 LEAST_CHANGE: Final = 0.02
 """Changes of level below 2 % are not reported."""
-_PENALTY: Final = 4.0
-"""Times log n, for each change: twice what BIC asks, since the noise is estimated."""
-_FEW_RUNS: Final = 5.0
-"""Raises the penalty for short histories, of which the noise is known badly."""
+_DEPENDENCE: Final = np.array([0, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97])
+"""Autocorrelations that the noise may have."""
+_COST: Final = 6.5
+"""Of a change, in log likelihood, for many runs, and how much less it is for n: 15/n."""
+_LESS_OF_FEW: Final = 15.0
+_MOST_CHANGES: Final = 10
+_RUNS_AT_ONCE: Final = 200
+"""Longer series are looked through in windows of so many that overlap by half."""
 _CLIP: Final = 3.0
 _WINDOW: Final = 5
+_UPPER: Final = 0.75
+_UPPER_OF_DIFFERENCES: Final = 1.6268
+"""Upper quartile of the absolute difference of two normal values, in their spread."""
 _LEAST_NOISE: Final = 0.001
-_MOST_DEPENDENCE: Final = 0.95
-_STEP: Final = 3.0
-_CAUTION: Final = 0.5
-"""Standard errors that are added to an autocorrelation."""
+_LONG: Final = 8
+"""Runs of a level in which strays are noise; of a shorter one a quarter may be."""
+_MOST_STRAYS: Final = 0.25
 _PROBABLE: Final = 0.95
 
 
@@ -61,6 +70,12 @@ class ChangePoint:
     probability: float
     """Of a change here, to one of none; what is reported has 95 % or more."""
 
+    def later(self, by: int) -> ChangePoint:
+        """The same change in a series that begins `by` values before."""
+        return replace(
+            self, start=self.start + by, earliest=self.earliest + by, latest=self.latest + by
+        )
+
 
 def find_change_points(
     values: Sequence[float], *, least: float = LEAST_CHANGE
@@ -73,105 +88,158 @@ def find_change_points(
     if len(values) < 2 * LEAST_RUNS or min(values) <= 0:
         return []
     logs = np.log(np.asarray(values, float))
-    noise = max(noise_of_series(logs), _LEAST_NOISE)
-    dependence = autocorrelation(logs)
-    clipped = _clip_outliers(logs, noise / math.sqrt(1 - dependence))
-    of_means = noise * math.sqrt(1 + dependence) / (1 - dependence)
-    penalty = _PENALTY * math.log(logs.size) * (1 + _FEW_RUNS / logs.size)
-    starts = segment(clipped / of_means, penalty, LEAST_RUNS)
-    starts = _drop_small_changes(logs, starts, math.log1p(least))
+    half = _RUNS_AT_ONCE // 2
+    begins = range(0, max(logs.size - half, 1), half)
+    found = []
+    for begin in begins:
+        part = logs[begin : begin + _RUNS_AT_ONCE]
+        # What is near the edge of a window is in the middle of another.
+        first = begin + half // 2 if begin else 0
+        last = first + half if begin != begins[-1] else logs.size
+        if begin == 0 and begin != begins[-1]:
+            last = half + half // 2
+        changes = (each.later(begin) for each in _changes(part, len(begins), math.log1p(least)))
+        found += [each for each in changes if first <= each.start < last]
+    return found
+
+
+def step_in_doubt(values: Sequence[float], *, least: float = LEAST_CHANGE) -> float | None:
+    """The largest step, minus one, that would be a change if runs did not depend on one another.
+
+    None where there is none, and where changes are told. `values` as of `find_change_points`.
+    """
+    if find_change_points(values, least=least) or len(values) < 2 * LEAST_RUNS or min(values) <= 0:
+        return None
+    logs = np.log(np.asarray(values[-_RUNS_AT_ONCE:], float))
+    starts = _starts(logs, Levels(_clip_outliers(logs), _DEPENDENCE[:1]), 1, math.log1p(least))
     edges = [0, *starts, logs.size]
-    worth = (1 - dependence) / (1 + dependence)
-    found = (
-        _place(clipped[begin:end], begin, worth)
-        for begin, end in zip(edges, edges[2:], strict=False)
-    )
+    levels = [float(np.median(logs[a:b])) for a, b in itertools.pairwise(edges)]
+    return max(map(math.expm1, np.diff(levels).tolist()), key=abs, default=None)
+
+
+def _changes(logs: NDArray[np.float64], windows: int, least: float) -> list[ChangePoint]:
+    """Finds the changes of one window of so many."""
+    levels = Levels(_clip_outliers(logs))
+    starts = _starts(logs, levels, windows, least)
+    edges = [0, *starts, logs.size]
+    found = (levels.place(begin, end) for begin, end in zip(edges, edges[2:], strict=False))
     return [each for each in found if each is not None]
 
 
-def autocorrelation(logs: NDArray[np.float64]) -> float:
-    """Correlation of neighbours, which changes of level do not touch; from 0 to 0.95.
+def _starts(logs: NDArray[np.float64], levels: Levels, windows: int, least: float) -> list[int]:
+    """Returns the starts of all levels but the first."""
+    found = levels.partition(_COST - _LESS_OF_FEW / logs.size + math.log(windows))
+    return _drop_mixed(logs, _drop_small_changes(logs, found, least))
 
-    From the squared differences over two runs and over one, whose ratio is 1 + ρ for an AR(1)
-    process (Chakar and others, "A robust approach for estimating change-points in the mean of an
-    AR(1) process", 2017); differences that stand out are steps and are left out. The standard error
-    of a correlation is added: a change that is no change costs more than one that is seen later.
+
+class Levels:
+    """A series of log values, and what its levels cost under each autocorrelation.
+
+    Arrays have a row for each autocorrelation. A level is by itself: the first value after a change
+    owes nothing to the last before it.
     """
-    steps = [np.abs(logs[lag:] - logs[:-lag]) for lag in (1, 2)]
-    usual = _STEP * max(*map(robust_spread, steps), _LEAST_NOISE)
-    one, two = (float(np.mean(each[each <= usual] ** 2)) for each in steps)
-    if one <= _LEAST_NOISE**2:
-        return 0.0
-    found = max(two / one - 1 + _CAUTION / math.sqrt(logs.size), 0.0)
-    return min(found, _MOST_DEPENDENCE) * logs.size / (logs.size + _FEW_RUNS)
+
+    def __init__(
+        self, logs: NDArray[np.float64], dependence: NDArray[np.float64] = _DEPENDENCE
+    ) -> None:
+        self._logs = logs - logs.mean()
+        self._rho = rho = dependence[:, None]
+        news = np.zeros((rho.size, logs.size + 1))
+        news[:, 2:] = self._logs[1:] - rho * self._logs[:-1]
+        self._sums, self._squares = np.cumsum(news, axis=1), np.cumsum(news**2, axis=1)
+
+    def cost(
+        self, starts: NDArray[np.int_], ends: NDArray[np.int_] | int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Squares around the level of the values from `starts` to `ends`, in units of news.
+
+        And half the log of how many independent values they are worth.
+        """
+        own, fresh = 1 - self._rho**2, 1 - self._rho
+        ends, first = np.broadcast_to(ends, starts.shape), self._logs[starts]
+        known = own + fresh**2 * (ends - starts - 1)
+        total = own * first + fresh * (self._sums[:, ends] - self._sums[:, starts + 1])
+        squares = own * first**2 + self._squares[:, ends] - self._squares[:, starts + 1]
+        return squares - total**2 / known, np.log(known / own) / 2
+
+    def partition(self, cost: float) -> list[int]:
+        """Returns the starts of all levels but the first, of the most likely partition.
+
+        Each change costs `cost` in log likelihood; without a change that is worth it, none.
+        """
+        count, kinds = self._logs.size, self._rho.size
+        most = min(_MOST_CHANGES, count // LEAST_RUNS - 1)
+        squares = np.full((most + 1, kinds, count + 1), np.inf)
+        worths = np.zeros_like(squares)
+        before = np.zeros(squares.shape, int)
+        for end in range(LEAST_RUNS, count + 1):
+            starts = np.arange(LEAST_RUNS, end - LEAST_RUNS + 1)
+            own, worth = self.cost(np.insert(starts, 0, 0), end)
+            squares[0, :, end], worths[0, :, end] = own[:, 0], worth[:, 0]
+            if starts.size:
+                totals = squares[:-1, :, starts] + own[:, 1:]
+                chosen = np.argmin(totals, axis=2)[..., None]
+                squares[1:, :, end] = np.take_along_axis(totals, chosen, 2)[..., 0]
+                both = worths[:-1, :, starts] + worth[:, 1:]
+                worths[1:, :, end] = np.take_along_axis(both, chosen, 2)[..., 0]
+                before[1:, :, end] = starts[chosen[..., 0]]
+        likely = self._likelihood(squares[..., -1], worths[..., -1], count)
+        changes = int(np.argmax(_mean_of_logs(likely, axis=1) - cost * np.arange(most + 1)))
+        kind, found, end = int(np.argmax(likely[changes])), [], count
+        for number in range(changes, 0, -1):
+            end = int(before[number, kind, end])
+            found.append(end)
+        return found[::-1]
+
+    def place(self, begin: int, end: int) -> ChangePoint | None:
+        """Weighs all places of one change in a stretch; None where it is improbable.
+
+        And where it is most probably nearer to an end than a level is long.
+        """
+        cuts = np.arange(begin + 1, end)
+        one, two = self.cost(np.full(cuts.shape, begin), cuts), self.cost(cuts, end)
+        none = self.cost(np.array([begin]), end)
+        count = end - begin
+        evidence = _mean_of_logs(
+            self._likelihood(one[0] + two[0], one[1] + two[1], count), axis=0
+        ) - _mean_of_logs(self._likelihood(*none, count), axis=0)
+        largest, best = float(evidence.max()), int(cuts[np.argmax(evidence)])
+        weights = np.exp(evidence - largest)
+        odds = math.log(float(weights.mean())) + largest
+        probability = 1 / (1 + math.exp(-odds)) if odds > 0 else 0.0
+        if probability < _PROBABLE or not begin + LEAST_RUNS <= best <= end - LEAST_RUNS:
+            return None
+        order = np.argsort(-weights)
+        shares = np.cumsum(weights[order]) / weights.sum()
+        among = cuts[order[: int(np.searchsorted(shares, _PROBABLE)) + 1]]
+        return ChangePoint(best, int(among.min()), int(among.max()), probability)
+
+    @staticmethod
+    def _likelihood(
+        squares: NDArray[np.float64], worths: NDArray[np.float64], count: int
+    ) -> NDArray[np.float64]:
+        """Log likelihood of `count` values, over all levels and noises that they may have."""
+        return -worths - (count - 1) / 2 * np.log(squares + count * _LEAST_NOISE**2)
 
 
-def _place(logs: NDArray[np.float64], begin: int, worth: float) -> ChangePoint | None:
-    """Weighs all places of one change in a stretch; None where it is improbable or too near an end.
-
-    `worth` is how many independent values one value is.
-    """
-    count = logs.size
-    cuts = np.arange(1, count)
-    sums, squares = np.cumsum(logs), float(np.sum(logs**2))
-    left, total = sums[:-1], sums[-1]
-    floor = count * _LEAST_NOISE**2
-    without = squares - total**2 / count + floor
-    with_change = squares - left**2 / cuts - (total - left) ** 2 / (count - cuts) + floor
-    known = count * worth
-    evidence = max(known - 1, 0.0) / 2 * np.log(without / with_change) - math.log(max(known, 1)) / 2
-    largest = float(evidence.max())
-    weights = np.exp(evidence - largest)
-    odds = math.log(float(weights.mean())) + largest
-    probability = 1 / (1 + math.exp(-odds)) if odds > 0 else 0.0
-    best = int(np.argmax(evidence)) + 1
-    if probability < _PROBABLE or not LEAST_RUNS <= best <= count - LEAST_RUNS:
-        return None
-    order = np.argsort(-weights)
-    shares = np.cumsum(weights[order]) / weights.sum()
-    among = cuts[order[: int(np.searchsorted(shares, _PROBABLE)) + 1]]
-    return ChangePoint(
-        begin + best, begin + int(among.min()), begin + int(among.max()), probability
-    )
+def _mean_of_logs(logs: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Log of the mean of the numbers whose logs are given."""
+    largest = logs.max(axis=axis, keepdims=True)
+    found: NDArray[np.float64] = np.log(np.exp(logs - largest).mean(axis=axis))
+    found += np.squeeze(largest, axis)
+    return found
 
 
-def segment(signal: NDArray[np.float64], penalty: float, least_size: int) -> list[int]:
-    """Returns the starts of all segments but the first, of the cheapest segmentation.
-
-    The cost of a segment is its sum of squared deviations from its mean; each change costs
-    `penalty` more.
-    """
-    count = signal.size
-    sums = np.concatenate([[0.0], np.cumsum(signal)])
-    squares = np.concatenate([[0.0], np.cumsum(signal**2)])
-    best = np.full(count + 1, np.inf)
-    best[0] = -penalty
-    previous = np.zeros(count + 1, int)
-    starts = np.array([], int)
-    for end in range(least_size, count + 1):
-        starts = np.append(starts, end - least_size)
-        sizes, totals = end - starts, sums[end] - sums[starts]
-        costs = best[starts] + squares[end] - squares[starts] - totals**2 / sizes + penalty
-        chosen = int(np.argmin(costs))
-        best[end], previous[end] = costs[chosen], starts[chosen]
-        # A start that is worse by more than a change costs can never become the best again.
-        starts = starts[costs - penalty <= best[end]]
-    return _trace_back(previous)
-
-
-def _trace_back(previous: NDArray[np.int_]) -> list[int]:
-    found, end = [], previous.size - 1
-    while previous[end] > 0:
-        end = int(previous[end])
-        found.append(end)
-    return found[::-1]
-
-
-def _clip_outliers(logs: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+def _clip_outliers(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Brings values that stand out from their neighbours' median back to the edge."""
+    noise = noise_of_series(logs)
+    if noise < _LEAST_NOISE:
+        # More than half are equal to the run before, as rounded values are.
+        noise = float(np.quantile(np.abs(np.diff(logs)), _UPPER)) / _UPPER_OF_DIFFERENCES
+    reach = _CLIP * max(noise, _LEAST_NOISE)
     padded = np.pad(logs, _WINDOW // 2, mode="reflect")
     medians = np.median(np.lib.stride_tricks.sliding_window_view(padded, _WINDOW), axis=1)
-    return np.clip(logs, medians - _CLIP * noise, medians + _CLIP * noise)
+    return np.clip(logs, medians - reach, medians + reach)
 
 
 def _drop_small_changes(logs: NDArray[np.float64], found: Sequence[int], least: float) -> list[int]:
@@ -185,4 +253,24 @@ def _drop_small_changes(logs: NDArray[np.float64], found: Sequence[int], least: 
         if steps[smallest] >= least:
             break
         del kept[smallest]
+    return kept
+
+
+def _drop_mixed(logs: NDArray[np.float64], found: Sequence[int]) -> list[int]:
+    """Drops changes beside a short level of which more than a quarter is on the other's side.
+
+    Some bad nights near each other, with good ones between, are no level.
+    """
+    edges = [0, *found, logs.size]
+    parts = [logs[a:b] for a, b in itertools.pairwise(edges)]
+    kept = []
+    for start, (one, other) in zip(found, itertools.pairwise(parts), strict=True):
+        sides = float(np.median(one)), float(np.median(other))
+        is_other = [(part - np.mean(sides)) * (sides[1] - sides[0]) > 0 for part in (one, other)]
+        strays = float(is_other[0].mean()), 1 - float(is_other[1].mean())
+        if all(
+            share <= _MOST_STRAYS or part.size >= _LONG
+            for share, part in zip(strays, (one, other), strict=True)
+        ):
+            kept.append(start)
     return kept

@@ -21,6 +21,14 @@ _TRIM: Final = 0.1
 _MAD_TO_DEVIATION: Final = 1.4826
 LEAST_TO_TELL: Final = 20
 """Launches below which a strong dependence between them would mostly stay unseen."""
+LEAST_FOR_STATES: Final = 60
+"""Launches below which a run may well have seen one of two states alone.
+
+A state that holds 3 of 10 launches, kept from one launch to the next with r = .81 (.9 between the
+launches of two sides in turns): none of n is in it with .7 (1 - .3 (1 - r))^(n - 1), one alone with
+about .7 (n - 2) (.3 (1 - r)) (.7 (1 - r)) (1 - .3 (1 - r))^(n - 3). Together 28 % of 20, 10 % of 40,
+3.4 % of 60. A rarer state moves the median less, a commoner one is seen sooner.
+"""
 _NORMAL_95: Final = 1.645
 """One-sided quantile of the normal distribution."""
 _LEAST_IN_A_STATE: Final = 0.2
@@ -106,6 +114,8 @@ def summarise_blocks(blocks: Sequence[Sequence[float]]) -> BlockedMedian:
         doubt = f"launches are in two states, {states[0]} of {len(medians)} in the faster"
     elif len(medians) < LEAST_TO_TELL:
         doubt = f"fewer than {LEAST_TO_TELL} launches cannot tell whether they are independent"
+    elif len(medians) < LEAST_FOR_STATES:
+        doubt = f"fewer than {LEAST_FOR_STATES} launches cannot rule out a second state"
     return BlockedMedian(middle, Interval(low, high, interval.confidence), medians, doubt)
 
 
