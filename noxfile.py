@@ -138,3 +138,14 @@ def benchmarks(session: nox.Session) -> None:
     ]
     for name in names:
         run(session, "python", f"benchmarks/{name}.py")
+
+
+@nox.session(python=False)
+def recipes(session: nox.Session) -> None:
+    """Recipes make the same delegated graphs in an environment with etprof alone: some minutes."""
+    install_with_group(session, "test")
+    fresh = ENVIRONMENT.with_name("fresh")
+    session.run(sys.executable, "-m", "venv", "--clear", str(fresh))
+    session.run(str(fresh / "bin" / "pip"), "install", "-q", ".", env={"VIRTUAL_ENV": str(fresh)})
+    words = ("--python", str(fresh / "bin" / "python"), *session.posargs)
+    run(session, "python", "benchmarks/fresh_recipes.py", *words)

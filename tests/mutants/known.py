@@ -37,6 +37,8 @@ EMULATOR = "tests/unit/test_emulator_parts.py"
 PHONE = "tests/unit/test_android_words.py"
 SESSION = "tests/unit/test_android_session.py"
 UNTIMED = "tests/integration/test_untimed.py"
+SEARCH = "tests/unit/test_optimize_search.py"
+REWRITES = "tests/integration/test_rewrites.py"
 
 MUTATIONS = (
     Mutation(
@@ -262,5 +264,46 @@ MUTATIONS = (
         63, "an Arm machine with SME has no modes", "targets/local.py",
         "modes if len(modes) > 1 else", "modes if len(modes) > 3 else",
         ("tests/unit/test_host_runner.py",),
+    ),
+    # Planted rewrites: wrong outputs, half a per cent, help with another only, an unknown version.
+    Mutation(
+        70, "a program of wrong outputs may be used", "optimize/search.py",
+        "if not trial.passed:", "if trial.rewrites is None:", (SEARCH,),
+    ),
+    Mutation(
+        71, "another than the culprit is named", "optimize/search.py",
+        "return culprit, trial", "return names[0], trial", (SEARCH,),
+    ),
+    Mutation(
+        72, "outputs in the other SME modes are not held", "optimize/search.py",
+        "if trial.counted is not None and trial.counted.problem is not None:",
+        "if trial.counted is None and self.names is None:", (SEARCH,),
+    ),
+    Mutation(
+        73, "what is no difference stays", "optimize/search.py",
+        'kept=effect == "better", why=why', 'kept=effect != "worse", why=why', (SEARCH,),
+    ),
+    Mutation(
+        74, "only what helps alone is tried with others", "optimize/search.py",
+        "        bundle = self._first_sound(baseline)\n",
+        "        alone = {n: self.try_out((n,)) for n in self.names}\n"
+        "        better = [n for n in alone if compare(alone[n], baseline, 1000) == 'better']\n"
+        "        self.names = better or self.names[:1]\n"
+        "        bundle = self._first_sound(baseline)\n", (SEARCH,),
+    ),
+    Mutation(
+        75, "an unknown ExecuTorch is vouched for", "backends/xnnpack/lowering_rewrites.py",
+        'if not installed.startswith(f"{_KNOWN_VERSION}."):', "if not installed:",
+        (f"{REWRITES}::test_what_this_executorch_cannot_vouch_for_is_disabled_and_told",),
+    ),
+    Mutation(
+        76, "a rewrite that nobody asked for ends an export", "export/changes/rewriting.py",
+        "            failed[each.name] = str(error)\n            continue\n", "            raise\n",
+        (f"{REWRITES}::test_one_that_fails_and_that_nobody_asked_for_is_told_and_ends_no_export",),
+    ),
+    Mutation(
+        77, "one product of attention does the work of both", "backends/xnnpack/graph.py",
+        "_map_products(_map_batch_norms(mapped, own), calls)", "_map_batch_norms(mapped, own)",
+        (f"{REWRITES}::test_each_product_of_attention_does_its_own_work",),
     ),
 )  # fmt: skip
