@@ -75,6 +75,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def packages(session: nox.Session) -> None:
+    """Source archive and wheels for every Python here, installed without torch and tried."""
+    install_with_group(session, "packages")
+    run(session, "python", "-m", "tests.packages", *session.posargs)
+
+
+@nox.session(python=False)
 def browser(session: nox.Session) -> None:
     """Opens reports in a real headless Chromium; needs the system's `chromium`."""
     install_with_group(session, "test")

@@ -399,9 +399,14 @@ def test_presets_come_in_sets_of_the_same_name() -> None:
         assert names == named["workflowPresets"], kind
 
 
-def test_versions_agree() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert etprof.__version__ == project["version"]
+def test_the_version_stands_in_one_place() -> None:
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert document["project"]["dynamic"] == ["version"]
+    place = document["tool"]["scikit-build"]["metadata"]["version"]["input"]
+    assert f"file(STRINGS {place} " in (ROOT / "CMakeLists.txt").read_text()
+    assert re.findall('^__version__ = "(.*)"$', (ROOT / place).read_text(), re.MULTILINE) == [
+        etprof.__version__
+    ]
 
 
 def test_executorch_is_pinned_once() -> None:

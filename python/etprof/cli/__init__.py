@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import io
 import os
 import re
@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, Protocol, cast
 
 import etprof
-from etprof.base.errors import EtprofError, InputFileError, OutputError, UsageError
+from etprof.base.errors import BuildError, EtprofError, InputFileError, OutputError, UsageError
 from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.text import clean_lines, suggest
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
@@ -170,7 +170,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return end_unexpectedly(error, words) if error.errno is None else _tell_refusal(error)
     # Everything else is our fault; a traceback's exit code of 1 would mean a regression.
     except Exception as error:  # noqa: BLE001
-        return end_unexpectedly(error, words)
+        missing = isinstance(error, ModuleNotFoundError)
+        return (_tell_missing_package if missing else end_unexpectedly)(error, words)
     return code
 
 
@@ -184,6 +185,16 @@ def _tell_refusal(error: OSError) -> int:
     problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
     print(clean_lines(f"etprof: {problem}"), file=sys.stderr)
     return InputFileError.exit_code
+
+
+def _tell_missing_package(error: Exception, words: Sequence[str]) -> int:
+    """Tells which package is not installed, as where runs are only read; returns the exit code."""
+    package = (getattr(error, "name", None) or "").partition(".")[0]
+    if package in {"", "etprof"} or importlib.util.find_spec(package) is not None:
+        return end_unexpectedly(error, words)
+    problem = f"this needs {package}, which is not installed; `etprof doctor` says how to get it"
+    print(clean_lines(f"etprof: {problem}"), file=sys.stderr)
+    return BuildError.exit_code
 
 
 def _tell_interruption(interrupt: KeyboardInterrupt) -> int:

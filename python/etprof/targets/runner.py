@@ -119,6 +119,10 @@ def find_host_runner(*, tracing: bool = False) -> Path:
     runner = Path(reader.origin).parent / "bin" / name
     if not runner.is_file():
         raise BuildError(f"no {name} at {runner}; install etprof again with `pip install .`")
+    if find_spec("executorch") is None and not (runner.parents[2] / "executorch").is_dir():
+        raise BuildError(
+            f"{name} needs ExecuTorch's libraries; `etprof doctor` says how to get them"
+        )
     return runner
 
 
