@@ -173,7 +173,7 @@ def test_the_command_shows_what_it_found(
     exports: Exports, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["export", "toy_cnn", "--dtype", "fp32", "--outdir", str(tmp_path)]
-    assert main([*words, "--explain", "--bundle", "--graph", "--trace"]) == 0
+    assert main([*words, "--explain", "--bundle", "--graph", "--trace", "--full"]) == 0
     shown = capsys.readouterr().out
     for text in (
         "delegate calls",

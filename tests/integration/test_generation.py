@@ -111,7 +111,7 @@ def profile(folder: Path, run: str, *words: str) -> tuple[Completed, dict[str, E
     """Profiles the program on the prompt; returns what was printed and measured."""
     completed = etprof(
         folder, "profile", "llm.pte", "--tokenizer", "tokenizer.json", "--prompt", PROMPT,
-        "--warmup", "1", "--threads", "1", "--out", run, *words,
+        "--warmup", "1", "--threads", "1", "--out", run, "--full", *words,
     )  # fmt: skip
     assert completed.exit_code == 0, completed.stderr
     metrics = load_metrics(folder / run)

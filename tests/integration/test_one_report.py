@@ -54,7 +54,7 @@ def test_every_command_shows_the_same_tables_of_the_same_launches(
         folder.mkdir()
     words = ("--target", "emulator") if platform == "emulator" else ("--blocks", 2)
     spec = spec_of(platform)
-    profiled = do(folders[0], spec, "profile", "m.pte", "--out", RUN, *words)
+    profiled = do(folders[0], spec, "profile", "m.pte", "--out", RUN, *words, "--full")
     configured = do(folders[1], spec, "run", config_of(folders[1], "sme2", "sme1", "off",
                                                        platform=platform))  # fmt: skip
     assert (profiled.exit_code, configured.exit_code) == (0, 0), configured.stderr
@@ -62,7 +62,7 @@ def test_every_command_shows_the_same_tables_of_the_same_launches(
     assert str(found[0]) == str(found[1])
     assert {use["mode"] for use in found[0]["kernel_uses"]} == {"sme2", "sme1"}
     assert {each["grade"] for each in found[0]["kernels"]} == {"A"}
-    again = do(folders[0], spec, "analyze", RUN)
+    again = do(folders[0], spec, "analyze", RUN, "--full")
     assert again.stdout == profiled.stdout
     assert profiled.stdout.count("Microkernels by operator") == 1
     assert profiled.stderr.count("The report is") == 1
@@ -107,7 +107,7 @@ def test_a_run_without_any_etdump_is_reported(mode: str, tmp_path: Path) -> None
 def test_a_split_that_failed_leaves_its_evidence_and_the_targets_exit_code(tmp_path: Path) -> None:
     """A-D7, I3: it ended in rc 4 after kernels were counted, without any evidence."""
     spec = spec_of("emulator", failure=Failure(instrument="etdump"))
-    done = do(tmp_path, spec, "profile", "m.pte", "--out", RUN, "--target", "emulator")
+    done = do(tmp_path, spec, "profile", "m.pte", "--out", RUN, "--target", "emulator", "--full")
     assert done.exit_code == 5
     assert "Microkernels by operator" in done.stdout
     assert len(tables_of(tmp_path)["kernel_calls"]) == 3

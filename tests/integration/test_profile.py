@@ -45,7 +45,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
     folder = tmp_path_factory.mktemp("profile")
     words = ("--dtype", "fp32", "--threads", "1", "--blocks", "6", "--min-seconds", "0.05")
     of_one = ("--operator-launches", "1")  # so that one ETDump holds the whole split
-    return Profiled(folder, etprof(folder, "profile", "toy_cnn", *words, *of_one))
+    return Profiled(folder, etprof(folder, "profile", "toy_cnn", *words, *of_one, "--full"))
 
 
 def test_profile_ends_with_a_report(profiled: Profiled) -> None:
@@ -135,7 +135,7 @@ def test_the_command_says_what_it_left_out_of_a_damaged_recording(
             old, new = end.to_bytes(8, "little"), (end + S).to_bytes(8, "little")
             damaged = damaged.replace(old, new)
         (tmp_path / "x.etdump").write_bytes(damaged)
-        done = etprof(tmp_path, "analyze", "x.etdump")
+        done = etprof(tmp_path, "analyze", "x.etdump", "--full")
         assert done.exit_code == code, done.stderr
         said = " ".join((done.stdout + done.stderr).split())
         assert ("of 100 executions are left out everywhere" in said) == (code == 0)
@@ -190,7 +190,7 @@ def test_json_is_the_summary(profiled: Profiled) -> None:
 def test_an_etdump_alone_is_enough(profiled: Profiled, tmp_path: Path) -> None:
     (path,) = profiled.run.glob("*/*.etdump")
     shutil.copy(path, tmp_path / "alone.etdump")
-    completed = etprof(tmp_path, "analyze", "alone.etdump")
+    completed = etprof(tmp_path, "analyze", "alone.etdump", "--full")
     assert completed.exit_code == 0
     assert "Method::execute" in completed.stdout
     assert "latency without tracer, load and memory are not known" in completed.stdout
@@ -204,7 +204,7 @@ def test_without_its_json_files_a_run_can_still_be_analysed(
     shutil.copytree(profiled.run, run)
     for name in ("manifest.json", "metrics.json", "analysis_summary.json"):
         (run / name).unlink()
-    completed = etprof(tmp_path, "analyze", run)
+    completed = etprof(tmp_path, "analyze", run, "--full")
     assert completed.exit_code == 0
     assert "no metrics.json" in completed.stdout
     assert (run / "analysis_summary.json").is_file()

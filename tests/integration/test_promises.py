@@ -65,9 +65,9 @@ def row(text: str, first: str, number: int = 0) -> list[str]:
 def test_the_outputs_table_says_which_mode_computes_something_else(world: World) -> None:
     """Promise 3: dB, top-1 and ok on the terminal, and the same in a mode that is wrong."""
     world.spec = RunSpec(capabilities=EMULATOR, outputs={"sme1": b"\0\0\0\x40" + bytes(36)})
-    done = world("profile", "m.pte", "--target", "emulator")
+    done = world("profile", "m.pte", "--target", "emulator", "--full")
     assert done.exit_code == 0, done.stderr
-    outputs = done.stdout[done.stdout.index("\nOutputs ") :]
+    outputs = done.stdout[done.stdout.index("\nOutputs") :]
     names = ("emulator_sme2", "emulator_sme1")
     right, wrong = ([cell for cell in row(outputs, name) if cell] for name in names)
     assert "emulator_off" in right
@@ -80,7 +80,7 @@ def test_the_outputs_table_says_which_mode_computes_something_else(world: World)
 def test_the_latency_table_has_what_was_measured(world: World) -> None:
     """Promise 13: load is program and method, memory is the largest peak."""
     world.spec = RunSpec(noise=Noise(call=0.0), capabilities=Capabilities(sme="off"))
-    done = world("profile", "m.pte", "--blocks", "5", "--operator-launches", "1")
+    done = world("profile", "m.pte", "--blocks", "5", "--operator-launches", "1", "--full")
     assert done.exit_code == 0, done.stderr
     (target,) = world.targets
     assert len(target.requests) >= 6
@@ -286,7 +286,7 @@ def test_the_margin_of_the_config_decides_what_matters(
 def test_a_phone_profiles_to_the_end(world: World) -> None:
     """Promise 58, T4: kernels need a runner that counts; without one, times are there all the same."""
     world.spec = RunSpec(capabilities=Capabilities(platform="android", counts=False))
-    done = world("profile", "m.pte", "--target", "android", "--blocks", "3")
+    done = world("profile", "m.pte", "--target", "android", "--blocks", "3", "--full")
     assert done.exit_code == 0, done.stderr
     for mode in ("off", "sme1", "sme2"):
         timed = [line for line in done.stdout.splitlines() if "Inference (60 samples)" in line]

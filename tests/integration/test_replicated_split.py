@@ -148,7 +148,7 @@ def test_a_split_that_does_not_agree_is_told(tmp_path: Path, factor: float, agre
     gains = [found["gain_ns"] for each in report["findings"] for found in each["findings"]]
     assert any(gains) is agrees
     run, said = tmp_path / "a" / "run", "does not agree with the timed latency"
-    printed = etprof(tmp_path, "analyze", run).stdout
+    printed = etprof(tmp_path, "analyze", run, "--full").stdout
     pages = [printed, *((run / name).read_text() for name in ("report.md", "report.html"))]
     assert [said in " ".join(page.split()) for page in pages] == [not agrees] * 3
 

@@ -49,7 +49,7 @@ def finished(folder: Path) -> Path:
 
 
 def test_a_finished_run_is_valid(finished: Path) -> None:
-    completed = etprof(finished, "validate", finished)
+    completed = etprof(finished, "validate", finished, "--full")
     assert completed.exit_code == 0, completed.stdout
     launches = 2 + 6 * 2 + 2 * USUAL_OPERATOR_LAUNCHES  # outputs, timing, operators
     assert f"{launches} launches finished on linux" in completed.stdout
@@ -100,7 +100,7 @@ def test_a_run_can_be_repeated_from_its_manifest(finished: Path, folder: Path) -
 
 
 def test_a_plan_is_shown_without_running(folder: Path) -> None:
-    completed = etprof(folder, "run", write_config(folder, "dry"), "--dry-run")
+    completed = etprof(folder, "run", write_config(folder, "dry"), "--dry-run", "--full")
     assert completed.exit_code == 0
     starts, launches, total = 1 + 2, 2 + 6 * 2 + 2 * USUAL_OPERATOR_LAUNCHES, 1
     assert len(completed.stdout.splitlines()) == starts + launches + total
@@ -109,9 +109,9 @@ def test_a_plan_is_shown_without_running(folder: Path) -> None:
 
 def test_the_plan_as_json_has_the_same_launches(folder: Path) -> None:
     config = write_config(folder, "dry")
-    shown = etprof(folder, "run", config, "--dry-run").stdout.splitlines()[3:]
+    shown = etprof(folder, "run", config, "--dry-run", "--full").stdout.splitlines()[4:]
     plan = json.loads(etprof(folder, "run", config, "--dry-run", "--json").stdout)
-    assert len(plan["launches"]) == len(shown) - 1
+    assert len(plan["launches"]) == len(shown)
     for launch, line in zip(plan["launches"], shown, strict=False):
         assert launch["experiment"] in line
 

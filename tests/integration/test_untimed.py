@@ -57,6 +57,8 @@ def untimed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         ("run", "c.json"),
         ("report", "run", "--format", ",".join(format_names())),
         ("compare", "run:off", "run:sme2"),
+        ("analyze", "run", "--full"),
+        ("compare", "run:off", "run:sme2", "--full"),
     ):
         with simulated_host(lambda **_: SimTarget(spec)):
             done = etprof(folder, *words)
@@ -168,7 +170,7 @@ def test_a_run_that_was_cut_off_proves_no_times_either(
     shutil.copytree(untimed[0] / "run", cut_off)
     (cut_off / "metrics.json").unlink()
     assert not Run.load(cut_off).is_timed
-    done = etprof(tmp_path, "analyze", "run")
+    done = etprof(tmp_path, "analyze", "run", "--full")
     assert done.exit_code == 0
     assert not TOLD.search(done.stdout)
 

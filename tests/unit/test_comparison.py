@@ -305,7 +305,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_etdumps_alone_have_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_run(tmp_path / "r", on_off_run())
     before, after = sorted(run.glob("*/*.etdump"))
-    assert run_command_line(["compare", str(before), str(after)]) == 0
+    assert run_command_line(["compare", str(before), str(after), "--full"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "not timed without tracer, so there is no verdict" in text
     fields = (
@@ -319,7 +319,7 @@ def test_emulated_comparison_shows_structure_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = write_run(tmp_path / "r", replace(on_off_run(), meaningful=False, platform="emulator"))
-    assert run_command_line(["compare", f"{run}:android_off", f"{run}:android_sme2"]) == 0
+    assert run_command_line(["compare", f"{run}:android_off", f"{run}:android_sme2", "--full"]) == 0
     text = capsys.readouterr().out
     assert "Operators side by side" in text
     assert "µs" not in text

@@ -178,8 +178,8 @@ def test_the_command_says_what_it_wrote(
     pages = len(list(folder.glob("*.html"))) - 1
     kept = json.loads((folder / MARKER).read_text())["runs_with_page"]
     said = capsys.readouterr().out
-    assert said == (
-        f"{folder}/index.html: {pages} pages, {kept} of 30 runs with a page of its own\n"
+    assert " ".join(said.split()) == (
+        f"{folder}/index.html: {pages} pages, {kept} of 30 runs with a page of its own"
     )
 
 

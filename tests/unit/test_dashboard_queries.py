@@ -29,7 +29,8 @@ from etprof.dashboard.queries import (
 from etprof.dashboard.visit import Catalogue
 from etprof.history.schema import FAILED, Run
 from etprof.history.store import Store, open_store
-from etprof.history.tables import METRICS_OF_A_RUN, run_details
+from etprof.history.tables import METRICS_OF_A_RUN, brief_run
+from etprof.views.brief import render_whole
 from tests.known_history import (
     EMULATOR,
     FAILING,
@@ -160,7 +161,7 @@ def test_an_untimed_run_of_an_older_store_hands_out_no_figure(session: Session) 
     for run in runs:
         assert (run.metrics, run.categories, run.raw) == ([], {}, None)
         with console.capture() as capture:
-            console.print(run_details(run))
+            console.print(*render_whole(brief_run(run)))
         shown = capture.get()
         assert not re.search(r"\d (ns|µs|ms|s)\b", shown)
         assert METRICS_OF_A_RUN.columns[0].heading not in shown

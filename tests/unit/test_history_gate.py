@@ -418,7 +418,7 @@ def test_changes_fail_until_they_are_meant(make: Make, capsys: pytest.CaptureFix
     assert command(history, "changes", "--fail") == 0
     for _ in range(6):
         (slow,) = history.add(1.2)
-    assert command(history, "changes") == 0
+    assert command(history, "changes", "--full") == 0
     assert command(history, "changes", "--fail") == 1
     assert command(history, "pin", "meant", str(slow)) == 0
     assert command(history, "changes", "--fail") == 0

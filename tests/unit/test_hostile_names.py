@@ -214,7 +214,7 @@ def test_a_history_and_its_dashboard_show_nothing_unfit(
     store = tmp_path / "h.sqlite"
     runs = [make_run(tmp_path / f"r{i}\x1b", factor) for i, factor in enumerate((1, 2), start=1)]
     assert call(capsys, "history", "add", *runs, "--store", store)[0] == 0
-    for words in (["list"], ["show", "1"], ["changes"], ["noise"], ["noise", "--json"],
+    for words in (["list"], ["show", "1"], ["show", "1", "--full"], ["changes"], ["noise"], ["noise", "--json"],
                   ["pin", "base\u202e"], ["pin", "base", "1"], ["pin"],
                   ["show", "nothing\x1b\u202e"],
                   ["check", "--baseline", "window:1", "--format", "json"],
@@ -229,7 +229,9 @@ def test_a_history_and_its_dashboard_show_nothing_unfit(
         assert call(capsys, "history", "export", target, "--store", store)[0] == 0
         other = tmp_path / f"{ending}.sqlite"
         assert call(capsys, "history", "import", target, "--store", other)[0] == 0
-        assert clean(DEVICE) in joined(call(capsys, "history", "list", "--store", other)[1])
+        assert clean(DEVICE) in joined(
+            call(capsys, "history", "list", "--full", "--store", other)[1]
+        )
     exported = check_text((tmp_path / "export.json").read_text())
     kept = json.loads(exported)["runs"][0]
     assert kept["model"] == clean(MODEL)
@@ -259,9 +261,9 @@ def test_a_strangers_store_is_cleaned_when_it_is_read(
         store.add_run_directory(run)
         values: dict[str, Any] = {"model": MODEL, "device": DEVICE, "pins": {"p\x1b": "\u202e"}}
         store.write(lambda session: session.execute(update(StoredRun).values(**values)))
-    text = call(capsys, "history", "list", "--store", path)[1]
+    text = call(capsys, "history", "list", "--full", "--store", path)[1]
     assert clean(DEVICE) in joined(text)
-    assert r"p\x1b \u202e" in call(capsys, "history", "show", "1", "--store", path)[1]
+    assert r"p\x1b \u202e" in call(capsys, "history", "show", "1", "--full", "--store", path)[1]
     check_site(path, tmp_path / "site")
 
 

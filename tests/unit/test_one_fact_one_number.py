@@ -276,13 +276,13 @@ def test_untimed_means_no_number_in_any_file(
     """I2, T8: `analyze` and every format, walked file by file, and both terminals."""
     folder = write_run(tmp_path / "r", RUNS["untimed"])
     before = set(folder.rglob("*"))
-    assert run_command_line(["analyze", str(folder)]) == 0
+    assert run_command_line(["analyze", str(folder), "--full"]) == 0
     terminal = capsys.readouterr().out
     assert (
         run_command_line(["report", str(folder), "--format", ",".join(formats.format_names())]) == 0
     )
     off, on = f"{folder}:android_off", f"{folder}:android_sme2"
-    assert run_command_line(["compare", off, on]) == 0
+    assert run_command_line(["compare", off, on, "--full"]) == 0
     terminal += capsys.readouterr().out
     assert not A_TIME.search(terminal)
     written = {path for path in folder.rglob("*") if path.is_file()} - before
@@ -339,7 +339,7 @@ module = importlib.util.module_from_spec(spec)
 sys.modules[name] = module
 exec(compile(source.replace("DETAIL_COLUMNS: Final = (", line), spec.origin, "exec"), module.__dict__)
 from etprof.cli import run_command_line
-run_command_line(["analyze", sys.argv[1]])
+run_command_line(["analyze", sys.argv[1], "--full"])
 run_command_line(["report", sys.argv[1], "--format", "html,md,json,csv,parquet"])
 import etprof
 print("frame", etprof.load_run(sys.argv[1]).operators()["toy"].tolist())

@@ -160,7 +160,7 @@ def test_a_measurement_ends_with_the_search_that_may_change_the_program(
     """One line, with its command; none where the export knows no rewrite for what it lacks."""
     program = write_export(tmp_path, **facts)  # type: ignore[arg-type]
     with simulated_host(lambda *_, **__: SimTarget()):
-        done = etprof(tmp_path, "profile", program, "--blocks", 2)
+        done = etprof(tmp_path, "profile", program, "--blocks", 2, "--full")
     assert done.exit_code == 0, done.stderr
     lines = [each for each in done.stderr.splitlines() if each.startswith("Next: ")]
     assert len(lines) <= 1
@@ -173,5 +173,5 @@ def test_a_suggested_command_is_safe_to_paste(tmp_path: Path) -> None:
     """Whoever made the program chose its model's name."""
     program = write_export(tmp_path, outside=3, model="net; rm -rf ~", source={})
     with simulated_host(lambda *_, **__: SimTarget()):
-        done = etprof(tmp_path, "profile", program, "--blocks", 2)
+        done = etprof(tmp_path, "profile", program, "--blocks", 2, "--full")
     assert "`etprof optimize 'net; rm -rf ~' --dtype fp16`" in done.stderr

@@ -89,7 +89,7 @@ def test_a_sweep_shows_the_lengths_side_by_side(tmp_path: Path) -> None:
     spec = RunSpec(capabilities=Capabilities(platform="emulator"))
     with simulated_host(lambda **_: SimTarget(spec)):
         done = etprof(tmp_path, "profile", "m.pte", "--out", "out", "--target", "emulator",
-                      "--sme-vector-bits", "128,256,512")  # fmt: skip
+                      "--sme-vector-bits", "128,256,512", "--full")  # fmt: skip
         assert done.exit_code == 0, done.stderr
     run = package.load_run(tmp_path / "out")
     found = run.table("tile_use")
@@ -106,6 +106,7 @@ def test_a_sweep_shows_the_lengths_side_by_side(tmp_path: Path) -> None:
     assert done.stdout.count("Tiles of matrix products") == 1
     # AND where there is one length, the table is for pages
     with simulated_host(lambda **_: SimTarget(spec)):
-        done = etprof(tmp_path, "profile", "m.pte", "--out", "one", "--target", "emulator")
+        done = etprof(tmp_path, "profile", "m.pte", "--out", "one", "--target", "emulator",
+                      "--full")  # fmt: skip
     assert "Tiles of matrix products" not in done.stdout
     assert "Tiles of matrix products" in (tmp_path / "one" / "report.html").read_text()

@@ -61,7 +61,7 @@ def test_every_report_shows_it(run: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "What the instruments cost" in render_html([assessment])
     row = "| traced | recording events | 100 µs | 150 µs | 1.49× |"
     assert row in render_markdown([assessment])
-    assert run_command_line(["analyze", str(run)]) == 0
+    assert run_command_line(["analyze", str(run), "--full"]) == 0
     assert "What the instruments cost" in capsys.readouterr().out
     summary = json.loads((run / "analysis_summary.json").read_text())
     assert summary["tracer_costs"][0]["ratio"] == pytest.approx(150 / 100.5)

@@ -22,6 +22,7 @@ must be the same on all machines.
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from collections import Counter
@@ -54,6 +55,14 @@ _FIRST_BYTE, _LAST_BYTE = 0xDC80, 0xDCFF
 """What Python decodes a byte to that is no UTF-8 (`surrogateescape`), 0x80 to 0xFF."""
 _MOST_MARKS: Final = 4
 """On one letter: Vietnamese has two, pointed Hebrew three, transcriptions of speech four."""
+_IN_ASCII: Final = {
+    "×": "x", "µ": "u", "−": "-", "–": "-", "—": "-", "÷": "/", "…": "~", "·": "|", "→": ">",
+    "≤": "<=", "≥": ">=", "±": "+-", "²": "2", "█": "#", "▓": "=", "▒": "-", "░": ".", "≈": "~",
+}  # fmt: skip
+"""How etprof's own signs look where only ASCII can be shown; `…` stands in ranges and for what is
+left out of a name."""
+ASCII_ERRORS: Final = "etprof_ascii"
+"""Name of the codecs' error handler that writes signs so, and escapes of what else is no ASCII."""
 _DIGEST: Final = 16
 
 
@@ -64,6 +73,25 @@ class ChangedName(str):
 
     raw: str
     r"""The bytes as they came, in ASCII: `\xNN` for all that is not printable, `\\` for `\`."""
+
+
+def as_ascii(text: str) -> str:
+    """Returns how a text looks where only ASCII can be shown."""
+    return text if text.isascii() else text.encode("ascii", ASCII_ERRORS).decode("ascii")
+
+
+def _sign_in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """Writes a sign in ASCII, and of anything else an escape."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    signs = error.object[error.start : error.end]
+    known = (
+        _IN_ASCII.get(sign) or sign.encode("ascii", "backslashreplace").decode() for sign in signs
+    )
+    return "".join(known), error.end
+
+
+codecs.register_error(ASCII_ERRORS, _sign_in_ascii)
 
 
 def clean(raw: str, longest: int = LONGEST_NAME) -> str:

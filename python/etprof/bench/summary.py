@@ -201,9 +201,11 @@ SUMMARY: Final = Table(
             place="data",
             of=lambda row: row.value("latency_ns", "high"),
         ),
-        _time("load", "load_ns"),
-        _time("first", "first_inference_ns"),
-        Column("peak", "Int64", "bytes", of=lambda row: row.value("peak_rss_bytes")),
+        _time("load", "load_ns", dropped_first=1),
+        _time("first", "first_inference_ns", dropped_first=1),
+        Column(
+            "peak", "Int64", "bytes", of=lambda row: row.value("peak_rss_bytes"), dropped_first=1
+        ),
         Column("SME2 speed-up", "string", of=lambda row: _effect_text(row.effect)),
         Column("remark", "string", title="", of=lambda row: row.remark or None),
     ),

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol, cast
 import etprof
 from etprof.base.errors import BuildError, EtprofError, InputFileError, OutputError, UsageError
 from etprof.base.interruption import Interrupted, interruptible
-from etprof.base.text import clean_lines, suggest
+from etprof.base.text import ASCII_ERRORS, clean_lines, suggest
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
 
 COMMANDS: tuple[str, ...] = (
@@ -218,7 +218,7 @@ def _prepare_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
             is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
-            stream.reconfigure(errors="surrogateescape" if is_utf8 else "backslashreplace")
+            stream.reconfigure(errors="surrogateescape" if is_utf8 else ASCII_ERRORS)
 
 
 def _give_up_output() -> None:

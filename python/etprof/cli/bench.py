@@ -12,25 +12,24 @@ never stops the others. A device is never used by two runs at once; several work
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from etprof.base.errors import TargetError, UsageError
 from etprof.base.text import clean_lines
-from etprof.cli.flags import JSON, NO_WAIT, STORE, add_flags
-from etprof.cli.output import show_json
+from etprof.cli.flags import FULL, JSON, NO_WAIT, STORE, add_flags
+from etprof.cli.output import answer, show_schema
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from etprof.bench.combinations import LeftOut, Unit
     from etprof.bench.execution import Outcome
     from etprof.bench.matrix import Matrix
     from etprof.bench.session import Kept
-
-_LOG_WIDTH = 160
+    from etprof.tables.table import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--scheduler", str, "HOST:PORT", "Dask scheduler of a pool of several hosts"),
         ("--keep-going", bool, "", "never give an experiment up after failures"),
         NO_WAIT,
+        FULL,
         JSON,
     )
     add_flags(
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.bench.matrix import Matrix, load_matrix
 
     if arguments.schema:
-        show_json(Matrix.model_json_schema())
+        show_schema(Matrix.model_json_schema())
         return 0
     if arguments.matrix is None:
         raise UsageError(
@@ -78,23 +78,32 @@ def run(arguments: argparse.Namespace) -> int:
         reasons = "; ".join(dict.fromkeys(each.reason for each in left_out))
         raise UsageError(f"{arguments.matrix}: every combination is left out: {reasons}")
     if arguments.dry_run:
-        return _show_plan(units, left_out, as_json=arguments.json)
+        return _show_plan(arguments, units, left_out)
     return _measure(arguments, matrix, units, left_out)
 
 
-def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> int:
+def _show_plan(
+    arguments: argparse.Namespace, units: list[Unit], left_out: list[LeftOut]
+) -> int:  # fmt: skip
     """Prints what would run, device by device."""
     from etprof.base.units import count_of
+    from etprof.tables.brief import Brief, Told
 
-    if as_json:
-        reasons = [{"combination": each.text, "reason": each.reason} for each in left_out]
-        plan = [unit.identity() for unit in units]
-        show_json({"schema_version": 1, "runs": plan, "left_out": reasons})
-        return 0
+    reasons = [{"combination": each.text, "reason": each.reason} for each in left_out]
+    plan = [unit.identity() for unit in units]
+    programs = len({unit.program for unit in units})
+    told = f"{count_of(programs, 'program')} to export, {count_of(len(units), 'run')} to measure"
+    brief = Brief((Told(told),), lines=tuple(_planned(units, left_out)))
+    answer(arguments, {"runs": plan, "left_out": reasons}, brief)
+    return 0
+
+
+def _planned(units: list[Unit], left_out: list[LeftOut]) -> Iterator[str]:
+    """Yields a line for each run, what each device starts, and what is left out."""
     for number, unit in enumerate(units, start=1):
         modes = ", ".join(unit.sme) or "the device's own"
         threads = ", ".join(map(str, unit.threads))
-        print(clean_lines(f"{number:4}  {unit.text}: SME {modes}; threads {threads}"))
+        yield f"{number:4}  {unit.text}: SME {modes}; threads {threads}"
     for device in dict.fromkeys(unit.device for unit in units):
         for what, runner, preset in (
             ("starts", device.runner, device.preset),
@@ -102,12 +111,9 @@ def _show_plan(units: list[Unit], left_out: list[LeftOut], *, as_json: bool) -> 
         ):
             if runner is not None or preset is not None:
                 named = runner or f"the runner of preset {preset}"
-                print(clean_lines(f"device {device.name} {what} {named}"))
+                yield f"device {device.name} {what} {named}"
     for each in left_out:
-        print(clean_lines(f"   –  {each.text}: {each.reason}"))
-    programs = len({unit.program for unit in units})
-    print(f"{count_of(programs, 'program')} to export, {count_of(len(units), 'run')} to measure")
-    return 0
+        yield f"   –  {each.text}: {each.reason}"
 
 
 def _measure(
@@ -116,6 +122,7 @@ def _measure(
     """Runs the matrix and reports; 5 when anything failed."""
     from etprof.bench.session import Request, Session
     from etprof.history.store import open_store
+    from etprof.tables.brief import listed
 
     folder = arguments.out or matrix.folder
     store = open_store(arguments.store)
@@ -129,8 +136,9 @@ def _measure(
     )
     with BenchReporter(len(units)) as reporter:
         kept = Session(units, request, store, reporter).run()
-    _report(matrix.name, folder, kept, left_out, as_json=arguments.json)
-    reporter.say(f"The history is {store.name}; runs, programs and summaries are in {folder}")
+    table, document = _report(matrix.name, folder, kept, left_out)
+    where = f"The history is {store.name}; runs, programs and summaries are in {folder}"
+    answer(arguments, document, listed(table, ends=[where]))
     return TargetError.exit_code if any(entry.outcome.errors for entry in kept) else 0
 
 
@@ -140,26 +148,17 @@ def _scheduler_address(text: str | None) -> str | None:
 
 
 def _report(
-    name: str, folder: Path, kept: list[Kept], left_out: list[LeftOut], *, as_json: bool
-) -> None:
-    """Writes summary.json and summary.md, and shows the table."""
-    from rich.console import Console
-
+    name: str, folder: Path, kept: list[Kept], left_out: list[LeftOut]
+) -> tuple[Table, dict[str, Any]]:
+    """Writes summary.json and summary.md; returns the table and the document."""
     from etprof.base.atomic import write_json, write_text
     from etprof.bench.summary import make_rows, render_markdown, summary_document, summary_table
-    from etprof.views.terminal import terminal_table
 
     rows = make_rows(kept)
     document = summary_document(name, rows, kept, left_out)
     write_json(folder / "summary.json", document)
     write_text(folder / "summary.md", render_markdown(name, rows, kept, left_out))
-    if as_json:
-        show_json(document)
-    else:
-        # A pipe has no width; a log is easier to read with long lines than with folded cells.
-        has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-        console = Console(width=None if has_width else _LOG_WIDTH)
-        console.print(terminal_table(summary_table(name, rows)))
+    return summary_table(name, rows), document
 
 
 class BenchReporter:

@@ -9,12 +9,12 @@ keeps the answer for this device; `compare` and `profile` use it.
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.limits import MOST_LAUNCHES, USUAL_INFERENCES, USUAL_SECONDS
 from etprof.cli.flags import (
+    FULL,
     JSON,
     NO_WAIT,
     STORE,
@@ -24,6 +24,7 @@ from etprof.cli.flags import (
     whole_number,
 )
 from etprof.cli.measuring import listening
+from etprof.cli.output import answer
 
 if TYPE_CHECKING:
     import argparse
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
         STORE,
         NO_WAIT,
+        FULL,
         JSON,
     )  # fmt: skip
 
@@ -69,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.run.directory import runs_folder
     from etprof.run.program import describe_program
     from etprof.statistics.calibration import calibrate
+    from etprof.tables.brief import listed
 
     if arguments.blocks < arguments.pairs:
         raise UsageError(f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}")
@@ -81,9 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     document = {"schema_version": 2, **dataclasses.asdict(result)}
     write_json(folder / "calibration.json", document)
     kept = _keep(arguments.store, folders[0], result)
-    print(json.dumps(document, indent=2) if arguments.json else _describe(result))
-    if kept and not arguments.json:
-        print(kept)
+    lines = (*_describe(result), *([kept] if kept else ()))
+    answer(arguments, document, listed(None, lines=lines))
     return 0
 
 
@@ -142,7 +144,7 @@ def _block_medians(metrics: ExperimentMetrics) -> list[float]:
     return [median(block.latency_ns) for block in metrics.blocks]
 
 
-def _describe(result: Calibration) -> str:
+def _describe(result: Calibration) -> list[str]:
     from etprof.base.units import format_share
     from etprof.tables.verdicts import describe_effect
 
@@ -168,7 +170,7 @@ def _describe(result: Calibration) -> str:
             f"Runs differ by: {_with_bounds(between.spread)}, from {between.runs} runs",
             f"Of two separate runs, 8 times in 10: {_with_bounds(between.smallest_effect)}",
         ]
-    return "\n".join(lines)
+    return lines
 
 
 def _with_bounds(found: Estimate) -> str:

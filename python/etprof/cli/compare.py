@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.cli.flags import JSON, MANY, STORE, add_flags, fraction, whole_number
-from etprof.cli.output import show, show_json
+from etprof.cli.flags import FULL, JSON, MANY, STORE, add_flags, fraction, whole_number
+from etprof.cli.output import show, show_answer, show_json
 
 if TYPE_CHECKING:
     import argparse
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from etprof.analysis.run_analysis import RunAnalysis
     from etprof.statistics.two_samples import Spread
 
+USUAL_TOP = 12
+_MORE = "--full: classes, operators, every step and what stands against believing it"
 EXAMPLES = """\
 examples:
   etprof compare out_m/runs/android:android_off out_m/runs/android:android_sme2
@@ -52,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          f"compare although this differs: {', '.join(FIELDS)}", MANY),
         ("--margin", fraction, "FRACTION",
          "what counts as no difference (default %(default)s, a fraction of one)", {"default": DEFAULT_MARGIN}),
-        JSON,
-        ("--top", whole_number(1), "N", "steps to list (default %(default)s)", {"default": 12}),
+        FULL, JSON,
+        ("--top", whole_number(1), "N", f"with everything: steps to list (default {USUAL_TOP})"),
     )  # fmt: skip
 
 
@@ -64,12 +66,19 @@ def run(arguments: argparse.Namespace) -> int:
         from etprof.views.documents import comparison_document
 
         documents = [comparison_document(entry) for entry in comparisons]
-        show_json(documents if len(documents) > 1 else documents[0])
+        show_json({"comparisons": documents} if len(documents) > 1 else documents[0])
         return 0
+    from etprof.tables.brief import brief_comparison, listed
+    from etprof.tables.comparisons import COMPARISONS
     from etprof.views.terminal import render_comparison
 
-    for comparison in comparisons:
-        show(render_comparison(comparison, top=arguments.top))
+    if arguments.full or arguments.top is not None:
+        for comparison in comparisons:
+            show(render_comparison(comparison, top=arguments.top or USUAL_TOP))
+    elif len(comparisons) > 1:
+        show_answer(listed(COMPARISONS.of_each(comparisons), ends=[_MORE]), full=False)
+    else:
+        show_answer(brief_comparison(comparisons[0], ends=[_MORE]), full=False)
     return 0
 
 

@@ -12,7 +12,8 @@ import json
 from pathlib import Path
 
 from etprof.base.text import clean_lines
-from etprof.cli.output import show_json
+from etprof.cli.flags import FULL, JSON, add_flags
+from etprof.cli.output import answer, show_schema
 from etprof.targets.registry import TARGETS
 
 TEMPLATES = tuple(kind.name for kind in TARGETS)
@@ -26,31 +27,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     init.add_argument("--model", metavar="FILE.pte", help="program to put in")
     init.add_argument("--out", type=Path, metavar="FILE", help="write there; never overwrites")
     check = actions.add_parser("check", help="list every problem of a config")
-    check.add_argument("config", type=Path)
+    add_flags(check, ("config", Path, "", "the file to check"), FULL, JSON)
     actions.add_parser("schema", help="print the JSON Schema of configs")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Does what was asked."""
     if arguments.action == "check":
-        return _check(arguments.config)
+        return _check(arguments)
     if arguments.action == "schema":
         from etprof.config import Config
 
-        show_json(Config.model_json_schema())
+        show_schema(Config.model_json_schema())
         return 0
     return _init(arguments)
 
 
-def _check(path: Path) -> int:
+def _check(arguments: argparse.Namespace) -> int:
+    from etprof.base.units import count_of
     from etprof.config import load_config
-    from etprof.measuring.starting import describe_starts
+    from etprof.measuring.starting import describe_starts, list_starts
+    from etprof.tables.brief import Brief, Told
 
+    path = arguments.config
     config = load_config(path)
-    names = ", ".join(experiment.name for experiment in config.experiments)
-    print(clean_lines(f"{path} is valid: {len(config.experiments)} experiments ({names})"))
-    for line in describe_starts(config):
-        print(f"  {line}")
+    names = [experiment.name for experiment in config.experiments]
+    told = f"{path} is valid: {count_of(len(names), 'experiment')} ({', '.join(names)})"
+    document = {"config": str(path), "experiments": names, "starts": list_starts(config)}
+    lines = tuple(f"  {line}" for line in describe_starts(config))
+    answer(arguments, document, Brief((Told(told),), lines=lines))
     return 0
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.flags import STORE, add_flags, whole_number
+from etprof.cli.flags import JSON, STORE, add_flags, whole_number
+from etprof.cli.output import show, show_json
 
 if TYPE_CHECKING:
     import argparse
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--export", Path, "DIR", "write files, serve nothing"),
         ("--runs", whole_number(0), "N",
          "with --export: how many of the newest runs have a page (500)"),
+        JSON,
     )  # fmt: skip
 
 
@@ -47,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.base.errors import UsageError
     from etprof.history.store import open_store
 
+    if arguments.json and arguments.export is None:
+        raise UsageError("--json belongs to --export DIR; served pages are for a browser")
     if arguments.runs is not None and arguments.export is None:
         raise UsageError(
             "--runs belongs to --export DIR; a served dashboard has a page for every run"
@@ -61,7 +65,16 @@ def _export(store: Store, arguments: argparse.Namespace) -> int:
 
     runs = DEFAULT_RUNS if arguments.runs is None else arguments.runs
     site = export_site(store, arguments.export, newest_runs=runs)
-    print(
+    document = {
+        "index": str(site.index),
+        "pages": site.pages,
+        "runs": site.runs,
+        "runs_in_history": site.total_runs,
+    }
+    if arguments.json:
+        show_json(document)
+        return 0
+    show(
         f"{site.index}: {count_of(site.pages, 'page')}, "
         f"{format_count(site.runs)} of {count_of(site.total_runs, 'run')} with a page of its own"
     )

@@ -18,15 +18,14 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import TargetError, UsageError
-from etprof.cli.flags import JSON, NO_WAIT, add_flags
+from etprof.cli.flags import FULL, JSON, NO_WAIT, add_flags
 from etprof.cli.measuring import patience_of
-from etprof.cli.output import show, show_json
+from etprof.cli.output import answer
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from etprof.tables.table import Table
     from etprof.targets.android.adb import Adb
 
 _CHANGING = ("prepare", "restore", "clean")
@@ -45,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--profile", tuple(PROFILES), "", "with verify: default is what was prepared last"),
         ("--remote-folder", str, "DIR", "with clean: the config's `remote_folder`"),
         NO_WAIT,
+        FULL,
         JSON,
     )
 
@@ -65,52 +65,50 @@ def run(arguments: argparse.Namespace) -> int:
         return act(adb, arguments)
 
 
-def _show(arguments: argparse.Namespace, document: object, *parts: Table | str) -> None:
-    """Prints the document as JSON, or tables and lines."""
-    if arguments.json:
-        show_json(document)
-    else:
-        show(*parts)
-
-
 def _list_devices(arguments: argparse.Namespace) -> int:
+    from etprof.tables.brief import listed
     from etprof.tables.machine import DEVICES
     from etprof.targets.android.adb import list_devices
 
     table = DEVICES.of(list_devices())
-    _show(arguments, table.records(), table if table.rows else "no device is attached")
+    brief = listed(table, missing="no device is attached")
+    answer(arguments, {"devices": table.records()}, brief)
     return 0
 
 
 def _describe(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.tables.brief import listed
     from etprof.tables.machine import FACTS
     from etprof.tables.verdicts import flatten
     from etprof.targets.android.identity import describe_device, read_device_state
 
     document = {**describe_device(adb), "state": dataclasses.asdict(read_device_state(adb))}
     facts = (fact for name, value in document.items() for fact in flatten(name, value))
-    _show(arguments, document, FACTS.of(facts))
+    answer(arguments, document, listed(FACTS.of(facts)))
     return 0
 
 
 def _prepare(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.tables.brief import listed
     from etprof.targets.android.profiles import PROFILES, prepare
 
     if arguments.profile is None:
         raise UsageError(f"prepare needs --profile: {' or '.join(PROFILES)}")
     saved_in = prepare(adb, arguments.profile)
     document = {"serial": adb.serial, "profile": arguments.profile, "saved_in": str(saved_in)}
-    _show(
-        arguments,
-        document,
-        f"Profile {arguments.profile} is in force on {adb.serial}; frequency caps and governor "
-        "are as they were.",
+    lines = (
+        (
+            f"Profile {arguments.profile} is in force on {adb.serial}; frequency caps and "
+            "governor are as they were."
+        ),
         f"The settings from before are in {saved_in}; `etprof device restore` puts them back.",
     )
+    answer(arguments, document, listed(None, lines=lines))
     return 0
 
 
 def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.tables.brief import Brief, Told
     from etprof.tables.machine import DIFFERENCES
     from etprof.targets.android import profiles
 
@@ -132,31 +130,36 @@ def _verify(adb: Adb, arguments: argparse.Namespace) -> int:
         "power": power,
     }
     verdict = "is not in force" if differences else "is in force"
-    lines = (f"power: {line}" for line in power)
-    _show(arguments, document, f"Profile {profile} {verdict} on {adb.serial}", table, *lines)
+    told = Told(f"Profile {profile} {verdict} on {adb.serial}", "red" if differences else "green")
+    lines = tuple(f"power: {line}" for line in power)
+    answer(arguments, document, Brief((told,), table=table, lines=lines))
     return TargetError.exit_code if differences else 0
 
 
 def _restore(adb: Adb, arguments: argparse.Namespace) -> int:
+    from etprof.tables.brief import Brief, Told
     from etprof.tables.machine import SETTINGS
     from etprof.targets.android.profiles import restore
 
     settings = restore(adb)
     line = f"The settings of {adb.serial} are as they were before"
     document = {"serial": adb.serial, "settings": settings}
-    _show(arguments, document, line, SETTINGS.of(settings.items()))
+    brief = Brief((Told(line),), table=SETTINGS.of(settings.items()))
+    answer(arguments, document, brief)
     return 0
 
 
 def _clean(adb: Adb, arguments: argparse.Namespace) -> int:
     from etprof.base.units import format_size
+    from etprof.tables.brief import listed
     from etprof.targets.android.store import remove_files
     from etprof.targets.android.target import REMOTE_ROOT
 
     root = arguments.remote_folder or REMOTE_ROOT
     freed = remove_files(adb, root)
     text = f"Removed etprof's files from {root} of {adb.serial}: {format_size(freed)}"
-    _show(arguments, {"serial": adb.serial, "folder": root, "freed_bytes": freed}, text)
+    document = {"serial": adb.serial, "folder": root, "freed_bytes": freed}
+    answer(arguments, document, listed(None, lines=[text]))
     return 0
 
 

@@ -14,8 +14,8 @@ import argparse
 import sys
 
 from etprof.base.errors import BuildError, UsageError
-from etprof.cli.flags import add_flags
-from etprof.cli.output import show, show_json
+from etprof.cli.flags import FULL, JSON, add_flags
+from etprof.cli.output import answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         ("action", ("setup", "status"), "", "what to do"),
         ("--remove", bool, "", "with setup: delete everything"),
-        ("--json", bool, "", "with status: print the same data as JSON"),
+        FULL,
+        JSON,
     )
 
 
@@ -33,14 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.remove and arguments.action != "setup":
         raise UsageError("--remove deletes what setup brought: `etprof emulator setup --remove`")
     if arguments.action == "status":
-        return _show_status(as_json=arguments.json)
-    if arguments.json:
-        raise UsageError("--json prints what is there: `etprof emulator status --json`")
-    return _remove() if arguments.remove else _set_up()
+        return _show_status(arguments)
+    return _remove(arguments) if arguments.remove else _set_up(arguments)
 
 
-def _set_up() -> int:
+def _set_up(arguments: argparse.Namespace) -> int:
     from etprof.cli.progress import show_progress
+    from etprof.tables.brief import listed
     from etprof.targets.emulator.installation import set_up
 
     with show_progress() as progress:
@@ -51,29 +51,30 @@ def _set_up() -> int:
                 print(f"{done + 1}/{total} {text}", file=sys.stderr)
 
         lines = set_up(show)
-    print("\n".join(lines))
-    print("Ready: etprof profile MODEL --target emulator")
+    ready = "Ready: etprof profile MODEL --target emulator"
+    answer(arguments, {"parts": lines}, listed(None, lines=lines, ends=[ready]))
     return 0
 
 
-def _show_status(*, as_json: bool) -> int:
+def _show_status(arguments: argparse.Namespace) -> int:
+    from etprof.tables.brief import listed
     from etprof.tables.machine import EMULATOR_PARTS
     from etprof.targets.emulator.installation import find_parts
 
     parts = find_parts()
     table = EMULATOR_PARTS.of(parts)
-    if as_json:
-        show_json({"schema_version": 1, "parts": table.records()})
-    else:
-        show(table)
+    answer(arguments, {"parts": table.records()}, listed(table))
     return 0 if all(part.path for part in parts) else BuildError.exit_code
 
 
-def _remove() -> int:
+def _remove(arguments: argparse.Namespace) -> int:
     from etprof.base.units import format_size
+    from etprof.tables.brief import listed
     from etprof.targets.emulator.cache import Cache
 
     cache = Cache.find()
     freed = cache.remove()
-    print(f"Removed {cache.folder}: {format_size(freed)}" if freed else f"{cache.folder} is empty")
+    told = f"Removed {cache.folder}: {format_size(freed)}" if freed else f"{cache.folder} is empty"
+    document = {"folder": str(cache.folder), "freed_bytes": freed}
+    answer(arguments, document, listed(None, lines=[told]))
     return 0

@@ -10,14 +10,15 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.cli.flags import ALLOW_INACCURATE, add_flags, decibels, share, word_list
-from etprof.cli.output import show
+from etprof.cli.flags import ALLOW_INACCURATE, FULL, JSON, add_flags, decibels, share, word_list
+from etprof.cli.output import answer
 
 if TYPE_CHECKING:
     import argparse
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--out", Path, "FILE", "the program's own path"),
         ("--weights", Path, "FILE", "a checkpoint of the model"),
         ("--quiet", bool, "", "show nothing but errors"),
-        ALLOW_INACCURATE,
+        ALLOW_INACCURATE, FULL, JSON,
     )  # fmt: skip
     _add_thresholds(parser)
     add_flags(
@@ -104,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     request = replace(make_request(arguments), allow_inaccurate=True)
     files = export_model(request, None if arguments.quiet else StageProgress())
     if not arguments.quiet:
-        _show(files, explain=arguments.explain)
+        _show(files, arguments)
     if not arguments.allow_inaccurate:
         refuse_inaccurate(files.pte)
     return 0
@@ -133,22 +134,48 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
     )
 
 
-def _show(files: ExportedFiles, *, explain: bool) -> None:
+def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
     from etprof.base.records import read_record
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest
-    from etprof.tables.export import REWRITES, summary_table, undelegated_tables
+    from etprof.tables.brief import Brief, Told
+    from etprof.tables.export import (
+        REWRITES,
+        headline,
+        share_of_work,
+        summary_table,
+        undelegated_tables,
+    )
 
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")
     report = read_record(DelegationReport, files.report, way_out="export again")
-    show(
-        summary_table(manifest, report),
-        REWRITES.of(manifest.rewrites),
-        *undelegated_tables(report, explain=explain),
-        *(f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items()),
-        *(f"library says: {each}" for each in manifest.log),
-        *map(str, files.written()),
+    written = [str(path) for path in files.written()]
+    outside = list(undelegated_tables(report, explain=arguments.explain))
+    left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
+    brief = Brief(
+        (Told(headline(manifest, report)),),
+        bar=share_of_work(report),
+        bar_title="Multiply-accumulates",
+        table=outside[0] if outside else None,
+        ends=(
+            f"Program: {files.pte}",
+            f"Next: {shlex.join(['etprof', 'profile', str(files.pte)])}",
+        ),
+        rest=(
+            summary_table(manifest, report),
+            REWRITES.of(manifest.rewrites),
+            *outside[1:],
+            *left_out,
+            *(f"library says: {each}" for each in manifest.log),
+            *written,
+        ),
     )
+    document = {
+        "manifest": manifest.model_dump(mode="json"),
+        "delegation": report.model_dump(mode="json"),
+        "files": written,
+    }
+    answer(arguments, document, brief)
 
 
 def _model_name(arguments: argparse.Namespace) -> str:

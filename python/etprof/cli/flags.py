@@ -22,6 +22,7 @@ words are choices; other names of the flag follow the first after a blank."""
 MANY: Final[dict[str, Any]] = {"action": "append", "default": []}
 """A flag that may be given again."""
 JSON: Final[Row] = ("--json", bool, "", "print the same data as JSON")
+FULL: Final[Row] = ("--full", bool, "", "print everything, not just what fits a screen")
 NO_WAIT: Final[Row] = (
     "--no-wait", bool, "",
     "fail at once (exit code 5) if another etprof has the device, instead of waiting",

@@ -3,7 +3,7 @@
   etprof history add RUN_DIR…         add run directories; the same one twice changes nothing
   etprof history list                 the newest runs
   etprof history show RUN             everything about one run
-  etprof history check --baseline B   is the newest run worse? The exit code is for CI
+  etprof history check                is the newest run worse? The exit code is for CI
   etprof history pin NAME RUN         call a run a baseline; without RUN, list the baselines
   etprof history changes              where levels changed over the history
   etprof history noise                what runs of one series differ by on each device
@@ -24,10 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import EtprofError, OutputError, UsageError
-from etprof.base.text import clean_lines
 from etprof.base.units import count_of, format_change, format_count
-from etprof.cli.flags import JSON, MANY, STORE, add_flags, whole_number
-from etprof.cli.output import show, show_json
+from etprof.cli.flags import FULL, JSON, MANY, STORE, add_flags, whole_number
+from etprof.cli.output import answer, show, show_answer, show_json
 
 if TYPE_CHECKING:
     import argparse
@@ -56,6 +55,7 @@ exit codes: 0 no regression (inconclusive is said, but does not fail), 1 a regre
 run that failed, 2 a flag or name that cannot be used, 4 no such history, 8 a store that cannot be used
 
 examples:
+  etprof history check
   etprof history check --baseline branch:main --format markdown --out comment.md
   etprof history check --baseline window:10 --threshold 3 --threshold load_ns=20
   etprof history check --baseline release --run out_toy_cnn/runs/linux --metric latency_ns
@@ -80,8 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--limit", limit, "N", "runs (default %(default)s)", {"default": 20}),
         ("--failed", bool, "", "failed runs only"),
     )
-    show = _action(actions, "show", _show, "everything about one run")
-    add_flags(show, ("run_text", str, "RUN", ""))
+    of_one = _action(actions, "show", _show, "everything about one run")
+    add_flags(of_one, ("run_text", str, "RUN", ""))
     _add_check(actions)
     add_flags(
         _action(actions, "pin", _pin, "call a run a baseline, list baselines, or remove one"),
@@ -95,8 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--metric", str, "NAME", "", {"default": "latency_ns"}),
         ("--fail", bool, "", "exit code 1 where a series' last change is for the worse and not pinned since"),
     )  # fmt: skip
-    noise = _action(actions, "noise", _noise, "what runs of one series differ by on each device")
-    add_flags(noise, JSON)
+    _action(actions, "noise", _noise, "what runs of one series differ by on each device")
     add_flags(
         _action(actions, "export", _export, "write runs to a file", filters=True),
         ("file", Path, "FILE", ""),
@@ -114,7 +113,7 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     check.description, check.epilog = CHECK_TEXT, CHECK_EPILOG
     add_flags(
         check,
-        ("--baseline", str, "B", "NAME, branch:NAME or window:N", {"required": True}),
+        ("--baseline", str, "B", "NAME, branch:NAME or window:N (default %(default)s)", {"default": "window:7"}),
         ("--run", str, "RUN", "check this run instead of the newest ones; may be given again",
          {**MANY, "dest": "runs"}),
         ("--threshold", str, "[METRIC=]PERCENT",
@@ -145,7 +144,7 @@ def _action(
         allow_abbrev=False,
     )
     parser.set_defaults(work=work)
-    add_flags(parser, STORE)
+    add_flags(parser, STORE, FULL, JSON)
     if filters:
         add_flags(
             parser, *((f"--{name}", str, name.upper(), f"only this {name}") for name in _FILTERS)
@@ -168,8 +167,11 @@ def _open(arguments: argparse.Namespace, *, create: bool = False) -> Store:
 def _add(arguments: argparse.Namespace) -> int:
     """Adds run directories one by one; what cannot be read is named, and the others are added."""
     from etprof.history.ingest import read_run_directory
+    from etprof.tables.brief import listed
 
     unread: list[EtprofError] = []
+    added: list[dict[str, Any]] = []
+    lines: list[str] = []
     with ExitStack() as stack:
         store = None
         for run_dir in arguments.run_dirs:
@@ -185,30 +187,48 @@ def _add(arguments: argparse.Namespace) -> int:
             for entry in store.add(runs, moves=True):
                 how = "added" if entry.is_new else "known"
                 failure = f", failed: {entry.run.failure}" if entry.run.failure else ""
-                _say(f"{how} #{entry.run_id} {run_dir} {entry.run.experiment}{failure}")
-    for reason in unread:
-        _say(f"not added: {reason}")
+                lines.append(f"{how} #{entry.run_id} {run_dir} {entry.run.experiment}{failure}")
+                added.append({
+                    "run_id": entry.run_id, "run_dir": str(run_dir), "is_new": entry.is_new,
+                    "experiment": entry.run.experiment, "failure": entry.run.failure,
+                })  # fmt: skip
+    refused = [f"not added: {reason}" for reason in unread]
+    document = {"runs": added, "not_added": [str(reason) for reason in unread]}
+    # What was not added comes first: it asks for something.
+    answer(arguments, document, listed(None, lines=(*refused, *lines)))
     return unread[0].exit_code if unread else 0
 
 
 def _list(arguments: argparse.Namespace) -> int:
     from etprof.history.schema import FAILED
     from etprof.history.selection import newest_runs
-    from etprof.history.tables import RUNS
+    from etprof.history.tables import RUNS, run_document
+    from etprof.tables.brief import listed
 
     filters = _filters(arguments) | ({"status": FAILED} if arguments.failed else {})
     with _open(arguments) as store, store.session() as session:
         runs = newest_runs(session, filters, arguments.limit)
-        return _show_table(RUNS, runs, "No run matches; `add` adds run directories")
+        missing = "No run matches; `add` adds run directories"
+        document = {"runs": [run_document(run) for run in runs]}
+        answer(arguments, document, listed(RUNS.of(runs), missing=missing))
+    return 0
 
 
 def _show(arguments: argparse.Namespace) -> int:
     from etprof.history.selection import find_runs
-    from etprof.history.tables import run_details
+    from etprof.history.tables import RUNS, brief_run, run_document, run_metrics
+    from etprof.tables.brief import listed
 
     with _open(arguments) as store, store.session() as session:
-        for found in find_runs(session, arguments.run_text):
-            show(run_details(found))
+        runs = find_runs(session, arguments.run_text)
+        document = {"runs": [{**run_document(run), **run_metrics(run)} for run in runs]}
+        if arguments.json:
+            show_json(document)
+        elif arguments.full or len(runs) == 1:
+            for found in runs:
+                show_answer(brief_run(found), full=arguments.full)
+        else:
+            show_answer(listed(RUNS.of(runs)), full=False)
     return 0
 
 
@@ -216,23 +236,26 @@ def _check(arguments: argparse.Namespace) -> int:
     """Judges, and prints or writes the result; returns 1 for a regression or a failed run."""
     from etprof.base.atomic import write_text
     from etprof.history.check import check_history
-    from etprof.history.tables import check_on_terminal, render_check
+    from etprof.history.tables import brief_check, check_on_terminal, render_check
 
     request = _check_request(arguments)
     with _open(arguments) as store, store.session() as session:
         result = check_history(session, request)
     if arguments.out is not None:
         write_text(arguments.out, render_check(result, arguments.format))
-    elif arguments.format == "text":
+    elif arguments.json or arguments.format != "text":
+        print(render_check(result, "json" if arguments.json else arguments.format), end="")
+    elif arguments.full:
         show(check_on_terminal(result))
     else:
-        print(render_check(result, arguments.format), end="")
+        show_answer(brief_check(result), full=False)
     return result.exit_code
 
 
 def _pin(arguments: argparse.Namespace) -> int:
     """Makes runs a baseline, forgets one, or lists what is pinned."""
     from etprof.history.selection import find_runs, pin_runs, unpin
+    from etprof.tables.brief import listed
 
     name, text = arguments.name, arguments.run_text
     if name is None:
@@ -247,60 +270,70 @@ def _pin(arguments: argparse.Namespace) -> int:
 
     with _open(arguments) as store:
         if arguments.remove:
-            count = count_of(store.write(lambda session: unpin(session, name)), "series", "series")
-            _say(f"{name} is no baseline any more (it was one of {count})")
+            series = store.write(lambda session: unpin(session, name))
+            count = count_of(series, "series", "series")
+            told = f"{name} is no baseline any more (it was one of {count})"
+            answer(arguments, {"removed": name, "series": series}, listed(None, lines=[told]))
             return 0
-        numbers = ", ".join(f"#{number}" for number in store.write(pin))
-    _say(f"{name} is now {numbers}; `etprof history check --baseline {name}` compares with it")
+        runs = store.write(pin)
+    numbers = ", ".join(f"#{number}" for number in runs)
+    told = f"{name} is now {numbers}; `etprof history check --baseline {name}` compares with it"
+    answer(arguments, {"baseline": name, "run_ids": runs}, listed(None, lines=[told]))
     return 0
 
 
 def _list_baselines(arguments: argparse.Namespace) -> int:
     from etprof.history.selection import pinned_runs
     from etprof.history.tables import BASELINES
+    from etprof.tables.brief import listed
 
     with _open(arguments) as store, store.session() as session:
         missing = "No baseline is pinned; `etprof history pin NAME RUN` pins one"
-        return _show_table(BASELINES, pinned_runs(session), missing)
+        pinned = BASELINES.of(pinned_runs(session))
+        answer(arguments, {"baselines": pinned.records()}, listed(pinned, missing=missing))
+    return 0
 
 
 def _changes(arguments: argparse.Namespace) -> int:
     """Prints where a metric's level changed; with --fail, returns 1 for one that is worse."""
-    from dataclasses import replace
-
     from etprof.history.check import title_of
     from etprof.history.metric_names import metric_label
     from etprof.history.tables import CHANGES
     from etprof.history.trend import find_changes, find_doubts, standing_regressions
+    from etprof.tables.brief import listed
 
     metric = _check_metric(arguments.metric, "--metric")
     with _open(arguments) as store, store.session() as session:
         found = find_changes(session, metric, _filters(arguments))
-        table = replace(CHANGES, title=metric_label(metric))
-        _show_table(table, found, f"No change of level in {metric}")
-        for doubt in find_doubts(session, metric, _filters(arguments)):
-            _say(
-                f"{title_of(doubt.run)} on {doubt.run.device}: {count_of(doubt.runs, 'run')} cannot "
-                f"tell a step of {format_change(doubt.change)} from a drift"
-            )
+        table = CHANGES.of(found, title=metric_label(metric))
+        doubts = [
+            f"{title_of(doubt.run)} on {doubt.run.device}: {count_of(doubt.runs, 'run')} cannot "
+            f"tell a step of {format_change(doubt.change)} from a drift"
+            for doubt in find_doubts(session, metric, _filters(arguments))
+        ]
+        document = {"metric": metric, "changes": table.records(), "doubts": doubts}
+        missing = f"No change of level in {metric}"
+        answer(arguments, document, listed(table, missing=missing, lines=doubts))
         return int(arguments.fail and bool(standing_regressions(session, found)))
 
 
 def _noise(arguments: argparse.Namespace) -> int:
     from etprof.history.run_spread import device_spreads
     from etprof.history.tables import NOISE
+    from etprof.tables.brief import listed
 
     with _open(arguments) as store, store.session() as session:
         found = device_spreads(session)
-    if arguments.json:
-        show_json([asdict(each) for each in found])
-        return 0
-    return _show_table(NOISE, found, "Nothing is known yet: add three runs of one series")
+    missing = "Nothing is known yet: add three runs of one series"
+    document = {"spreads": [asdict(each) for each in found]}
+    answer(arguments, document, listed(NOISE.of(found), missing=missing))
+    return 0
 
 
 def _export(arguments: argparse.Namespace) -> int:
     """Writes runs to a file; never over one that is there."""
     from etprof.history.exchange import export_runs
+    from etprof.tables.brief import listed
 
     path: Path = arguments.file
     kind = arguments.format or path.suffix.removeprefix(".").lower()
@@ -310,29 +343,22 @@ def _export(arguments: argparse.Namespace) -> int:
         raise OutputError(f"{path} exists and is not overwritten; choose another name")
     with _open(arguments) as store, store.session() as session:
         count = export_runs(session, path, kind, _filters(arguments))
-    _say(f"Wrote {count_of(count, 'run')} to {path}")
+    told = f"Wrote {count_of(count, 'run')} to {path}"
+    answer(arguments, {"runs": count, "file": str(path)}, listed(None, lines=[told]))
     return 0
 
 
 def _import(arguments: argparse.Namespace) -> int:
     """Adds the runs of an export."""
     from etprof.history.exchange import import_runs, open_export
+    from etprof.tables.brief import listed
 
     export = open_export(arguments.file)
     with _open(arguments, create=True) as store:
         done = import_runs(store, export)
     pinned = f", pinned {count_of(done.baselines, 'baseline')}" if done.baselines else ""
-    print(f"Added {count_of(done.added, 'run')}, {format_count(done.known)} were known{pinned}")
-    return 0
-
-
-def _say(text: str) -> None:
-    print(clean_lines(text))
-
-
-def _show_table(table: Any, subjects: Any, missing: str) -> int:  # noqa: ANN401 - imported lazily
-    """Prints a table of `subjects`, or that there are none."""
-    show(table.of(subjects) if subjects else missing)
+    told = f"Added {count_of(done.added, 'run')}, {format_count(done.known)} were known{pinned}"
+    answer(arguments, asdict(done), listed(None, lines=[told]))
     return 0
 
 

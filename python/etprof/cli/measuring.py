@@ -48,25 +48,34 @@ def _what_it_can_tell(run_directory: Path) -> str | None:
         return describe_device(history, run_directory)
 
 
-def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None = None) -> int:
+def report_run(
+    run_directory: Path, arguments: argparse.Namespace, measured: Measured | None = None
+) -> int:
     """Analyses a run, writes and shows the report, and says what failed."""
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_run
-    from etprof.cli.analyze import show_assessment
+    from etprof.cli.analyze import all_of_it, show_assessment
     from etprof.cli.progress import say
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
+    from etprof.tables.brief import command_in
     from etprof.tables.findings import best_suggestion
 
     run = Run.load(run_directory, whole=False, with_reference=True)
     if run.problem is not None:
         raise InputFileError(run.problem)
-    next_step = None
+    page, next_step = run_directory / "report.html", None
+    is_brief = run.is_reportable and not (arguments.json or arguments.full)
     if run.is_reportable:
         assessment = assess_run(analyze_run(run))
         write_report_files(assessment, run_directory)
-        show_assessment(assessment, as_json=as_json, top=12)
         next_step = best_suggestion(assessment)
+        ends = [f"Report: {page}", all_of_it(run_directory, assessment)]
+        command = None if next_step is None else command_in(next_step)
+        ends += [] if command is None else [f"Next: {command}"]
+        show_assessment(
+            assessment, as_json=arguments.json, full=arguments.full, top=None, ends=ends
+        )
     problems = measured.errors if measured else []
     for line in (*problems, *(measured.notes if measured else ())):
         say(line)
@@ -74,10 +83,11 @@ def report_run(run_directory: Path, *, as_json: bool, measured: Measured | None 
         told = f"{len(problems)} launches failed" if len(problems) > 1 else "a launch failed"
         msg = f"{told}, as told above, and nothing is left to report; see {run_directory}"
         raise TargetError(msg)
-    page = run_directory / "report.html"
     able = _what_it_can_tell(run_directory) if run.is_reportable and run.is_timed else None
-    if able is not None and not as_json:
+    if able is not None and not arguments.json:
         say(able)
+    if is_brief:
+        return TargetError.exit_code if problems else 0
     report = f"The report is {page}; everything" if page.is_file() else "Everything"
     say(f"{report} is in {run_directory}")
     if next_step is not None:

@@ -15,13 +15,13 @@ import argparse
 from typing import Any
 
 from etprof.base.text import clean_lines
-from etprof.cli.flags import JSON, add_flags
-from etprof.cli.output import show, show_json
+from etprof.cli.flags import FULL, JSON, add_flags
+from etprof.cli.output import answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    add_flags(parser, JSON)
+    add_flags(parser, FULL, JSON)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,15 +29,17 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.export.families import FAMILIES
     from etprof.export.model_loading import describe_models
     from etprof.tables import machine
+    from etprof.tables.brief import listed
 
-    models = describe_models()
-    if arguments.json:
-        named = machine.FAMILIES.of(FAMILIES.values()).records()
-        show_json({"schema_version": 1, "models": models, "families": named})
-    else:
-        table = machine.MODELS.of(row for model in models for row in _rows(model))
-        problems = (model["problem"] for model in models if model["problem"])
-        show(table, *problems, machine.FAMILIES.of(FAMILIES.values()))
+    models, families = describe_models(), machine.FAMILIES.of(FAMILIES.values())
+    table = machine.MODELS.of(row for model in models for row in _rows(model))
+    problems = (model["problem"] for model in models if model["problem"])
+    named = ", ".join(str(each["prefix"]) for each in families.records())
+    answer(
+        arguments,
+        {"models": models, "families": families.records()},
+        listed(table, rest=(*problems, families), ends=[f"Other packages' models: {named}"]),
+    )
     return 0
 
 

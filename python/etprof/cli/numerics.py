@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
 from etprof.cli.flags import (
+    FULL,
     JSON,
     NO_WAIT,
     RUNNER,
@@ -19,7 +20,7 @@ from etprof.cli.flags import (
     add_flags,
     whole_number,
 )
-from etprof.cli.output import show, show_json
+from etprof.cli.output import show, show_answer, show_json
 from etprof.targets.registry import KINDS, LOCAL
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ examples:
   etprof numerics path/to/my_model.py:MyModel --memory 64
 """
 _MIB: Final = 2**20
+_USUAL_TOP: Final = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--inside-fused", bool, "",
          "also tap operators that the delegate makes one of, which keeps it from that"),
         ("--out", Path, "DIR", "folder of the files (default out_<model>/numerics/<target>)"),
-        ("--top", whole_number(1), "N", "operators to list (default %(default)s)", {"default": 12}),
+        ("--top", whole_number(1), "N", f"with everything: operators to list (default {_USUAL_TOP})"),
         NO_WAIT,
+        FULL,
         JSON,
     )  # fmt: skip
 
@@ -132,7 +135,7 @@ def _exported_as(program: Path, arguments: argparse.Namespace) -> ExportRequest:
 
 def _write(gaps: NumericGaps, folder: Path, arguments: argparse.Namespace) -> None:
     from etprof.report_files import write_content
-    from etprof.tables.numerics import sections
+    from etprof.tables.numerics import brief_gaps, sections
     from etprof.views.numerics import gap_document, gap_files
     from etprof.views.terminal import terminal_sections
 
@@ -141,5 +144,9 @@ def _write(gaps: NumericGaps, folder: Path, arguments: argparse.Namespace) -> No
     if arguments.json:
         show_json(gap_document(gaps))
         return
+    where = f"Everything is in {folder}"
+    if not arguments.full and arguments.top is None:
+        show_answer(brief_gaps(gaps, ends=[where]), full=False)
+        return
     told = [section for section in sections(gaps) if section.place != "page"]
-    show(*terminal_sections(told, top=arguments.top), f"Everything is in {folder}")
+    show(*terminal_sections(told, top=arguments.top or _USUAL_TOP), where)

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from etprof.base.errors import UsageError
 from etprof.base.limits import MOST_LAUNCHES, USUAL_BLOCKS
 from etprof.cli.flags import (
+    FULL,
     JSON,
     NO_WAIT,
     RUNNER,
@@ -37,7 +38,7 @@ from etprof.cli.flags import (
     word_list,
 )
 from etprof.cli.measuring import listening
-from etprof.cli.output import show, show_json
+from etprof.cli.output import answer
 from etprof.targets.registry import KINDS
 
 if TYPE_CHECKING:
@@ -87,30 +88,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          f"process launches of each program (default {USUAL_BLOCKS})"),
         NO_WAIT,
     )  # fmt: skip
-    add_flags(parser, JSON)
+    add_flags(parser, FULL, JSON)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Searches, writes the files and shows the steps."""
     request = _request(arguments)
     if arguments.dry_run:
-        return _show_candidates(request, as_json=arguments.json)
+        return _show_candidates(request, arguments)
     folder = arguments.outdir or Path(
         f"out_{request.model_name()}", f"optimize_{request.precision}"
     )
     found = _search(request, folder, arguments)
     page = _write_page(found, folder)
-    if arguments.json:
-        show_json(found.model_dump(mode="json"))
-        return 0
-    from etprof.tables.optimize import before_and_after, steps_of
+    from etprof.tables.brief import Brief, Told
+    from etprof.tables.optimize import before_and_after, headline, steps_of
 
-    show(
-        before_and_after(found),
-        steps_of(found),
-        *_sentences(found, folder),
-        f"The report is {page}",
+    brief = Brief(
+        (Told(headline(found)),),
+        table=before_and_after(found),
+        rest=(steps_of(found),),
+        ends=(*_sentences(found, folder), f"Steps, with --full here: {page}"),
     )
+    answer(arguments, found.model_dump(mode="json"), brief)
     return 0
 
 
@@ -126,15 +126,13 @@ def _write_page(found: Optimization, folder: Path) -> Path:
     return page
 
 
-def _show_candidates(request: ExportRequest, *, as_json: bool) -> int:
+def _show_candidates(request: ExportRequest, arguments: argparse.Namespace) -> int:
     from etprof.optimize.optimizing import list_candidates
+    from etprof.tables.brief import listed
     from etprof.tables.optimize import candidates
 
     table = candidates(list_candidates(request))
-    if as_json:
-        show_json(table.records())
-    else:
-        show(table)
+    answer(arguments, {"candidates": table.records()}, listed(table))
     return 0
 
 

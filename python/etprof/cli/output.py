@@ -1,34 +1,67 @@
-"""What a command found, on standard output: as tables and lines for people, or as JSON."""
+"""What a command found, on standard output: a brief answer, all of it, or JSON."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.text import clean_lines
 
 if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
     from rich.console import RenderableType
 
+    from etprof.tables.brief import Brief
     from etprof.tables.table import Table
 
 
-def show_json(document: object) -> None:
+def answer(
+    arguments: argparse.Namespace, document: Mapping[str, object], brief: Brief
+) -> None:  # fmt: skip
+    """Prints the document with `--json`, everything with `--full`, else what fits a screen."""
+    if arguments.json:
+        show_json(document)
+    else:
+        show_answer(brief, full=arguments.full)
+
+
+def show_answer(brief: Brief, *, full: bool) -> None:
+    """Prints what fits a screen, or everything."""
+    from etprof.views.brief import render_brief, render_whole
+
+    if full:
+        show(*render_whole(brief))
+    else:
+        show(render_brief(brief))
+
+
+def show_json(document: Mapping[str, object]) -> None:
     """Prints a document for programs."""
+    print(json.dumps({"schema_version": 1, **document}, indent=2))
+
+
+def show_schema(document: object) -> None:
+    """Prints a JSON Schema, as it is."""
     print(json.dumps(document, indent=2))
 
 
-def show(*parts: Table | RenderableType) -> None:
-    """Prints tables, lines and what rich draws; of a table without rows nothing."""
+def show(*parts: Table | RenderableType | Path) -> None:
+    """Prints tables, lines and what rich draws; of a table without rows nothing, paths whole."""
     from rich.console import Console
 
     from etprof.tables.table import Table
-    from etprof.views.terminal import terminal_table
+    from etprof.views.terminal import terminal_table, words
 
+    console = Console()
     for part in parts:
-        if isinstance(part, str):
-            print(clean_lines(part))
+        if isinstance(part, Path):
+            print(clean_lines(str(part)))
+        elif isinstance(part, str):
+            console.print(words(clean_lines(part)), crop=False)
         elif not isinstance(part, Table):
-            Console().print(part)
+            console.print(part, crop=False)
         elif part.rows:
-            Console().print(terminal_table(part), crop=False)
+            console.print(terminal_table(part), crop=False)

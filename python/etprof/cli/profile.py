@@ -36,6 +36,7 @@ from etprof.base.limits import (
 )
 from etprof.cli.flags import (
     ALLOW_INACCURATE,
+    FULL,
     JSON,
     NO_WAIT,
     RUNNER,
@@ -114,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--prefill-method", str, "NAME", "reads the prompt (default prefill)"),
         ("--decode-method", str, "NAME", "adds one token (default decode, else forward)"),
     )  # fmt: skip
-    add_flags(parser, ALLOW_INACCURATE, NO_WAIT, JSON)
+    add_flags(parser, ALLOW_INACCURATE, NO_WAIT, FULL, JSON)
 
 
 def _add_measurement_flags(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
     reports = {name: report for name, report in recorded.items() if report is not None}
     with listening(arguments) as listener:
         measured = measure_config(config, target, listener, delegations=reports)
-    return report_run(config.folder, as_json=arguments.json, measured=measured)
+    return report_run(config.folder, arguments, measured)
 
 
 def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.base.text import clean_lines
-from etprof.cli.flags import add_flags
+from etprof.cli.flags import FULL, JSON, add_flags
+from etprof.cli.output import answer
 from etprof.views.formats import format_names
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--reference", Path, "RUN_DIR",
          "run to set beside this one (default: MobileNet's of the same device and precision)"),
         ("--thresholds", Path, "FILE.json", "when rules fire, where not by default"),
+        FULL, JSON,
     )  # fmt: skip
 
 
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.analysis.assessment import assess_runs
     from etprof.report_files import check_formats, write_documents
     from etprof.run.load import Run
+    from etprof.tables.brief import listed
 
     formats = _formats(arguments.format)
     check_formats(formats)
@@ -59,8 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         reference=Run.load(arguments.reference) if arguments.reference else None,
         thresholds=load_thresholds(arguments.thresholds),
     )
-    for path in write_documents(assessments, _folder(arguments), formats):
-        print(clean_lines(str(path)))
+    written = write_documents(assessments, _folder(arguments), formats)
+    document = {"files": [str(path) for path in written]}
+    answer(arguments, document, listed(None, lines=document["files"]))
     return 0
 
 

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
-from etprof.base.text import clean_lines
-from etprof.cli.flags import NO_WAIT, add_flags
+from etprof.cli.flags import FULL, NO_WAIT, add_flags
 from etprof.cli.measuring import listening, report_run
-from etprof.cli.output import show_json
+from etprof.cli.output import answer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import TypeVar
 
     from etprof.config import Config, ProgramConfig
@@ -54,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--analysis-only", bool, "", "analyse what is there"),
         ("--keep-going", bool, "", "never give an experiment up after failures"),
         NO_WAIT,
+        FULL,
         ("--json", bool, "", "print the report, or with --dry-run the plan, as JSON"),
     )  # fmt: skip
 
@@ -67,9 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output_root is not None:
         config = config.model_copy(update={"output_root": arguments.output_root})
     if arguments.dry_run:
-        return _show_plan(config, arguments.only, as_json=arguments.json)
+        return _show_plan(config, arguments)
     if arguments.analysis_only:
-        return report_run(config.folder, as_json=arguments.json)
+        return report_run(config.folder, arguments)
     if arguments.from_manifest is not None:
         _check_starts(config, arguments)
     target = configured_target(config)
@@ -84,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             resume=arguments.resume,
             keep_going=arguments.keep_going,
         )
-    return report_run(config.folder, as_json=arguments.json, measured=measured)
+    return report_run(config.folder, arguments, measured)
 
 
 def _find_config(arguments: argparse.Namespace) -> tuple[Config, dict[str, object]]:
@@ -158,9 +157,9 @@ def _check_starts(config: Config, arguments: argparse.Namespace) -> None:
         )
 
 
-def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
+def _show_plan(config: Config, arguments: argparse.Namespace) -> int:
     """Prints what would run, in order; no device is asked."""
-    from etprof.base.units import format_duration
+    from etprof.base.units import count_of, format_duration
     from etprof.measuring.plan import (
         configured_experiments,
         configured_program,
@@ -169,6 +168,7 @@ def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
         planned_target,
     )
     from etprof.measuring.starting import describe_starts, list_starts
+    from etprof.tables.brief import Brief, Told
 
     settings = configured_settings(config)
     # The program may be on another machine.
@@ -176,33 +176,28 @@ def _show_plan(config: Config, only: Sequence[str], *, as_json: bool) -> int:
         each.references for each in configured_program(config).every.values()
     )
     planned = plan(
-        configured_experiments(config, only),
+        configured_experiments(config, arguments.only),
         settings,
         planned_target(config),
         has_references=has_references,
     )
     timed = sum(map(len, planned.timing))
     least_s = timed * (settings.min_seconds + settings.cool_down_s)
-    if as_json:
-        launches = [
-            {"experiment": launch.experiment.name, "purpose": launch.purpose, "block": launch.block}
-            for launch in planned.launches
-        ]
-        starts = {
-            "model": str(config.model),
-            "programs": {name: str(each.model) for name, each in config.programs.items()},
-            "experiments": list_starts(config),
-        }
-        document = {"schema_version": 1, "launches": launches, "least_timing_s": least_s}
-        show_json({**document, "starts": starts})
-        return 0
-    for line in describe_starts(config):
-        print(line)
-    for number, launch in enumerate(planned.launches, start=1):
-        print(clean_lines(f"{number:4}  {launch.text}"))
-    for note in planned.notes:
-        print(clean_lines(note))
-    print(
-        f"at least {format_duration(least_s * 1e9)} of timing; warm-up, loading and the passes come on top"
+    launches = [
+        {"experiment": launch.experiment.name, "purpose": launch.purpose, "block": launch.block}
+        for launch in planned.launches
+    ]
+    starts = {
+        "model": str(config.model),
+        "programs": {name: str(each.model) for name, each in config.programs.items()},
+        "experiments": list_starts(config),
+    }
+    told = (
+        f"{count_of(timed, 'timed launch', 'timed launches')}, at least "
+        f"{format_duration(least_s * 1e9)}; warm-up, loading and the passes come on top"
     )
+    numbered = (f"{number:4}  {each.text}" for number, each in enumerate(planned.launches, start=1))
+    lines = (*describe_starts(config), *numbered, *planned.notes)
+    document = {"launches": launches, "least_timing_s": least_s, "starts": starts}
+    answer(arguments, document, Brief((Told(told),), lines=lines))
     return 0

@@ -10,12 +10,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.flags import JSON, add_flags
-from etprof.cli.output import show, show_json
+from etprof.cli.flags import FULL, JSON, add_flags
+from etprof.cli.output import answer
 
 if TYPE_CHECKING:
     import argparse
 
+_VERDICTS = {
+    "ok": "complete, unchanged and plausible",
+    "note": "complete, unchanged and plausible, with notes",
+    "incomplete": "something is missing",
+    "damaged": "something is damaged",
+}
 _EXIT_CODES = {"ok": 0, "note": 0, "incomplete": 1, "damaged": 4}
 
 
@@ -25,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         ("run_dir", Path, "RUN_DIR", "", {"nargs": "?"}),
         ("--results", Path, "RUN_DIR", "the same as a flag"),
+        FULL,
         JSON,
     )
 
@@ -33,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Checks and prints what was found."""
     from etprof.base.errors import UsageError
     from etprof.run.validation import validate_run, worst_level
+    from etprof.tables.brief import Brief, Told
     from etprof.tables.machine import CHECKS
 
     folder = arguments.run_dir or arguments.results
@@ -41,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     findings = validate_run(folder)
     level = worst_level(findings)
     table = CHECKS.of(findings)
-    if arguments.json:
-        show_json({"schema_version": 1, "verdict": level, "findings": table.records()})
-    else:
-        show(table)
+    worst = [each for name in reversed(_VERDICTS) for each in findings if each.level == name]
+    told = Told(f"{folder}: {_VERDICTS[level]}", CHECKS.columns[0].styles.get(level, ""))
+    document = {"verdict": level, "findings": table.records()}
+    answer(arguments, document, Brief((told,), table=CHECKS.of(worst)))
     return _EXIT_CODES[level]

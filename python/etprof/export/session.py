@@ -417,6 +417,7 @@ def tool_versions() -> dict[str, str]:
     return {
         "etprof": etprof.__version__,
         "executorch": upstream.EXECUTORCH_VERSION,
+        "executorch_revision": upstream.EXECUTORCH_REVISION,
         "torch": upstream.TORCH_VERSION,
         "torchao": importlib.metadata.version("torchao"),
         "python": platform.python_version(),

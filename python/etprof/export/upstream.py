@@ -63,4 +63,6 @@ def without_debug_text() -> Iterator[None]:
 
 
 EXECUTORCH_VERSION: str = executorch.version.__version__
+EXECUTORCH_REVISION: str = executorch.version.git_version or "unknown"
+"""The commit that the package was built from."""
 TORCH_VERSION: str = torch.__version__

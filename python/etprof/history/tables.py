@@ -8,7 +8,6 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group
-from rich.text import Text
 
 from etprof.base.units import MISSING, count_of, format_value
 from etprof.history.check import title_of
@@ -16,9 +15,10 @@ from etprof.history.metric_names import HEADLINE, metric_label
 from etprof.history.run_spread import DEFAULT_THRESHOLD
 from etprof.history.schema import FAILED, TITLES
 from etprof.history.whereabouts import find_run_directory
+from etprof.tables.brief import Brief, Told
 from etprof.tables.table import Column, Table
 from etprof.views.markdown import escape, markdown_table
-from etprof.views.terminal import terminal_table
+from etprof.views.terminal import terminal_table, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +47,7 @@ _MARKS: Final = {
     "inconclusive": "⚪ inconclusive",
     "unchanged": "⚪ unchanged",
 }
+_ADJECTIVES: Final = ("failed", "inconclusive", "unchanged")
 _URGENT: Final = ("failed", "regression", "drift", "improvement")
 
 
@@ -107,7 +108,8 @@ _MEASURED: Final = _text("measured", of=lambda run: format_moment(run.measured_a
 RUNS: Final = Table(
     "history_runs",
     (
-        *_OF_A_RUN, _MEASURED, _COMMIT, _text("branch", of=lambda run: run.git_branch or MISSING),
+        *_OF_A_RUN, _MEASURED, replace(_COMMIT, dropped_first=1),
+        _text("branch", of=lambda run: run.git_branch or MISSING, dropped_first=2),
         _text("inference", of=_outcome, styles=_STYLES),
     ),
 )  # fmt: skip
@@ -151,15 +153,18 @@ NOISE: Final = Table(
 CHANGES: Final = Table(
     "history_changes",
     (
-        *_through(attrgetter("run"), *_OF_A_RUN, _MEASURED),
+        *_through(
+            attrgetter("run"), *_OF_A_RUN[:2], replace(_OF_A_RUN[2], dropped_first=2),
+            replace(_MEASURED, dropped_first=2),
+        ),
         _text("commits", of=_commits),
         _UNIT,
         Column("before", "float64", "@unit", of=attrgetter("before")),
         Column("after", "float64", "@unit", of=attrgetter("after")),
         Column("change", "float64", "change", of=attrgetter("change")),
-        Column("probability", "float64", "share", of=attrgetter("probability")),
+        Column("probability", "float64", "share", of=attrgetter("probability"), dropped_first=1),
         _text(
-            "", of=lambda entry: "worse" if entry.is_worse else "better",
+            "direction", title="", of=lambda entry: "worse" if entry.is_worse else "better",
             styles={"worse": "red", "better": "green"},
         ),
     ),
@@ -193,8 +198,21 @@ _MARKED: Final = replace(CHECK.columns[0], of=lambda entry: _MARKS[entry.outcome
 _CHECK_IN_MARKDOWN: Final = replace(CHECK, columns=(_MARKED, *CHECK.columns[1:]))
 
 
-def run_details(run: Run) -> RenderableType:
-    """Returns everything about one run."""
+def run_document(run: Run) -> dict[str, Any]:
+    """Returns a run's facts for programs; its metrics are in `run_metrics`."""
+    facts = {name: getattr(run, name) for name in TITLES}
+    times = {name: getattr(run, name).isoformat() for name in ("measured_at", "added_at")}
+    told = {name: getattr(run, name) for name in ("failure", "representative")}
+    return {"run_id": run.id, "title": title_of(run), **facts, **times, **told}
+
+
+def run_metrics(run: Run) -> dict[str, Any]:
+    """Returns what was measured: times in ns, sizes in bytes."""
+    return {"metrics": METRICS_OF_A_RUN.of(run.metrics).records()}
+
+
+def brief_run(run: Run) -> Brief:
+    """Returns what a run came to, then its facts; `--full` has its files too."""
     place = find_run_directory(run)
     # The store may be a stranger's.
     files = [(n, facts) for n, facts in sorted(run.artefacts.items()) if isinstance(facts, dict)]
@@ -208,14 +226,14 @@ def run_details(run: Run) -> RenderableType:
         "measured": format_moment(run.measured_at),
         "status": run.status if run.failure is None else f"{run.status}: {run.failure}",
     }
-    lines = [Text(f"#{run.id} {title_of(run)}", style="bold")]
-    lines += [
-        Text(f"{title:24} {MISSING if fact is None else fact}") for title, fact in facts.items()
-    ]
+    head = [Told(f"#{run.id} {title_of(run)}", "bold")]
     if not run.representative:
-        lines.append(Text("Emulated: its times mean nothing", style="yellow"))
-    tables = (METRICS_OF_A_RUN.of(run.metrics), ARTEFACTS.of(files))
-    return Group(*lines, *(terminal_table(each) for each in tables if each.rows), Text(""))
+        head.append(Told("Emulated: its times mean nothing", "yellow"))
+    lines = tuple(
+        f"{title:24} {MISSING if fact is None else fact}" for title, fact in facts.items()
+    )
+    metrics, artefacts = METRICS_OF_A_RUN.of(run.metrics), ARTEFACTS.of(files)
+    return Brief(tuple(head), table=metrics, lines=lines, rest=(artefacts,))
 
 
 def render_check(result: CheckResult, form: str) -> str:
@@ -230,13 +248,39 @@ def render_check(result: CheckResult, form: str) -> str:
     return capture.get()
 
 
+def brief_check(result: CheckResult) -> Brief:
+    """Returns the headline, then what asks for something: the worst first, grouped by run."""
+    urgent: dict[int, list[Checked]] = {}
+    for entry in result.entries:
+        if entry.outcome in _URGENT:
+            urgent.setdefault(entry.run.id, []).append(entry)
+    lines: list[str | Told] = []
+    for entries in urgent.values():
+        lines.append(_name(entries[0].run))
+        lines += [Told(f"  {_in_a_line(each)}", _STYLES.get(each.outcome, "")) for each in entries]
+    first = next(iter(urgent), None)
+    ends = () if first is None else (f"The first of these: `etprof history show {first}`",)
+    told = Told(_headline(result), "bold red" if result.exit_code else "bold green")
+    return Brief((told,), lines=tuple(lines), ends=ends, rest=(CHECK.of(result.entries),))
+
+
+def _in_a_line(entry: Checked) -> str:
+    """Says what became of a metric, or of a whole run."""
+    if entry.metric is None or entry.judgement is None:
+        return f"{entry.outcome}: {entry.reason}"
+    unit = entry.unit or ""
+    values = f"{format_value(unit, entry.before)} → {format_value(unit, entry.after)}"
+    change = format_value("change", entry.judgement.change)
+    return f"{entry.outcome}: {metric_label(entry.metric)} {values}, {change}"
+
+
 def check_on_terminal(result: CheckResult) -> RenderableType:
     """Returns the table with every comparison and the headline below."""
     parts: list[RenderableType] = []
     if result.entries:
         parts.append(terminal_table(CHECK.of(result.entries)))
-    parts += [Text(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline]
-    return Group(*parts, Text(_headline(result), style="bold"))
+    parts += [words(f"Nothing to compare with: {_name(s)}") for s in result.without_baseline]
+    return Group(*parts, words(_headline(result), style="bold"))
 
 
 def _markdown(result: CheckResult) -> str:
@@ -300,7 +344,11 @@ def _subject(run: Run) -> dict[str, Any]:
 
 def _headline(result: CheckResult) -> str:
     """Says in one line what came out."""
-    told = [f"{count} {outcome}" for outcome, count in result.counts.items() if count]
+    told = [
+        count_of(count, outcome, outcome if outcome in _ADJECTIVES else None)
+        for outcome, count in result.counts.items()
+        if count
+    ]
     verdict = "worse than" if result.exit_code else "no regression against"
     text = f"{verdict} {result.request.baseline}: {', '.join(told) or 'nothing was compared'}"
     if result.without_baseline:

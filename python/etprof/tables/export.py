@@ -13,6 +13,7 @@ from etprof.base.units import (
     format_size,
     format_value,
 )
+from etprof.tables.brief import BarPart
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
@@ -69,6 +70,36 @@ def summary_table(manifest: ExportManifest, report: DelegationReport) -> Table:
     titles = [title for title in figures[0] if any(each[title] is not None for each in figures)]
     rows = tuple((title, *(each[title] for each in figures)) for title in titles)
     return Table("export", columns, rows, note="" if report.size is None else _size(report.size))
+
+
+def headline(manifest: ExportManifest, report: DelegationReport) -> str:
+    """Says of the method that runs what is delegated, and how far its outputs are from eager's."""
+    name = manifest.method if manifest.method in report.methods else next(iter(report.methods))
+    figures = _figures(report.methods[name], manifest.methods[name])
+    told = [f"{manifest.model} {manifest.precision} for {manifest.backend}"]
+    if "delegate calls" in figures:
+        told.append(
+            f"{figures['operators in the delegate']} operators in {figures['delegate calls']} "
+            f"delegate calls, {figures['operators outside']} outside"
+        )
+    told.append(f"distance from eager fp32 {figures['distance from eager fp32']}")
+    others = len(report.methods) - 1
+    return "; ".join(told) + (f" ({name}; {count_of(others, 'other method')})" if others else "")
+
+
+def share_of_work(report: DelegationReport) -> tuple[BarPart, ...]:
+    """Returns the multiply-accumulates of the first method as parts; nothing where unknown."""
+    summary = next(iter(report.methods.values())).summary
+    sme2 = None if summary is None else summary.predicted_sme2_macs_share
+    delegated = None if summary is None else summary.delegated_macs_share
+    if sme2 is None or delegated is None:
+        return ()
+    parts = (
+        BarPart("SME2 kernel (predicted)", sme2),
+        BarPart("delegate without it", max(delegated - sme2, 0.0)),
+        BarPart("outside", 1 - max(delegated, sme2)),
+    )
+    return tuple(part for part in parts if part.share > 0)
 
 
 def _figures(method: MethodReport, files: MethodFiles) -> dict[str, str | None]:

@@ -92,15 +92,23 @@ REFERENCE: Final = Table(
 
 def gain_text(finding: Finding) -> str:
     """Says what an inference could gain, in brackets; nothing where that is not known."""
-    if finding.gain_ns is None:
-        return ""
-    own = format_value("ns", finding.gain_ns)
-    if not finding.shares_with:
-        return f"(up to {own} to gain)"
+    told = brief_gain(finding)
+    if not told or not finding.shares_with:
+        return f"({told})" if told else ""
     others, most = ", ".join(finding.shares_with), format_value("ns", finding.together_ns)
     if finding.gain_ns == 0:
-        return f"(nothing to gain beyond {others}: at most {most} together)"
-    return f"(up to {own} more to gain; together with {others} at most {most})"
+        return f"({told}: at most {most} together)"
+    return f"({told}; together with {others} at most {most})"
+
+
+def brief_gain(finding: Finding) -> str:
+    """Says the same without what it shares with others."""
+    if finding.gain_ns is None:
+        return ""
+    if finding.gain_ns == 0 and finding.shares_with:
+        return f"nothing to gain beyond {', '.join(finding.shares_with)}"
+    more = " more" if finding.shares_with else ""
+    return f"up to {format_value('ns', finding.gain_ns)}{more} to gain"
 
 
 def best_suggestion(assessment: Assessment) -> str | None:

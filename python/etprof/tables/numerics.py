@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import format_number
+from etprof.tables.brief import Brief, Told
 from etprof.tables.table import Column, Section, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from etprof.analysis.numeric_gap import Gap, NumericGaps, OperatorGap
     from etprof.tables.table import Place, Value
@@ -142,6 +143,15 @@ def notes(gaps: NumericGaps) -> tuple[str, ...]:
             f"The taps are spread over {gaps.passes} programs, each within the memory asked for"
         )
     return tuple(lines)
+
+
+def brief_gaps(gaps: NumericGaps, *, ends: Iterable[str] = ()) -> Brief:
+    """Returns where it parts, and the operators that add most error."""
+    ranked = (row for mode in gaps.modes for row in gaps.ranked(mode))
+    told = Told(headline(gaps))
+    table = OPERATORS.of(ranked, title="By own error").sorted()
+    lines = notes(gaps)
+    return Brief((told, *map(Told, lines)), table=table, ends=tuple(ends))
 
 
 def sections(gaps: NumericGaps) -> tuple[Section, ...]:

@@ -49,6 +49,8 @@ class Column:
     """rich's style of a cell, by its text."""
     is_whole: bool = False
     """Terminals never fold its texts: people copy them."""
+    dropped_first: int = 0
+    """A brief table leaves the highest out first where a terminal is narrow; of equals the last."""
     empty: str = ""
     """What people read for a text that is empty, which is not the same as missing."""
 

@@ -296,10 +296,16 @@ class RouteSummary(NamedTuple):
     """SME2, or SME where that is all that can be said."""
 
 
+def route_counts(insight: ExperimentInsight) -> Counter[str]:
+    """Returns how many convolutions and matrix products took each SME route."""
+    compute = (d.evidence for d in insight.details if d.evidence.could_use_sme2)
+    return Counter(each.route.answer for each in compute)
+
+
 def describe_routes(insight: ExperimentInsight) -> RouteSummary:
     """Counts the SME routes, proven, named and unknown apart; what nobody counted is no zero."""
     compute = [d.evidence for d in insight.details if d.evidence.could_use_sme2]
-    unit, found = insight.sme_unit, Counter[str](each.route.answer for each in compute)
+    unit, found = insight.sme_unit, route_counts(insight)
     if not compute:
         return RouteSummary(MISSING, "There is no convolution or matrix product.", unit)
     if all(each.is_counted for each in compute):

@@ -37,6 +37,11 @@ class ShownColumn:
         """Whether it is the interval of the column, not its value."""
         return self.heading == _INTERVAL and self.column.bounds is not None
 
+    @property
+    def dropped_first(self) -> int:
+        """Which goes first where a terminal is narrow: the highest, and intervals before values."""
+        return 2 * self.column.dropped_first + self.is_interval
+
 
 def shown_columns(table: Table, place: Place) -> list[ShownColumn]:
     """Returns what is seen there, each estimate with its interval behind it."""

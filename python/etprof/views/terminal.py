@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group
 from rich.text import Text
 
 from etprof.base.plain_table import PlainTable
+from etprof.base.text import as_ascii
 from etprof.base.units import count_of
 from etprof.tables.findings import SEVERITY_STYLES, gain_text
 from etprof.tables.report import comparison_sections, comparison_words, report_of
 from etprof.views.cells import shown_columns, shown_rows
+from etprof.views.fitting import fit, fold, folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 _BORDER: Final = 3
 _LONGEST_BAR: Final = 10
-_LEAST_TEXT: Final = 16
-"""Columns of text are folded to this, not further: shorter pieces are no words."""
 
 
 def render_report(assessment: Assessment, *, top: int) -> RenderableType:
@@ -38,20 +37,20 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
     report = report_of(assessment, "terminal")
     head = report.head
     parts: list[RenderableType] = [
-        Text(_describe(experiment), style="bold") for experiment in assessment.run.experiments
+        words(_describe(experiment), style="bold") for experiment in assessment.run.experiments
     ]
     if report.alarm:
-        parts.insert(0, Text(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
-    parts.append(Text(f"{head.text}. {head.plain}".rstrip()))
+        parts.insert(0, words(f"WRONG OUTPUTS. {report.alarm}", style="bold red"))
+    parts.append(words(f"{head.text}. {head.plain}".rstrip()))
     if head.caution:
-        parts.append(Text(f"Measurement {head.caution}", style="yellow"))
+        parts.append(words(f"Measurement {head.caution}", style="yellow"))
     if report.warning:
-        parts.append(Text(f"Not representative. {report.warning}", style="yellow"))
+        parts.append(words(f"Not representative. {report.warning}", style="yellow"))
     parts += terminal_sections(report.sections, top=top)
-    parts += [Text(f"Note: {note}", style="yellow") for note in report.notes]
+    parts += [words(f"Note: {note}", style="yellow") for note in report.notes]
     if not report.findings:
         checks = "; ".join(report.silent) or "none"
-        return Group(*parts, Text(f"No finding. Checks: {checks}"))
+        return Group(*parts, words(f"No finding. Checks: {checks}"))
     return Group(
         *parts,
         _findings_heading(report.findings),
@@ -61,12 +60,12 @@ def render_report(assessment: Assessment, *, top: int) -> RenderableType:
 
 def render_comparison(comparison: Comparison, *, top: int) -> RenderableType:
     """Returns headline, tables and notes; without times where those mean nothing."""
-    words, style = comparison_words(comparison)
-    parts: list[RenderableType] = [Text(words, style=style)]
+    headline, style = comparison_words(comparison)
+    parts: list[RenderableType] = [words(headline, style=style)]
     if comparison.times is not None:
-        parts.append(Text(f"Measurement {comparison.times.validity.badge}", style="dim"))
+        parts.append(words(f"Measurement {comparison.times.validity.badge}", style="dim"))
     parts += terminal_sections(comparison_sections(comparison), top=top)
-    return Group(*parts, *(Text(f"Note: {note}", style="yellow") for note in comparison.notes))
+    return Group(*parts, *(words(f"Note: {note}", style="yellow") for note in comparison.notes))
 
 
 def terminal_sections(sections: Iterable[Section], *, top: int) -> Iterator[RenderableType]:
@@ -75,7 +74,7 @@ def terminal_sections(sections: Iterable[Section], *, top: int) -> Iterator[Rend
         for table in section.tables:
             if table.rows:
                 yield terminal_table(table.sorted().largest(top))
-        yield from (Text(line) for line in (section.lead, *section.lines) if line)
+        yield from (words(line) for line in (section.lead, *section.lines) if line)
 
 
 def _describe(experiment: ExperimentAnalysis) -> str:
@@ -90,17 +89,47 @@ def _describe(experiment: ExperimentAnalysis) -> str:
     return f"{experiment.name}: {', '.join(facts)}"
 
 
-def _findings_heading(findings: Sequence[Finding]) -> Text:
+def _findings_heading(findings: Sequence[Finding]) -> Words:
     page, _, _ = findings[0].guide.partition("#")
-    return Text.assemble(("Findings", "bold"), f", explained in {page}")
+    return words(("Findings", "bold"), f", explained in {page}")
 
 
-def _finding(finding: Finding) -> Text:
-    return Text.assemble(
+def _finding(finding: Finding) -> Words:
+    return words(
         (f"{finding.rule} {finding.title}", SEVERITY_STYLES[finding.severity]),
         f" {gain_text(finding)}".rstrip(),
         f": {finding.summary} ({finding.experiment})\n   Do: {finding.action}",
     )
+
+
+@dataclass(frozen=True)
+class Words:
+    """A text in lines of whole words; parts with a style of their own stand beside it."""
+
+    parts: tuple[str | tuple[str, str], ...]
+    style: str = ""
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """A word that is wider than the terminal, such as a path, has a line of its own."""
+        pairs = [(part, "") if isinstance(part, str) else part for part in self.parts]
+        whole = Text(style=self.style, no_wrap=True, overflow="ignore")
+        for text, style in pairs:
+            whole.append(as_ascii(text) if options.ascii_only else text, style)
+        yield from _lines_of(whole, options.max_width)
+
+
+def words(*parts: str | tuple[str, str], style: str = "") -> Words:
+    """Returns text for a terminal of any width; a part may be a pair of text and style."""
+    return Words(parts, style)
+
+
+def _lines_of(text: Text, width: int) -> Iterator[Text]:
+    """Yields the styled text in lines of whole words."""
+    start = 0
+    for line in fold(text.plain, width):
+        start = text.plain.index(line, start)
+        yield text[start : start + len(line)]
+        start += len(line)
 
 
 @dataclass(frozen=True)
@@ -109,56 +138,62 @@ class TerminalTable:
 
     table: Table
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Figures stand on the right and are never cut; long names are folded."""
-        columns = shown_columns(self.table, "everywhere")
-        rows = shown_rows(self.table, "everywhere")
-        widths = [
-            _least_width(shown, [row[index].text for row in rows])
-            for index, shown in enumerate(columns)
-        ]
-        if sum(widths) + _BORDER * len(widths) + 1 > options.max_width:
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """Figures stand on the right and are never cut; texts are folded at words."""
+        columns, rows = cells_of(self.table, in_ascii=options.ascii_only)
+        texts = [[cell.text for cell in row] for row in rows]
+        room = options.max_width - _BORDER - 1
+        widths = fit(columns, texts, room, gap=_BORDER, may_drop=False)
+        if self.table.title:
+            yield words(self.table.title, style="" if widths else "bold")
+        if widths is None:
             yield from self._paragraphs(columns, rows)
         else:
-            yield self._bordered(columns, rows, widths)
+            spare = room - sum(widths.values()) - _BORDER * (len(widths) - 1)
+            yield _bordered(columns, rows, widths, has_bar=spare >= _LONGEST_BAR + _BORDER)
+        if self.table.note:
+            yield words(self.table.note)
 
-    def _bordered(
-        self, columns: list[ShownColumn], rows: list[list[Cell]], widths: list[int]
-    ) -> PlainTable:
-        found = PlainTable(
-            title=self.table.title or None,
-            title_justify="left",
-            title_style="",
-            header_style="bold",
-            caption=Text(self.table.note) if self.table.note else None,
-            caption_justify="left",
-        )
-        for shown, width in zip(columns, widths, strict=True):
-            if shown.column.is_number:
-                heading = "\n".join(textwrap.wrap(shown.heading, width))
-                found.add_column(heading, justify="right", no_wrap=True)
-            else:
-                found.add_column(shown.heading, overflow="fold", min_width=width)
-        bars = next((i for i, c in enumerate(columns) if c.column.has_bar and _is_share(c)), None)
-        if bars is not None:
-            found.add_column()
-        for row in rows:
-            cells = [Text(cell.text, style=cell.style) for cell in row]
-            found.add_row(*cells, *([] if bars is None else [Text(_bar(row[bars].value))]))
-        return found
-
-    def _paragraphs(self, columns: list[ShownColumn], rows: list[list[Cell]]) -> Iterator[Text]:
-        yield Text(self.table.title, style="bold")
+    def _paragraphs(self, columns: list[ShownColumn], rows: list[list[Cell]]) -> Iterator[Words]:
         for row in rows:
             known = [(c.heading, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
-            parts = [Text(f"{heading} ").append(cell.text, cell.style) for heading, cell in known]
-            line = Text("  ") + Text(", ").join(parts)
-            if any(shown.column.is_whole for shown in columns):
-                # The terminal goes on in the next row: no end of line is within a path.
-                line.no_wrap, line.overflow = True, "ignore"
-            yield line
-        if self.table.note:
-            yield Text(self.table.note)
+            parts: list[str | tuple[str, str]] = ["  "]
+            for number, (heading, cell) in enumerate(known):
+                parts += [", " if number else "", f"{heading} ", (cell.text, cell.style)]
+            yield words(*parts)
+
+
+def cells_of(table: Table, *, in_ascii: bool) -> tuple[list[ShownColumn], list[list[Cell]]]:
+    """Returns what terminals show of a table, its signs in ASCII where only that can be shown."""
+    columns, rows = shown_columns(table, "everywhere"), shown_rows(table, "everywhere")
+    if in_ascii:
+        columns = [replace(each, heading=as_ascii(each.heading)) for each in columns]
+        rows = [[replace(cell, text=as_ascii(cell.text)) for cell in row] for row in rows]
+    return columns, rows
+
+
+def _bordered(
+    columns: list[ShownColumn], rows: list[list[Cell]], widths: dict[int, int], *, has_bar: bool
+) -> PlainTable:
+    found = PlainTable(header_style="bold")
+    for index, width in widths.items():
+        shown = columns[index]
+        heading = "\n".join(folded(shown.heading, width))
+        how: Any = {"justify": "right"} if shown.column.is_number else {}
+        found.add_column(heading, width=width, no_wrap=True, overflow="crop", **how)
+    bars = next((i for i, c in enumerate(columns) if c.column.has_bar and _is_share(c)), None)
+    bars = bars if has_bar else None
+    if bars is not None:
+        found.add_column()
+    for row in rows:
+        cells = [_fitted(row[index], columns[index], width) for index, width in widths.items()]
+        found.add_row(*cells, *([] if bars is None else [Text(_bar(row[bars].value))]))
+    return found
+
+
+def _fitted(cell: Cell, shown: ShownColumn, width: int) -> Text:
+    whole = shown.column.is_whole or shown.column.is_number
+    return Text(cell.text if whole else "\n".join(folded(cell.text, width)), style=cell.style)
 
 
 def _is_share(shown: ShownColumn) -> bool:
@@ -168,14 +203,6 @@ def _is_share(shown: ShownColumn) -> bool:
 def _bar(share: Value) -> str:
     length = float(share or 0) if isinstance(share, int | float) else 0.0
     return "█" * round(min(max(length, 0.0), 1.0) * _LONGEST_BAR)
-
-
-def _least_width(shown: ShownColumn, texts: list[str]) -> int:
-    """Figures stand on one line; texts are folded to what words need."""
-    longest = max((len(line) for text in texts for line in text.split("\n")), default=0)
-    words = max(map(len, shown.heading.split()), default=0)
-    is_whole = shown.column.is_number or shown.column.is_whole
-    return max(words, longest if is_whole else min(longest, _LEAST_TEXT))
 
 
 def terminal_table(table: Table) -> TerminalTable:

@@ -185,7 +185,7 @@ def test_list_shows_every_device_whatever_its_state(
     refusing = UnauthorizedDevice(network, 5563)
     try:
         assert main(["device", "list", "--json"]) == 0
-        listed = {d["serial"]: d["state"] for d in json.loads(capsys.readouterr().out)}
+        listed = {d["serial"]: d["state"] for d in json.loads(capsys.readouterr().out)["devices"]}
         assert listed == {device.serial: "device", refusing.serial: "unauthorized"}
         assert main(["device", "describe"]) == 2
         assert "choose one with --serial" in capsys.readouterr().err

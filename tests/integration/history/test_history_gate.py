@@ -200,7 +200,7 @@ def test_emulated_runs_are_never_judged(history: History) -> None:
 
 def test_the_first_run_has_nothing_to_be_compared_with(history: History) -> None:
     history.add()
-    code, text = history.command("check", "--baseline", "window:3")
+    code, text = history.command("check", "--baseline", "window:3", "--full")
     assert code == 0
     assert "Nothing to compare with: #1 toy_cnn" in text
     assert "nothing was compared; 1 run without a baseline" in text
@@ -212,7 +212,7 @@ def test_the_noise_floor_of_the_device_counts(history: History) -> None:
     code, text = history.command("noise")
     assert code == 0
     assert "Inference, median" in text
-    floors = json.loads(history.command("noise", "--json")[1])
+    floors = json.loads(history.command("noise", "--json")[1])["spreads"]
     latency = next(floor for floor in floors if floor["metric"] == "latency_ns")
     assert (latency["runs"], latency["series"]) == (6, 1)
     assert latency["of_run"] == pytest.approx(0.28, abs=0.03)
@@ -229,7 +229,7 @@ def test_markdown_and_files(history: History, tmp_path: Path) -> None:
     words = ("--baseline", "window:1", "--format", "markdown", "--out", out)
     assert history.command("check", *words) == (1, "")
     text = out.read_text()
-    assert text.startswith("### etprof: Worse than window:1: 2 regression, 2 unchanged\n")
+    assert text.startswith("### etprof: Worse than window:1: 2 regressions, 2 unchanged\n")
     assert "| 🔴 regression | #&#8203;7 a\\|b \\`&lt;b&gt;\\`, fp32" in text
     assert "<details><summary>2 comparisons without a significant change</summary>" in text
     assert "| Inference, median | 100 µs | 130 µs | +30.0 % |" in text
@@ -255,7 +255,7 @@ def test_list_show_and_pins(history: History) -> None:
     assert "#2" in listed
     assert "#1 " not in listed
     assert history.command("list", "--model", "none")[1].startswith("No run matches")
-    shown = history.command("show", "run1")[1]
+    shown = history.command("show", "run1", "--full")[1]
     assert "Inference, median" in shown
     assert "c" * 40 in shown
     assert history.command("pin")[1].startswith("No baseline is pinned")

@@ -1,0 +1,209 @@
+"""What a command answers by default: a sentence, a bar, what matters most, and where the rest is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from etprof.base.units import count_of, format_value
+from etprof.tables import comparisons, findings, operators, verdicts
+from etprof.tables.report import comparison_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.compare.comparison import Comparison
+    from etprof.analysis.findings.finding import Finding
+    from etprof.analysis.insight import ExperimentInsight
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.tables.table import Table
+
+_MOST_POINTS: Final = 3
+_MOST_PARTS: Final = 4
+_COMMAND: Final = re.compile(r"`(etprof [^`]+)`")
+_ROUTES: Final = ("proven", "named", "excluded", "unknown")
+
+
+class Told(NamedTuple):
+    """A sentence, and rich's style of it."""
+
+    text: str
+    style: str = ""
+
+
+class BarPart(NamedTuple):
+    """A part of the bar."""
+
+    label: str
+    share: float
+
+
+class Point(NamedTuple):
+    """What was found, and what to do about it."""
+
+    text: str
+    action: str = ""
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """An answer that fits a screen, and what `--full` adds to it."""
+
+    told: tuple[Told, ...] = ()
+    """The verdict and its reliability."""
+    bar: tuple[BarPart, ...] = ()
+    bar_title: str = ""
+    points: tuple[Point, ...] = ()
+    table: Table | None = None
+    lines: tuple[str | Told, ...] = ()
+    """Each for itself; as many as fit."""
+    ends: tuple[str, ...] = ()
+    """Where the rest is, and what comes next."""
+    rest: tuple[Table | str, ...] = ()
+    """What only `--full` prints."""
+
+
+def listed(
+    table: Table | None,
+    *,
+    missing: str = "",
+    ends: Iterable[str] = (),
+    lines: Iterable[str] = (),
+    rest: Iterable[Table | str] = (),
+) -> Brief:
+    """Returns a table as an answer; `missing` is said where it has no rows."""
+    is_empty = table is None or not table.rows
+    told = (Told(missing),) if is_empty and missing else ()
+    return Brief(told, table=table, lines=tuple(lines), ends=tuple(ends), rest=tuple(rest))
+
+
+def brief_of(assessment: Assessment, *, ends: Iterable[str] = ()) -> Brief:
+    """Returns the verdict with its reliability, the bar, and the findings that matter most."""
+    head, alarm = verdicts.head_of(assessment), verdicts.alarm_of(assessment.run)
+    comparison, warning = assessment.primary_comparison, verdicts.platform_warning(assessment)
+    style = comparisons.VERDICT_STYLES.get(head.badge, "") if not head.caution else ""
+    told = [Told(f"{head.text}. {head.plain}".rstrip(), style)]
+    if alarm:
+        told.insert(0, Told(f"WRONG OUTPUTS. {alarm}", "bold red"))
+    if head.caution:
+        told.append(Told(f"Measurement {head.caution}", "yellow"))
+    elif comparison is None and head.detail:
+        told.append(Told(f"{head.detail[0].upper()}{head.detail[1:]}."))
+    if warning:
+        told.append(Told(f"Not representative. {warning}", "yellow"))
+    shown = _distinct(findings.shown_findings(assessment))
+    if not shown:
+        told.append(Told("No check found anything."))
+    bar_title, bar = _bar_of(assessment)
+    return Brief(
+        tuple(told), bar, bar_title, points=tuple(_points(shown)),
+        lines=tuple(_notes(verdicts.notes_of(assessment))), ends=tuple(ends),
+    )  # fmt: skip
+
+
+def further_findings(assessment: Assessment) -> int:
+    """Returns how many findings the brief answer leaves out."""
+    every = findings.shown_findings(assessment)
+    return len(every) - len(_distinct(every))
+
+
+def brief_comparison(comparison: Comparison, *, ends: Iterable[str] = ()) -> Brief:
+    """Returns the verdict, the candidate's bar, and the steps that changed most."""
+    told = [Told(*comparison_words(comparison))]
+    plain = verdicts.describe_plainly(comparison)
+    told += [Told(plain)] if plain else []
+    if comparison.times is not None and not comparison.times.validity.is_valid:
+        told.append(Told(f"Measurement {comparison.times.validity.badge}", "yellow"))
+    experiment = comparison.candidate.experiment
+    bar = _classes(experiment)
+    return Brief(
+        tuple(told), bar, f"Where the time of {experiment.name} goes" if bar else "",
+        points=tuple(_steps(comparison)), lines=tuple(_notes(comparison.notes)),
+        ends=tuple(ends),
+    )  # fmt: skip
+
+
+def _notes(notes: Iterable[str]) -> Iterator[Told]:
+    """Yields what is missing, and what stands against taking figures at face value."""
+    return (Told(f"Note: {note}", "yellow") for note in notes)
+
+
+def command_in(text: str) -> str | None:
+    """Returns the first command of etprof in a text, where they stand between backticks."""
+    found = _COMMAND.search(text)
+    return None if found is None else found[1]
+
+
+def _distinct(shown: list[Finding]) -> list[Finding]:
+    """Returns the worst findings that each ask for something else."""
+    by_action: dict[str, Finding] = {}
+    for finding in shown:
+        by_action.setdefault(_action_of(finding), finding)
+    return list(by_action.values())[:_MOST_POINTS]
+
+
+def _action_of(finding: Finding) -> str:
+    """Returns its command, or in words what to do."""
+    command = command_in(finding.action)
+    return finding.action if command is None else command
+
+
+def _points(shown: list[Finding]) -> Iterator[Point]:
+    for finding in shown:
+        gain = findings.brief_gain(finding)
+        text = f"{finding.rule} {finding.title}" + (f": {gain}" if gain else "")
+        yield Point(text, _action_of(finding), findings.SEVERITY_STYLES[finding.severity])
+
+
+def _steps(comparison: Comparison) -> Iterator[Point]:
+    """Yields the operators that became most faster or slower; without times those that changed."""
+    rows = comparisons.OPERATOR_CHANGES.of_each([comparison]).sorted().records()
+    changed = [row for row in rows if row["baseline_label"] != row["candidate_label"]]
+    for row in (changed if comparison.times is None else rows)[:_MOST_POINTS]:
+        before, after = row["baseline_label"], row["candidate_label"]
+        if comparison.times is None:
+            yield Point(f"{before or 'nothing'} → {after or 'nothing'}")
+        else:
+            yield Point(f"{after or before}: {format_value('±ns', row['delta_ns'])} per inference")
+
+
+def _bar_of(assessment: Assessment) -> tuple[str, tuple[BarPart, ...]]:
+    """Returns where the time of the primary experiment goes; without times its SME routes."""
+    if not assessment.is_split:
+        return "", ()
+    primary = assessment.primary
+    parts = _classes(primary.experiment)
+    if parts:
+        return f"Where the time of {primary.experiment.name} goes", parts
+    parts = _routes(primary)
+    return (f"Convolutions and products on {primary.sme_unit}" if parts else ""), parts
+
+
+def _classes(experiment: ExperimentAnalysis) -> tuple[BarPart, ...]:
+    """Returns the classes that take most of an inference, and the rest as one."""
+    rows = operators.CATEGORIES.of_each([experiment]).records()
+    shares = [
+        BarPart(str(row["class"] or row["group"]), float(row["share"]))
+        for row in rows
+        if isinstance(row["share"], float | int)
+    ]
+    shares.sort(key=lambda part: -part.share)
+    rest = shares[_MOST_PARTS - 1 :]
+    if len(rest) < 2:
+        return tuple(shares)
+    label = count_of(len(rest), "other class", "other classes")
+    return (*shares[: _MOST_PARTS - 1], BarPart(label, sum(part.share for part in rest)))
+
+
+def _routes(insight: ExperimentInsight) -> tuple[BarPart, ...]:
+    """Returns how many convolutions and products took which way, as shares of all."""
+    found = verdicts.route_counts(insight)
+    said = {"excluded": f"not on {insight.sme_unit}"}
+    return tuple(
+        BarPart(f"{found[key]} {said.get(key, key)}", found[key] / found.total())
+        for key in _ROUTES
+        if found[key]
+    )

@@ -1,0 +1,204 @@
+"""An answer of at most a screen: sentence, bar, what matters most, where the rest is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from etprof.base.text import as_ascii, clean_lines
+from etprof.base.units import format_share
+from etprof.tables.brief import Told
+from etprof.views.fitting import cut, fit, fold, folded
+from etprof.views.terminal import cells_of, terminal_table, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+    from etprof.tables.brief import BarPart, Brief, Point
+    from etprof.tables.table import Table
+    from etprof.views.cells import Cell, ShownColumn
+
+MOST_LINES: Final = 15
+_LEAST_TOLD: Final = 4
+_MOST_OF_A_CELL: Final = 2
+_LONGEST_BAR: Final = 60
+_SIGNS: Final = "█▓▒░"
+_STYLES: Final = ("blue", "cyan", "magenta", "bright_black")
+_GAP: Final = 2
+
+
+@dataclass(frozen=True)
+class BriefAnswer:
+    """The answer as rich shows it, cut to 15 lines whatever the width."""
+
+    brief: Brief
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
+        """What comes first is cut least; where rows are left out, the last line counts them."""
+        page = _Page(options.max_width, in_ascii=options.ascii_only)
+        brief = self.brief
+        ends = [line for each in brief.ends for line in page.styled(each)]
+        bar = page.bar(brief.bar_title, brief.bar)
+        needed = sum(1 + bool(point.action) for point in brief.points)
+        most = max(_LEAST_TOLD, MOST_LINES - len(ends) - len(bar) - needed)
+        lines = [*page.told(brief.told, most), *bar]
+        room = MOST_LINES - len(lines) - len(ends)
+        listed, left_out = page.listed(brief, room)
+        is_told = any("--full" in end for end in brief.ends)
+        if (left_out or brief.rest) and not is_told:
+            counted = f"{left_out} more" if left_out else "more"
+            listed = [*page.listed(brief, room - 1)[0], Text(f"{counted}: --full")]
+        yield from (*lines, *listed, *ends)
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A terminal's width, and what it can show."""
+
+    width: int
+    in_ascii: bool
+
+    def styled(self, text: str, style: str = "", indent: str = "") -> list[Text]:
+        """Returns a text in lines of whole words."""
+        return [_line(f"{indent}{line}", style) for line in self._folded(text, len(indent))]
+
+    def _folded(self, text: str, indent: int) -> list[str]:
+        """Returns lines in which no name does harm: paths and messages come as they are."""
+        shown = clean_lines(text)
+        return fold(as_ascii(shown) if self.in_ascii else shown, self.width - indent)
+
+    def told(self, told: Sequence[Told], most: int) -> list[Text]:
+        """Returns the sentences; those that come last give way."""
+        found: list[Text] = []
+        for number, each in enumerate(told):
+            room = most - len(found) - (len(told) - number - 1)
+            found += self._cut(each.text, room, each.style)
+        return found
+
+    def bar(self, title: str, parts: Sequence[BarPart]) -> list[Text]:
+        """Returns the bar and what its signs mean; nothing of no parts."""
+        if not parts:
+            return []
+        room = min(self.width, _LONGEST_BAR)
+        signs = as_ascii(_SIGNS) if self.in_ascii else _SIGNS
+        drawn = list(zip(parts, signs, _STYLES, strict=False))
+        bar, start = _line("", ""), 0.0
+        for part, sign, style in drawn:
+            cells = round((start + part.share) * room) - round(start * room)
+            bar.append(sign * cells, style)
+            start += part.share
+        legend = [f"{sign} {part.label} {_percent(part)}".rstrip() for part, sign, _ in drawn]
+        return [*self.styled(f"{title}:"), bar, *_packed(legend, self.width)]
+
+    def listed(self, brief: Brief, room: int) -> tuple[list[Text], int]:
+        """Returns points, rows and lines that fit the room, and how many do not."""
+        points = self._points(brief.points, room)
+        rows, left_rows = self._rows(brief.table, room - len(points))
+        lines: list[Text] = []
+        for number, each in enumerate(brief.lines):
+            text, style = (each, "") if isinstance(each, str) else each
+            folded_lines = self.styled(text, style)
+            if len(points) + len(rows) + len(lines) + len(folded_lines) > room:
+                return [*points, *rows, *lines], left_rows + len(brief.lines) - number
+            lines += folded_lines
+        return [*points, *rows, *lines], left_rows
+
+    def _points(self, points: Sequence[Point], room: int) -> list[Text]:
+        """Every point has an equal share of the room, its action what the text leaves."""
+        found: list[Text] = []
+        for number, point in enumerate(points):
+            share = (room - len(found)) // (len(points) - number)
+            if share < 1 + bool(point.action):
+                break
+            text = self._cut(point.text, share - bool(point.action), point.style)
+            action = self._cut(point.action, share - len(text), "", "   ") if point.action else []
+            found += [*text, *action]
+        return found
+
+    def _cut(self, text: str, most: int, style: str, indent: str = "") -> list[Text]:
+        """Returns a text in at most that many lines, and in one at least."""
+        lines = cut(self._folded(text, len(indent)), max(1, most), self.width - len(indent))
+        return [_line(f"{indent}{line}", style) for line in lines]
+
+    def _rows(self, table: Table | None, room: int) -> tuple[list[Text], int]:
+        """Returns title, head and as many rows as fit, columns dropped where they do not."""
+        if table is None or not table.rows:
+            return [], 0
+        columns, cells = cells_of(table.sorted(), in_ascii=self.in_ascii)
+        texts = [[cell.text for cell in row] for row in cells]
+        widths = fit(columns, texts, self.width, gap=_GAP, may_drop=True) or {}
+        lines = self.styled(table.title, "bold") if table.title else []
+        lines += _row(
+            [(folded(columns[index].heading, width), "bold") for index, width in widths.items()],
+            columns, widths,
+        )  # fmt: skip
+        for number, row in enumerate(cells):
+            shown = _row(
+                [(_cell(row[index], width), row[index].style) for index, width in widths.items()],
+                columns, widths,
+            )  # fmt: skip
+            if len(lines) + len(shown) > room:
+                return lines, len(cells) - number
+            lines += shown
+        return lines, 0
+
+
+def render_brief(brief: Brief) -> BriefAnswer:
+    """Returns the answer for a terminal of any width, in at most 15 lines."""
+    return BriefAnswer(brief)
+
+
+def render_whole(brief: Brief) -> Iterator[RenderableType]:
+    """Yields everything that the answer has: what `--full` prints."""
+    for each in (*brief.told, brief.table, *brief.lines, *brief.rest, *brief.ends):
+        if isinstance(each, Told):
+            yield words(clean_lines(each.text), style=each.style)
+        elif isinstance(each, str):
+            yield words(clean_lines(each))
+        elif each is not None and each.rows:
+            yield terminal_table(each)
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ignore", end="\n")
+
+
+def _cell(cell: Cell, width: int) -> list[str]:
+    return cut(folded(cell.text, width), _MOST_OF_A_CELL, width)
+
+
+def _row(
+    cells: list[tuple[list[str], str]], columns: Sequence[ShownColumn], widths: dict[int, int]
+) -> list[Text]:
+    """Returns the lines of a row; cells with fewer lines end at its first."""
+    shown = []
+    for number in range(max(len(lines) for lines, _ in cells)):
+        line = _line("", "")
+        for (lines, style), (index, width) in zip(cells, widths.items(), strict=True):
+            text = lines[number] if number < len(lines) else ""
+            blanks = " " * (width - cell_len(text))
+            padded = blanks + text if columns[index].column.is_number else text + blanks
+            line.append(padded, style).append(" " * _GAP)
+        line.rstrip()
+        shown.append(line)
+    return shown
+
+
+def _percent(part: BarPart) -> str:
+    return format_share(part.share) if not part.label[:1].isdigit() else ""
+
+
+def _packed(entries: Iterable[str], width: int) -> list[Text]:
+    """Puts as many entries on a line as fit."""
+    lines: list[str] = []
+    for entry in entries:
+        if lines and cell_len(lines[-1]) + _GAP + cell_len(entry) <= width:
+            lines[-1] += " " * _GAP + entry
+        else:
+            lines.append(entry)
+    return [_line(line, "") for line in lines]

@@ -1,0 +1,122 @@
+"""How texts and columns fit a width: columns are folded or dropped, no word is broken.
+
+A word that is longer than its column, such as a microkernel's name, is elided in its middle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.views.cells import ShownColumn
+
+LEFT_OUT: Final = "…"
+_LEAST_TEXT: Final = 16
+"""Columns of text are folded to this, not further: shorter pieces are no words."""
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Returns the text in lines of whole words; a longer word has a line of its own."""
+    lines: list[str] = []
+    for part in text.split("\n"):
+        line: str | None = None
+        for word in part.split(" "):
+            if line is not None and cell_len(line) + 1 + cell_len(word) <= width:
+                line = f"{line} {word}"
+                continue
+            if line is not None:
+                lines.append(line)
+            line = word
+        lines.append(line or "")
+    return lines
+
+
+def cut(lines: list[str], most: int, width: int) -> list[str]:
+    """Keeps that many lines; the last of them says where more was."""
+    if len(lines) <= most:
+        return lines
+    last = lines[most - 1]
+    while " " in last and cell_len(last) + 2 > width:
+        last = last.rpartition(" ")[0]
+    return [*lines[: most - 1], f"{last} {LEFT_OUT}"]
+
+
+def elide(word: str, width: int) -> str:
+    """Leaves the middle out of a word that is too long."""
+    if cell_len(word) <= width:
+        return word
+    kept = max(width - 1, 0)
+    while True:
+        left, right = kept - kept // 2, kept // 2
+        found = f"{word[:left]}{LEFT_OUT}{word[len(word) - right :]}"
+        # Some characters take two cells.
+        if cell_len(found) <= width or kept == 0:
+            return found
+        kept -= 1
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Returns a cell's lines, none of them longer than the column."""
+    words = "\n".join(
+        " ".join(elide(word, width) for word in line.split(" ")) for line in text.split("\n")
+    )
+    return fold(words, width)
+
+
+def fit(
+    columns: Sequence[ShownColumn],
+    rows: Sequence[Sequence[str]],
+    room: int,
+    *,
+    gap: int,
+    may_drop: bool,
+) -> dict[int, int] | None:
+    """Returns the widths of the columns by index, `gap` apart; None where they do not fit.
+
+    With `may_drop` columns go until the rest fits: those that are declared so first, then the last.
+    """
+    longest = [
+        max((cell_len(line) for row in rows for line in row[index].split("\n")), default=0)
+        for index in range(len(columns))
+    ]
+    heads = [max(map(cell_len, each.heading.split()), default=0) for each in columns]
+    least = [
+        max(head, length if _stands_whole(shown, may_drop=may_drop) else min(length, _LEAST_TEXT))
+        for shown, length, head in zip(columns, longest, heads, strict=True)
+    ]
+    kept = list(range(len(columns)))
+    while sum(least[index] for index in kept) + gap * (len(kept) - 1) > room:
+        if not may_drop:
+            return None
+        if len(kept) == 1:
+            return {kept[0]: room}
+        kept.remove(max(kept, key=lambda index: (columns[index].dropped_first, index)))
+    spare = room - sum(least[index] for index in kept) - gap * (len(kept) - 1)
+    return _widened(
+        {index: least[index] for index in kept},
+        {
+            index: max(longest[index], 0 if columns[index].column.is_number else heads[index])
+            for index in kept
+        },
+        spare,
+    )
+
+
+def _stands_whole(shown: ShownColumn, *, may_drop: bool) -> bool:
+    """Whether the column's cells stay on one line; paths too, but where columns are dropped."""
+    return shown.column.is_number or (shown.column.is_whole and not may_drop)
+
+
+def _widened(least: dict[int, int], wanted: dict[int, int], spare: int) -> dict[int, int]:
+    """Gives columns what they want beyond the least: first those that want little."""
+    widths = dict(least)
+    waiting = sorted(least, key=lambda index: wanted[index] - least[index])
+    for place, index in enumerate(waiting):
+        given = min(max(wanted[index] - least[index], 0), spare // (len(waiting) - place))
+        widths[index] += given
+        spare -= given
+    return widths

@@ -1,0 +1,297 @@
+"""What every command prints: a screen at most, at any width, with and without colours and Unicode (U1, U5)."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+from collections.abc import Iterator
+from contextlib import nullcontext, redirect_stdout
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etprof.base.text import ASCII_ERRORS
+from etprof.cli import COMMANDS, build_parser, load_command, output
+from etprof.history.store import open_store
+from tests.known_history import KnownHistory, fill
+from tests.known_runs import on_off_run, write_run
+from tests.world.host import Done, etprof, simulated_host
+from tests.world.sim_target import SimTarget
+from tests.world.spec import RunSpec
+
+ROOT = Path(__file__).parents[2]
+MOST_LINES = 15
+WIDTHS = (80, 120, 160)
+WIDE = 4000
+CASES = {
+    "profile": "profile m.pte --blocks 4 --out {fresh} --no-wait",
+    "run": "run config.json --dry-run",
+    "bench": "bench matrix.json --dry-run",
+    "analyze": "analyze run",
+    "compare": "compare run:android_off run:android_sme2",
+    "report": "report run --out page --format html,md,csv",
+    "validate": "validate run",
+    "calibrate": "calibrate m.pte --blocks 4 --pairs 4 --out {fresh} --no-wait",
+    "history add": "history add run",
+    "history list": "history list",
+    "history show": "history show 1",
+    "history check": "history check --metric all",
+    "history pin": "history pin",
+    "history changes": "history changes",
+    "history noise": "history noise",
+    "history export": "history export {fresh}.json",
+    "history import": "history import runs.json",
+    "dashboard": "dashboard --export {fresh}",
+    "config check": "config check config.json",
+    "emulator": "emulator status",
+    "doctor": "doctor",
+}
+SLOW_CASES = {
+    "models": "models",
+    "export": "export toy_cnn --outdir artifacts",
+    "optimize": "optimize toy_cnn --dry-run",
+    "numerics": "numerics toy_cnn --out values",
+}
+ELSEWHERE = {
+    "device": "needs adb: tests/integration/android/test_android_settings.py",
+    "config init": "prints one file, asked for by name",
+    "config schema": "prints one file, asked for by name",
+    "completion": "prints one script, asked for by name",
+}
+"""What is no answer, or is tested where its world is."""
+PRINTS_A_FILE = ("config init", "config schema", "completion")
+CUT = re.compile(r"(\d+ )?more: --full")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Every command and action, with its parser."""
+    for name, parser in subparsers(build_parser()):
+        actions = dict(subparsers(parser))
+        yield from ((f"{name} {action}", each) for action, each in actions.items())
+        if not actions:
+            yield name, parser
+
+
+def subparsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.items()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run, a history with a regression, a program, a config and a matrix."""
+    folder = tmp_path_factory.mktemp("terminal")
+    write_run(folder / "run", on_off_run())
+    (folder / "m.pte").write_bytes(b"program")
+    store = open_store(str(folder / "etprof_history.sqlite"))
+    fill(
+        store,
+        KnownHistory(
+            commits=8, precisions=("fp32",), devices=("A phone with a long name, 8 cores",)
+        ),
+    )
+    store.close()
+    experiment = {"name": "one", "sme": "auto", "runs": 5, "warmup": 1, "threads": [1]}
+    measurement = {"blocks": 6, "min_seconds": 0.01}
+    config = {"model": "m.pte", "output_root": "out", "experiments": [experiment]}
+    (folder / "config.json").write_text(json.dumps({**config, "measurement": measurement}))
+    matrix = {
+        "name": "known", "models": ["toy_cnn", "decoder"], "precisions": ["fp32", "int8"],
+        "threads": [1, 2], "devices": [{"name": "host", "kind": "local"}], "sme": ["on", "off"],
+    }  # fmt: skip
+    (folder / "matrix.json").write_text(json.dumps(matrix))
+    assert etprof(folder, "history", "export", "runs.json").exit_code == 0
+    return folder
+
+
+class World:
+    """Runs each case once, and shows what it had to show on every kind of terminal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cache  # noqa: B019 - lives as long as the module
+    def run(self, case: str, *more: str) -> tuple[Done, tuple[Any, ...]]:
+        """One command line at 80 columns: what it printed, and of what that was made."""
+        words = (
+            {**CASES, **SLOW_CASES}[case]
+            .format(fresh=re.sub(r"\W+", "_", " ".join((case, *more))))
+            .split()
+        )
+        shown: list[Any] = []
+
+        def show(*parts: Any) -> None:  # noqa: ANN401 - whatever can be shown
+            shown.extend(parts)
+            SHOW(*parts)
+
+        # What needs PyTorch compares values, and those of the simulated world mean nothing.
+        host = simulated_host(make_target) if case in CASES else nullcontext()
+        with pytest.MonkeyPatch.context() as patch, host:
+            patch.setenv("ETPROF_LOCKS", str(self.folder / "locks"))
+            for name in ("NO_COLOR", "FORCE_COLOR", "ETPROF_HISTORY"):
+                patch.delenv(name, raising=False)
+            for module in [output, *(load_command(name) for name in COMMANDS)]:
+                if hasattr(module, "show"):
+                    patch.setattr(module, "show", show)
+            done = etprof(self.folder, *words, *more, columns=80)
+        assert done.exit_code in {0, 1, 3}, done.stderr
+        assert done.stdout
+        return done, tuple(shown)
+
+    def brief(self, case: str) -> str:
+        return self.run(case)[0].stdout
+
+    @cache  # noqa: B019
+    def again(
+        self, case: str, *more: str, columns: int = 80, encoding: str = "utf-8", **variables: str
+    ) -> str:
+        """The same on another terminal."""
+        shown = self.run(case, *more)[1]
+        assert shown
+        stream = io.TextIOWrapper(io.BytesIO(), encoding, errors=ASCII_ERRORS)
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(stream):
+            patch.setenv("COLUMNS", str(columns))
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            SHOW(*shown)
+            stream.flush()
+            return stream.buffer.getvalue().decode(encoding)
+
+
+SHOW = output.show
+
+
+def make_target(**_: object) -> SimTarget:
+    return SimTarget(RunSpec())
+
+
+@pytest.fixture(scope="module")
+def world(folder: Path) -> World:
+    return World(folder)
+
+
+def words_of(text: str) -> set[str]:
+    lines = (line for line in text.splitlines() if not CUT.fullmatch(line))
+    return {
+        re.sub(r"[━┏┓┗┛┃│┡┩╇┳┴┘└─┠]", "", word)
+        for line in lines
+        for word in line.replace(",", " ").split()
+    }
+
+
+def is_whole(word: str, known: set[str]) -> bool:
+    """Whether a word is one that was to be shown, or such a one with its middle left out."""
+    if word in known or set(word) <= set("█▓▒░…"):
+        return True
+    head, elided, tail = word.partition("…")
+    return bool(elided) and any(
+        each.startswith(head) and each.endswith(tail) and len(each) > len(word) for each in known
+    )
+
+
+def check_widths(shown: str, columns: int) -> None:
+    for line in shown.splitlines():
+        assert len(line.rstrip()) <= columns or len(line.split()) == 1, line
+
+
+def test_every_command_is_here_or_says_why_not() -> None:
+    """U1: a new command is held to a screen, too."""
+    names = {name for name, _ in commands()}
+    assert names == {*CASES, *SLOW_CASES, *ELSEWHERE}
+
+
+def test_every_command_that_prints_has_json() -> None:
+    """U5: `history list`, `show` and `changes` and `config check` had no `--json`."""
+    lacking = [
+        name
+        for name, parser in commands()
+        if not any("--json" in each.option_strings for each in parser._actions)
+    ]
+    assert sorted(lacking) == sorted(PRINTS_A_FILE)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_answer_fits_a_screen(world: World, case: str) -> None:
+    """U1: `run` printed 150 lines, `history check` 115 lines of word shards."""
+    assert world.again(case) == world.brief(case)
+    for columns in WIDTHS:
+        shown = world.again(case, columns=columns)
+        assert len(shown.splitlines()) <= MOST_LINES, shown
+        check_widths(shown, columns)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_word_is_broken(world: World, case: str) -> None:
+    """U1: kernel names broke in the middle of a word; brief or full, at 80 columns."""
+    ways: tuple[tuple[str, ...], ...] = ((),) if case == "dashboard" else ((), ("--full",))
+    known: set[str] = set()
+    for way in ways:
+        known |= words_of(world.again(case, *way, columns=WIDE))
+    for way in ways:
+        shown = world.again(case, *way)
+        check_widths(shown, 80)
+        assert sorted(word for word in words_of(shown) if not is_whole(word, known)) == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_colours_and_signs_may_be_missing(world: World, case: str) -> None:
+    """U1: NO_COLOR, a pipe and an ASCII terminal lose nothing but looks."""
+    terminal = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    assert COLOUR.sub("", world.again(case, **terminal)) == world.brief(case)
+    plain = world.again(case, **terminal, NO_COLOR="1")
+    assert not re.search(r"\x1b\[(3|4|9|10)\d", plain)
+    bare = world.again(case, encoding="ascii")
+    assert not re.search(r"\\u[0-9a-f]{4}|\\x[0-9a-f]{2}", bare), bare
+    assert len(bare.splitlines()) <= MOST_LINES
+    check_widths(bare, 80)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_json_is_one_object_with_the_fields_that_the_page_names(world: World, case: str) -> None:
+    """U5: some commands printed lists without a version."""
+    line = case if case not in DRY else f"{case} {DRY[case]}"
+    document = json.loads(world.run(case, "--json")[0].stdout)
+    assert isinstance(document["schema_version"], int)
+    assert documented()[line] <= set(document)
+
+
+DRY = {"run": "--dry-run", "bench": "--dry-run", "dashboard": "--export", "emulator": "status"}
+
+
+@cache
+def documented() -> dict[str, set[str]]:
+    """The fields in docs/json.md, by command."""
+    found = {}
+    for line in (ROOT / "docs" / "json.md").read_text().splitlines():
+        if line.startswith("| `"):
+            _, names, fields, _ = line.split("|")
+            first = re.split(r"[;:]", fields)[0]
+            for name in re.findall(r"`([^`]+)`", names):
+                found[name] = set(re.findall(r"`(\w+)`", first))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SLOW_CASES)
+def test_an_export_fits_a_screen(world: World, case: str) -> None:
+    """U1: the same of commands that need PyTorch."""
+    shown = world.brief(case)
+    assert len(shown.splitlines()) <= MOST_LINES
+    check_widths(shown, 80)
+    document = json.loads(world.run(case, "--json")[0].stdout)
+    assert isinstance(document["schema_version"], int)
+
+
+def test_a_check_begins_with_what_became_worse(world: World) -> None:
+    """U1: the unchanged stood between the regressions, and each was a block of eight lines."""
+    headline, _, runs = world.brief("history check").partition("\n#")
+    assert re.search(r"\d regression", headline)
+    assert "unchanged" in headline
+    assert re.search(r"^  regression: ", runs, re.MULTILINE)
+    assert "unchanged" not in runs
