@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from etprof.base.atomic import write_bytes
+from etprof.base.files import hash_file
+from etprof.etdump.reader import load_etdump
+from etprof.export.request import ExportRequest
+from etprof.targets.runner import find_host_runner
+from tests.manifests import edit_manifest
 from tests.world.etdumps import write_executions
 from tests.world.host import etprof, simulated_host
 from tests.world.sim_target import SimTarget
 from tests.world.spec import RunSpec
 
 if TYPE_CHECKING:
+    from etprof.etdump.reader import ETDump
     from etprof.run.runner_result import RunnerResult
     from etprof.targets.request import RunnerRequest
+    from tests.integration.conftest import Exports
 
 STRETCH_US = 16_000
 USUAL = RunSpec().operators
@@ -128,6 +137,64 @@ def test_one_stretched_execution_moves_nothing(tmp_path: Path) -> None:
     assert sorted(each["disturbed"] for each in left_out) == [0, 1]
     assert any("1 of 100 executions (operator launch 2)" in each for each in disturbed["notes"])
     assert findings(quiet) == findings(disturbed) != []
+
+
+def stretched(data: bytes, dump: ETDump) -> bytes:
+    """The same recording, had its first product of a usual execution taken 16 ms more."""
+    profile = dump.profile
+    of = {name: index for index, name in enumerate(dump.names)}
+    blocks = np.flatnonzero(dump.blocks.name_id == of["Execute"])
+    whole = np.isin(profile.block_index, blocks) & (profile.name_id == of["Method::execute"])
+    lengths = (profile.end_time - profile.start_time)[whole]
+    usual = profile.block_index[whole][np.argsort(lengths)[lengths.size // 2]]
+    labels = [dump.names[index] if index >= 0 else "" for index in profile.delegate_debug_id_str_id]
+    is_product = np.array(["Convolution" in label for label in labels])
+    row = int(np.flatnonzero(is_product & (profile.block_index == usual))[0])
+    # Scalars of 8 bytes are aligned; no other number in the file is a moment of its clock.
+    words = np.frombuffer(data, "<u8").copy()
+    is_stamp = np.isin(words, np.concatenate([profile.start_time, profile.end_time]))
+    assert is_stamp.sum() == 2 * profile.start_time.size
+    words[is_stamp & (words >= profile.end_time[row])] += 1000 * STRETCH_US
+    return words.tobytes()
+
+
+@pytest.mark.slow
+def test_one_stretched_execution_of_a_real_recording_moves_nothing(
+    exports: Exports, tmp_path: Path
+) -> None:
+    """I5: recorded on this host by a runner without a clock beside it; one execution of 100."""
+    runner = shutil.copy2(find_host_runner(), tmp_path / "runner")
+    model = exports.get(ExportRequest("toy_cnn", "fp32")).pte
+    document = {
+        "model": str(model),
+        "output_root": "quiet",
+        "experiments": [{"name": "alone", "runner_path": str(runner), "threads": 1}],
+        "measurement": {"blocks": 6, "min_seconds": 0.02, "kernels": False},
+    }
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    done = etprof(tmp_path, "run", "c.json")
+    assert done.exit_code == 0, done.stderr
+    assert not [*tmp_path.glob("quiet/*/*_clock.json")]
+    shutil.copytree(tmp_path / "quiet", tmp_path / "disturbed")
+    (changed,) = tmp_path.glob("disturbed/*/*_o02.etdump")
+    write_bytes(changed, stretched(changed.read_bytes(), load_etdump(changed)))
+    place = str(changed.relative_to(tmp_path / "disturbed"))
+    edit_manifest(
+        tmp_path / "disturbed",
+        lambda document: document["files"][place].update(sha256=hash_file(changed)),
+    )
+    reports = []
+    for name in ("quiet", "disturbed"):
+        done = etprof(tmp_path, "analyze", tmp_path / name, "--json")
+        assert done.exit_code == 0, done.stderr
+        reports.append(json.loads(done.stdout))
+    (quiet,), (disturbed,) = (report["experiments"].values() for report in reports)
+    # What else disturbed this host while it was recorded is left out too.
+    assert quiet["executions"] + quiet["left_out"]["disturbed"] == 100
+    assert disturbed["left_out"]["disturbed"] == quiet["left_out"]["disturbed"] + 1
+    tables = [[*each["operators"], *each["overheads"]] for each in (quiet, disturbed)]
+    assert max(abs(a["share"] - b["share"]) for a, b in zip(*tables, strict=True)) < 0.01
+    assert findings(reports[0]) == findings(reports[1]) != []
 
 
 def findings(report: dict[str, Any]) -> list[tuple[str, str]]:
