@@ -329,7 +329,10 @@ def judge_changes(
             yield each
         else:
             verdict = judge(each.interval, margin)
-            if verdict in {"faster", "slower"} and p_value > 1 - CONFIDENCE:
+            is_sure = (
+                p_value <= 1 - CONFIDENCE and each.between is not None and each.between.is_sure
+            )
+            if verdict in {"faster", "slower"} and not is_sure:
                 verdict = "inconclusive"
             yield replace(each, adjusted_p=p_value, verdict=verdict)
 
