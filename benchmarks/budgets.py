@@ -1,10 +1,14 @@
 """Every budget of the foundation, side by side, in one run: reader, analysis, runner, command line.
 
-usage: python benchmarks/budgets.py [--inferences N] [--pairs N] [--json FILE]
+usage: python benchmarks/budgets.py [--inferences N] [--pairs N] [--largest N] [--json FILE]
 
-Runs what reader_vs_inspector.py and runner_overhead.py measure, times `etprof --help`, and prints
-each figure beside its limit. Takes five to fifteen minutes; let the machine do nothing else.
-Exit code 1 when a budget is not kept.
+Runs what reader_vs_inspector.py, report_speed.py and runner_overhead.py measure, times
+`etprof --help`, and prints each figure beside its limit. Times are CPU seconds, of a whole process
+where a command is meant, the least of some repeats: another process cannot add seconds to them, but
+takes caches and so makes them longer by half. What it takes to leave no doubt is a machine that
+does nothing else. Peaks are the process's own, file pages included. Takes five to fifteen minutes
+and 4.3 GB in the folder for temporary files, for the largest ETDump there can be: its offsets have
+32 bits. Exit code 1 when a budget is not kept.
 """
 
 from __future__ import annotations
@@ -15,16 +19,35 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 import reader_vs_inspector
+import report_speed
 import runner_overhead
-from etdump_samples import record
-from fresh_process import Row, run_etprof_quickest
+from etdump_samples import record, repeat_blocks
+from fresh_process import Row, run_etprof, run_etprof_quickest
 
 from etprof.base.errors import EtprofError
 
-GROWTH_SLACK = 1.5
-"""Ten times the events may cost this much more than ten times the time."""
+LARGEST: Final = 700
+"""Copies of an ETDump of 1000 inferences of MobileNetV2 that fit in 4 GiB: 49 million events."""
+LIMITS: Final[dict[str, tuple[str, float, str]]] = {
+    "reader, first reading: faster than Inspector": ("≥", 300, "×"),
+    "reader, warm: faster than Inspector": ("≥", 800, "×"),
+    "reader, warm": ("≥", 2, "GB/s"),
+    "reader: time of 100 × to 10 × the events": ("<", 15, "×"),
+    "analyze of 1 000 inferences": ("<", 0.4, "s"),
+    "analyze of 1 000 inferences, peak memory": ("<", 75, "MB"),
+    "analyze of 100 000 inferences": ("<", 2, "s"),
+    "analyze of 100 000 inferences, peak memory": ("<", 300, "MB"),
+    "analyze of the largest ETDump, peak memory": ("<", 300, "MB"),
+    "analyze: time of an event, largest to 100 ×": ("<", 1.5, "×"),
+    "runner ÷ bare Method::execute loop": ("<", runner_overhead.BUDGET, "×"),
+    "report.html": ("<", 2, "MB"),
+    "etprof --help": ("<", 0.15, "s"),
+    "etprof --help: heavy modules imported": ("<", 1, ""),
+}
+"""How each figure has to stand to its limit, and the unit: the budgets."""
 
 
 @dataclass(frozen=True)
@@ -32,57 +55,62 @@ class Budget:
     """One figure and its limit."""
 
     what: str
+    """A key of `LIMITS`."""
     measured: float
-    relation: str
-    """`<` or `≥`: how the measured figure has to stand to the limit."""
-    limit: float
-    unit: str
     detail: str = ""
 
     @property
     def kept(self) -> bool:
         """Whether the figure is within its limit."""
-        return self.measured < self.limit if self.relation == "<" else self.measured >= self.limit
+        relation, limit, _ = LIMITS[self.what]
+        return self.measured < limit if relation == "<" else self.measured >= limit
 
     def __str__(self) -> str:
         """One line of the table."""
         verdict = "kept" if self.kept else "NOT KEPT"
-        limit = f"{self.relation} {self.limit:g} {self.unit}"
+        limit = "{} {:g} {}".format(*LIMITS[self.what])
         return (
             f"{self.what:44}{self.measured:>10.4g} {limit:>14}  {verdict:9} {self.detail}".rstrip()
         )
 
 
 def judge_reader(results: Row) -> list[Budget]:
-    """The reader's and the analysis' budgets."""
-    analyze = results["analyze"]
-    once, ten, hundred = (row["warm_s"] for row in results["growth"])
-    analyzed = [row["analyze"]["cpu_s"] for row in results["growth"]]
+    """The reader's budgets."""
+    reader, inspector = results["reader"], results["inspector"]
+    once, ten, hundred = (row["warm_cpu_s"] for row in results["growth"])
     detail = ", ".join(f"{seconds * 1e3:.1f}" for seconds in (once, ten, hundred))
+    speed = results["warm_gb_per_cpu_s"]
     return [
+        Budget("reader, first reading: faster than Inspector", results["ratio_first"], "elapsed"),
         Budget(
-            "reader, first reading: faster than Inspector", results["ratio_first"], "≥", 300, "×"
+            "reader, warm: faster than Inspector",
+            inspector["cpu_s"] / reader["warm_cpu_s"],
+            f"{results['ratio_warm']:,.0f} × elapsed; without the CPU time of Inspector's flatc",
         ),
-        Budget("reader, warm: faster than Inspector", results["ratio_warm"], "≥", 300, "×"),
-        Budget("reader, warm", results["warm_gb_per_s"], "≥", 1, "GB/s"),
-        Budget("etprof analyze, whole process", analyze["whole_s"], "<", 1, "s"),
-        Budget("etprof analyze, peak memory", analyze["peak_mb"], "<", 200, "MB"),
+        Budget("reader, warm", speed, f"{results['warm_gb_per_s']:.2f} elapsed"),
         Budget(
             "reader: time of 100 × to 10 × the events",
             hundred / ten,
-            "<",
-            10 * GROWTH_SLACK,
-            "×",
             f"({detail} ms for 1, 10, 100 ×)",
         ),
-        Budget(
-            "analyze: CPU time of 100 × to 10 × the events",
-            analyzed[2] / analyzed[1],
-            "<",
-            10 * GROWTH_SLACK,
-            "×",
-            f"({', '.join(f'{seconds:.2f}' for seconds in analyzed)} s for 1, 10, 100 ×)",
-        ),
+    ]
+
+
+def judge_analysis(results: Row, largest: Row, copies: int) -> list[Budget]:
+    """The budgets of `etprof analyze` as a whole process."""
+    once, hundred = results["analyze"], results["growth"][-1]["analyze"]
+    found = []
+    for inferences, row in (("1 000", once), ("100 000", hundred)):
+        name = f"analyze of {inferences} inferences"
+        found.append(Budget(name, row["cpu_s"], f"{row['whole_s']:.2f} s elapsed"))
+        found.append(Budget(f"{name}, peak memory", row["peak_mb"]))
+    start_s = once["cpu_s"]  # which is not for its events
+    growth = (largest["cpu_s"] - start_s) / copies / ((hundred["cpu_s"] - start_s) / 100)
+    detail = f"{largest['cpu_s']:.1f} s for {copies} ×"
+    return [
+        *found,
+        Budget("analyze of the largest ETDump, peak memory", largest["peak_mb"]),
+        Budget("analyze: time of an event, largest to 100 ×", growth, detail),
     ]
 
 
@@ -90,36 +118,52 @@ def judge_runner(overheads: list[runner_overhead.Ratio]) -> list[Budget]:
     """The runner's budget for each model, with the interval."""
     return [
         Budget(
-            f"runner ÷ bare Method::execute loop, {overhead.subject}",
+            "runner ÷ bare Method::execute loop",
             overhead.ratio,
-            "<",
-            runner_overhead.BUDGET,
-            "×",
-            f"[{overhead.low:.4f}, {overhead.high:.4f}], {overhead.pairs} pairs",
+            f"{overhead.subject} [{overhead.low:.4f}, {overhead.high:.4f}], {overhead.pairs} pairs",
         )
         for overhead in overheads
     ]
 
 
+def judge_report(folder: Path, inferences: int) -> Budget:
+    """The size of a report of a run of MobileNetV2 with two experiments."""
+    run = report_speed.record(folder, inferences)
+    run_etprof("report", run)
+    return Budget("report.html", (run / "report.html").stat().st_size / 1e6)
+
+
 def judge_help() -> list[Budget]:
     """The command line's budgets."""
-    row = run_etprof_quickest("--help")
+    row = run_etprof_quickest("--help", repeats=10)
     heavy = row["heavy"]
     return [
-        Budget("etprof --help, whole process", row["whole_s"], "<", 0.3, "s"),
-        Budget("etprof --help: heavy modules imported", len(heavy), "<", 1, "", ", ".join(heavy)),
+        Budget("etprof --help", row["cpu_s"], f"{row['whole_s']:.2f} s elapsed"),
+        Budget("etprof --help: heavy modules imported", len(heavy), ", ".join(heavy)),
     ]
 
 
-def measure(inferences: int, pairs: int) -> list[Budget]:
+def measure(inferences: int, pairs: int, copies: int) -> list[Budget]:
     """Measures everything; prints what the parts print on the way."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        results = reader_vs_inspector.measure(record(folder, inferences), folder)
+        source = record(folder, inferences)
+        results = reader_vs_inspector.measure(source, folder)
+        path = folder / "largest.etdump"
+        repeat_blocks(source.read_bytes(), copies, path)
+        largest = run_etprof("analyze", path)
+        path.unlink()
+        report = judge_report(folder, inferences)
     reader_vs_inspector.show(results)
     print()
     overheads = runner_overhead.measure(pairs, subjects=("toy_cnn", "mobilenet_v2"))
-    return [*judge_reader(results), *judge_runner(overheads), *judge_help()]
+    return [
+        *judge_reader(results),
+        *judge_analysis(results, largest, copies),
+        *judge_runner(overheads),
+        report,
+        *judge_help(),
+    ]
 
 
 def main() -> int:
@@ -133,16 +177,20 @@ def main() -> int:
     parser.add_argument(
         "--pairs", type=int, default=runner_overhead.MOST_PAIRS, help="of launches, at most"
     )
+    parser.add_argument(
+        "--largest", type=int, default=LARGEST, help="copies of it in the largest (default: 700)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
     arguments = parser.parse_args()
     try:
-        budgets = measure(arguments.inferences, arguments.pairs)
+        budgets = measure(arguments.inferences, arguments.pairs, arguments.largest)
     except EtprofError as error:
         sys.exit(str(error))
     print(f"\n{'budget':44}{'measured':>10} {'limit':>14}")
     print("\n".join(map(str, budgets)))
     if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(budget) for budget in budgets], indent=2))
+        rows = [{**asdict(each), "limit": LIMITS[each.what], "kept": each.kept} for each in budgets]
+        arguments.json.write_text(json.dumps(rows, indent=2))
     return 0 if all(budget.kept for budget in budgets) else 1
 
 

@@ -6,16 +6,16 @@ import struct
 import sys
 from pathlib import Path
 
-from etprof.base.process import run_command
-from etprof.export.exporter import export_model
-from etprof.export.request import ExportRequest
-from etprof.targets.runner import find_host_runner
-
 MODEL = "mobilenet_v2"
 
 
 def record(folder: Path, inferences: int) -> Path:
     """Exports MobileNetV2 (random weights) and records that many inferences in one ETDump."""
+    from etprof.base.process import run_command
+    from etprof.export.exporter import export_model
+    from etprof.export.request import ExportRequest
+    from etprof.targets.runner import find_host_runner
+
     program = export_model(ExportRequest(MODEL, "fp32", outdir=folder)).pte
     path = folder / f"{MODEL}.etdump"
     words = f"--warmup 0 --iterations {inferences - 1} --result {folder / 'result.json'}".split()

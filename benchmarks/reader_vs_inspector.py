@@ -6,8 +6,7 @@ Without --etdump, exports MobileNetV2 (random weights) and records N inferences 
 etprof-runner. Then, each in a process of its own: import time, first reading, warm reading, peak
 memory; `etprof analyze` as a whole process; and both on 1, 10 and 100 times the file, made by
 repeating its event blocks. CPU times (flatc's, a child of Inspector, apart) tell more than elapsed
-ones when the machine is busy. Budgets: 300 times faster than Inspector, 1 GB/s warm, analysis under
-1 s and 200 MB.
+ones when the machine is busy. budgets.py holds the figures to their limits.
 """
 
 from __future__ import annotations
@@ -77,13 +76,14 @@ def measure_growth(source: Path, folder: Path) -> list[Row]:
 def measure(source: Path, folder: Path) -> Row:
     """Measures everything on one file."""
     readings = [run_code(READ, source, "50") for _ in range(3)]
-    reader = min(readings, key=lambda row: float(row["warm_s"]))
+    reader = min(readings, key=lambda row: float(row["warm_cpu_s"]))
     reader["first_s"] = statistics.median(row["first_s"] for row in readings)
-    inspector = run_code(INSPECT, source)
+    inspections = [run_code(INSPECT, source) for _ in range(3)]
+    inspector = min(inspections, key=lambda row: float(row["cpu_s"]))
     return {
         "reader": reader,
         "inspector": inspector,
-        "analyze": run_etprof_quickest("analyze", source),
+        "analyze": run_etprof_quickest("analyze", source, repeats=5),
         "ratio_first": inspector["first_s"] / reader["first_s"],
         "ratio_warm": inspector["first_s"] / reader["warm_s"],
         "warm_gb_per_s": reader["size_bytes"] / reader["warm_s"] / 1e9,
@@ -110,15 +110,12 @@ def show(results: Row) -> None:
         f"{inspector['cpu_s'] * 1e3:>13,.2f} ms"
     )
     print(f"\nfaster than Inspector     {results['ratio_first']:,.0f} x at the first reading")
-    print(f"                          {results['ratio_warm']:,.0f} x warm (budget: 300 x)")
+    print(f"                          {results['ratio_warm']:,.0f} x warm")
     print(
         f"warm speed                {results['warm_gb_per_s']:.2f} GB/s, "
-        f"{results['warm_gb_per_cpu_s']:.2f} GB per CPU second (budget: 1 GB/s)"
+        f"{results['warm_gb_per_cpu_s']:.2f} GB per CPU second"
     )
-    print(
-        f"etprof analyze, whole     {analyze['whole_s']:.2f} s, {analyze['peak_mb']:.0f} MB "
-        "(budget: 1 s, 200 MB)"
-    )
+    print(f"etprof analyze, whole     {analyze['whole_s']:.2f} s, {analyze['peak_mb']:.0f} MB")
     show_growth(results["growth"])
 
 

@@ -23,6 +23,8 @@ class NameIndex {
     /// the file, for the FormatError that ends the reading of overlapping strings.
     std::int32_t find_or_add(std::string_view name, std::uint64_t at);
 
+    std::string_view at(std::int32_t number) const { return names_[number]; }
+
     /// Returns copies of all strings, in the order of their numbers.
     std::vector<std::string> take_names() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -104,43 +105,83 @@ Buffer open_buffer(const std::uint8_t* data, std::size_t size) {
     throw FormatError(Fault::kNotEtdump, 4, "no identifier \"ED00\" at byte 4 or 8");
 }
 
+}  // namespace
+
 /// One reading of one file.
 class EtdumpReader {
  public:
-    EtdumpReader(const Buffer& buffer, std::size_t size) : buffer_(buffer), names_(size) {
-        const std::size_t rows = std::min(size, kLargestReserve) / kBytesPerRow;
-        table_.profile.for_each([rows](const char*, auto& column) { column.reserve(rows); });
+    EtdumpReader(const Buffer& buffer, std::size_t size)
+        : buffer_(buffer), size_(size), names_(size) {
+        const auto root = etdump_.follow(buffer_, buffer_.begin());
+        version_ = root.get<std::uint32_t>(kVersion, 0);
+        if (root.has(kRunData)) {
+            blocks_ = buffer_.elements(root.position(kRunData), kOffsetWidth, "ETDump.run_data");
+        }
     }
 
-    EventTable read() {
-        const auto root = etdump_.follow(buffer_, buffer_.begin());
-        table_.version = root.get<std::uint32_t>(kVersion, 0);
-        if (root.has(kRunData)) {
-            const Elements blocks =
-                buffer_.elements(root.position(kRunData), kOffsetWidth, "ETDump.run_data");
-            for (std::uint32_t i = 0; i < blocks.count; ++i) {
-                read_block(blocks.begin + std::uint64_t{kOffsetWidth} * i);
-            }
+    bool at_end() const { return blocks_.count == 0 && events_.count == 0; }
+
+    EventTable read(std::size_t rows, std::string_view last) {
+        table_ = EventTable{};
+        table_.version = version_;
+        const std::size_t room = std::min(rows, std::min(size_, kLargestReserve) / kBytesPerRow);
+        table_.profile.for_each([room](const char*, auto& column) { column.reserve(room); });
+        table_.first_block = block_count_ - (events_.count > 0);
+        if (events_.count > 0) {  // The rest of a block of which the piece before has the start.
+            add_block();
+        }
+        for (bool is_full = read_events(rows, last); !is_full && blocks_.count > 0;) {
+            open_block();
+            is_full = read_events(rows, last);
         }
         table_.names = names_.take_names();
         return std::move(table_);
     }
 
  private:
-    void read_block(std::uint64_t at) {
-        const auto block = run_data_.follow(buffer_, at);
-        table_.blocks.name_id.push_back(read_name(block, kRunName, "RunData.name"));
-        table_.blocks.bundled_input_index.push_back(
-            block.get<std::int32_t>(kBundledInputIndex, -1));
-        table_.blocks.event_begin.push_back(event_count_);
+    void open_block() {
+        const auto block = run_data_.follow(buffer_, take(blocks_));
+        block_name_ = read_name(block, kRunName, "RunData.name");
+        bundled_input_ = block.get<std::int32_t>(kBundledInputIndex, -1);
+        block_begin_ = event_count_;
+        ++block_count_;
+        add_block();
         if (block.has(kAllocators)) {
             read_allocators(block.position(kAllocators));
         }
         if (block.has(kEvents)) {
-            read_events(block.position(kEvents));
+            events_ = buffer_.elements(block.position(kEvents), kOffsetWidth, "RunData.events");
         }
+    }
+
+    void add_block() {
+        block_index_ = static_cast<std::uint32_t>(table_.blocks.name_id.size());
+        table_.blocks.name_id.push_back(block_name_);
+        table_.blocks.bundled_input_index.push_back(bundled_input_);
+        table_.blocks.event_begin.push_back(block_begin_);
         table_.blocks.event_end.push_back(event_count_);
-        ++block_index_;
+    }
+
+    /// Reads the block's events; returns whether the piece is full before their end.
+    bool read_events(std::size_t rows, std::string_view last) {
+        bool is_full = false;
+        while (events_.count > 0 && !is_full) {
+            read_event(take(events_));
+            ++event_count_;
+            const auto& found = table_.profile.name_id;
+            is_full = found.size() >= rows && !found.empty() && found.back() != kMissing &&
+                      names_.at(found.back()) == last;
+        }
+        if (!table_.blocks.event_end.empty()) {
+            table_.blocks.event_end.back() = event_count_;
+        }
+        return is_full;
+    }
+
+    /// Takes the first of `elements` off, and returns where it stands.
+    static std::uint64_t take(Elements& elements) {
+        --elements.count;
+        return std::exchange(elements.begin, elements.begin + kOffsetWidth);
     }
 
     void read_allocators(std::uint64_t at) {
@@ -150,14 +191,6 @@ class EtdumpReader {
                 allocator_.follow(buffer_, allocators.begin + std::uint64_t{kOffsetWidth} * i);
             table_.allocators.block_index.push_back(block_index_);
             table_.allocators.name_id.push_back(read_name(allocator, 0, "Allocator.name"));
-        }
-    }
-
-    void read_events(std::uint64_t at) {
-        const Elements events = buffer_.elements(at, kOffsetWidth, "RunData.events");
-        for (std::uint32_t i = 0; i < events.count; ++i) {
-            read_event(events.begin + std::uint64_t{kOffsetWidth} * i);
-            ++event_count_;
         }
     }
 
@@ -320,10 +353,18 @@ class EtdumpReader {
     }
 
     Buffer buffer_;
+    std::size_t size_;
     NameIndex names_;
-    EventTable table_;
+    EventTable table_;  ///< The piece that is being read.
+    std::uint32_t version_ = 0;
     std::uint32_t block_index_ = 0;
+    std::uint32_t block_count_ = 0;
     std::int64_t event_count_ = 0;
+    Elements blocks_;  ///< Not yet opened.
+    Elements events_;  ///< Of the open block, not yet read.
+    std::int32_t block_name_ = kMissing;
+    std::int32_t bundled_input_ = -1;
+    std::int64_t block_begin_ = 0;
 
     TableReader<2> etdump_{"ETDump", kEtdumpWidths};
     TableReader<4> run_data_{"RunData", kRunDataWidths};
@@ -341,10 +382,19 @@ class EtdumpReader {
     TableReader<1> bool_{"Bool", kByteWidth};
 };
 
-}  // namespace
+PieceReader::PieceReader(const std::uint8_t* data, std::size_t size)
+    : reader_(std::make_unique<EtdumpReader>(open_buffer(data, size), size)) {}
+
+PieceReader::~PieceReader() = default;
+
+bool PieceReader::at_end() const { return reader_->at_end(); }
+
+EventTable PieceReader::read(std::size_t rows, std::string_view last) {
+    return reader_->read(rows, last);
+}
 
 EventTable read_etdump(const std::uint8_t* data, std::size_t size) {
-    return EtdumpReader(open_buffer(data, size), size).read();
+    return PieceReader(data, size).read(size, {});
 }
 
 }  // namespace etprof

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "etdump/format_error.h"
@@ -120,6 +122,7 @@ struct TensorColumns {
 /// Everything an ETDump says, in columns.
 struct EventTable {
     std::uint32_t version = 0;
+    std::uint32_t first_block = 0;  ///< Of the file; columns count blocks from there.
     std::vector<std::string> names;
     BlockColumns blocks;
     ProfileColumns profile;
@@ -129,10 +132,27 @@ struct EventTable {
     TensorColumns tensors;
 };
 
-/// Reads an ETDump, with or without a size prefix, into columns.
+/// Reads an ETDump, with or without a size prefix, a piece at a time, in memory for one piece.
 ///
 /// Any bytes are safe: they yield columns or a FormatError. Time is proportional to `size` (times
-/// its logarithm when all strings differ), and so is memory. The result does not refer to `data`.
+/// its logarithm when all strings differ). `data` must outlive the reader, not what it returns.
+class PieceReader {
+ public:
+    PieceReader(const std::uint8_t* data, std::size_t size);
+    ~PieceReader();
+
+    bool at_end() const;
+
+    /// Returns the next `rows` profile events and all up to the next that is named `last`, with
+    /// what stands between them. The first block may have begun in the piece before; names are all
+    /// up to here, with numbers that hold for later pieces.
+    EventTable read(std::size_t rows, std::string_view last);
+
+ private:
+    std::unique_ptr<class EtdumpReader> reader_;
+};
+
+/// Reads a whole ETDump.
 EventTable read_etdump(const std::uint8_t* data, std::size_t size);
 
 }  // namespace etprof

@@ -72,6 +72,24 @@ EventTable read_buffer(const py::buffer& object) {
     return etprof::read_etdump(bytes.data(), bytes.size());
 }
 
+/// A PieceReader with the bytes that it reads.
+class PinnedReader {
+ public:
+    explicit PinnedReader(const py::buffer& object)
+        : bytes_(object), reader_(bytes_.data(), bytes_.size()) {}
+
+    bool at_end() const { return reader_.at_end(); }
+
+    EventTable read(std::size_t rows, const std::string& last) {
+        const py::gil_scoped_release release;
+        return reader_.read(rows, last);
+    }
+
+ private:
+    PinnedBytes bytes_;
+    etprof::PieceReader reader_;
+};
+
 const char* name_of(Fault fault) {
     switch (fault) {
         case Fault::kEmpty:
@@ -113,6 +131,7 @@ PYBIND11_MODULE(_etdump, m) {
 
     py::class_<EventTable>(m, "EventTable")
         .def_readonly("version", &EventTable::version)
+        .def_readonly("first_block", &EventTable::first_block)
         .def("names", &decode_names)
         .def("blocks", &view_columns<&EventTable::blocks>)
         .def("profile", &view_columns<&EventTable::profile>)
@@ -120,5 +139,9 @@ PYBIND11_MODULE(_etdump, m) {
         .def("allocators", &view_columns<&EventTable::allocators>)
         .def("debug", &view_columns<&EventTable::debug>)
         .def("tensors", &view_columns<&EventTable::tensors>);
+    py::class_<PinnedReader>(m, "PieceReader")
+        .def(py::init<const py::buffer&>(), py::arg("data"))
+        .def_property_readonly("at_end", &PinnedReader::at_end)
+        .def("read", &PinnedReader::read, py::arg("rows"), py::arg("last"));
     m.def("read_etdump", &read_buffer, py::arg("data"));
 }

@@ -102,7 +102,7 @@ def test_a_clock_of_other_operators_is_refused(tmp_path: Path) -> None:
     launch = clocked_launch(tmp_path)
     assert launch.clock is not None
     trace = launch.clock
-    assert not isinstance(put_on_clock(launch.dump, trace), str)
+    assert not isinstance(put_on_clock(launch.dump.whole(), trace), str)
     first = next(i for i, each in enumerate(trace.operators) if each.delegate is not None)
     operators = list(trace.operators)
     operators[first] = operators[first].model_copy(update={"name": "Softmax (NC, F32) #9"})
@@ -118,18 +118,20 @@ def test_a_clock_of_other_operators_is_refused(tmp_path: Path) -> None:
         {"all_operators_named": False},
     ]
     for change in changes:
-        assert isinstance(put_on_clock(launch.dump, trace.model_copy(update=change)), str), change
+        assert isinstance(
+            put_on_clock(launch.dump.whole(), trace.model_copy(update=change)), str
+        ), change
 
 
 def test_operators_stay_inside_the_calls_that_hold_them(tmp_path: Path) -> None:
     launch = clocked_launch(tmp_path)
     assert launch.clock is not None
-    found = put_on_clock(launch.dump, launch.clock)
+    found = put_on_clock(launch.dump.whole(), launch.clock)
     assert not isinstance(found, str)
     inside = found.profile.delegate_debug_id_str_id >= 0
     unchanged = ~inside
     for name in ("start_time", "end_time"):
-        before, after = (getattr(each.profile, name) for each in (launch.dump, found))
+        before, after = (getattr(each.profile, name) for each in (launch.dump.whole(), found))
         assert np.array_equal(before[unchanged], after[unchanged])
     length = found.profile.end_time[inside] - found.profile.start_time[inside]
     assert (length % 1000 == 1000 - GAP_NS).all()

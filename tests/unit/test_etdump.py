@@ -48,7 +48,7 @@ def parts_of(dump: ETDump) -> list[DataclassInstance]:
     return [
         getattr(dump, part.name)
         for part in fields(dump)
-        if part.name not in ("version", "size_bytes", "names", "_texts", "_data")
+        if part.name not in {"version", "size_bytes", "names", "first_block", "_texts", "_data"}
     ]
 
 

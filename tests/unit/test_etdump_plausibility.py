@@ -60,7 +60,7 @@ def split_of(dump: ETDump) -> OperatorSplit:
 def intervals(dump: ETDump) -> dict[str, tuple[float, float]]:
     """95 % interval of each part's mean over the executions of a sound file."""
     (executions,) = keep_near_median([examine_executions(dump)])
-    number, events = executions.number, executions.events
+    ((_, events, number),) = executions.pieces()
     times = timed(events)
     series = {
         name: times.beyond[
@@ -403,16 +403,19 @@ def test_a_sum_that_cannot_be_is_refused_whatever_let_it_pass() -> None:
     """N16: the guard at the split itself."""
     dump = load_etdump(recording("a day after boot").data)
     executions = examine_executions(dump)
-    times, is_execute = timed(executions.events), executions.events.roles == Role.EXECUTE
+    known, duration = executions.events, executions.duration
+    assert known is not None
+    assert duration is not None
+    times = timed(known)
     wrong = [
-        replace(times, duration=np.where(is_execute, times.duration, times.duration * 1000)),
-        replace(times, beyond=times.beyond * -1),
-        replace(times, duration=np.where(is_execute, 0, times.duration)),
+        (replace(times, duration=times.duration * 1000), duration),
+        (replace(times, beyond=times.beyond * -1), duration),
+        (times, duration * 0),
     ]
-    for each in wrong:
-        events = replace(executions.events, times=each)
+    for each, whole in wrong:
+        events = replace(known, times=each)
         with pytest.raises(ImplausibleETDumpError, match="which cannot be"):
-            split_operators([replace(executions, events=events)])
+            split_operators([replace(executions, events=events, duration=whole)])
 
 
 def test_wraps_are_undone_in_durations_everywhere(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from etprof.analysis.findings.rules import evaluate_run
 from etprof.analysis.insight import RunInsight, describe_run
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.cli import main
-from etprof.etdump.reader import ETDump, load_etdump
+from etprof.etdump.reader import ETDump, LongETDump, open_etdump
 from etprof.history.ingest import read_run_directory
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment as Planned
@@ -84,12 +84,12 @@ def test_analyze_opens_each_file_once_and_asks_the_rules_once(
         asked.append(subjects)
         return evaluate_run(*subjects, **beside)
 
-    def read(path: Path) -> ETDump:
+    def read(path: Path) -> ETDump | LongETDump:
         dumps.append(path)
-        return load_etdump(path)
+        return open_etdump(path)
 
     monkeypatch.setattr(assessment, "evaluate_run", judge)
-    monkeypatch.setattr(load, "load_etdump", read)
+    monkeypatch.setattr(load, "open_etdump", read)
     measured = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
     with watched(run) as opened:
         assert main(["analyze", str(run), "--quiet"]) == 0

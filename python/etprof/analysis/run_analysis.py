@@ -24,7 +24,6 @@ from etprof.analysis.split.executions import (
     LEAST_FOR_BAND,
     Executions,
     examine_executions,
-    find_delegates,
     keep_near_median,
 )
 from etprof.analysis.split.operator_clock import put_on_clock
@@ -33,7 +32,8 @@ from etprof.base.errors import InputFileError
 from etprof.base.records import SME_MODES, SME_ON
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration, format_share
-from etprof.etdump.plausibility import Role
+from etprof.etdump.plausibility import Events, examine_events
+from etprof.etdump.reader import ETDump, ETDumpFormatError
 from etprof.run.load import LoadedExperiment, LoadedLaunches, LoadedSplit
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from etprof.analysis.split.executions import Delegates
-    from etprof.etdump.plausibility import Events
-    from etprof.etdump.reader import ETDump
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.kernel_trace import KernelTrace
@@ -90,19 +88,31 @@ class ExperimentAnalysis:
     """One experiment: its operator split and, where it was timed, its latency."""
 
     loaded: LoadedExperiment
-    dump: ETDump
+    executions: Executions
     """Of the first operator launch; on the operator clock where that ran."""
-    events: Events
-    """The first ETDump's profile events, each checked."""
     split: OperatorSplit
     """Of all operator launches together."""
-    delegates: Delegates
-    """Whose the delegate calls are."""
     problems: tuple[str, ...]
     """What could not be read, or is refused."""
     latency: Latency | None
     generation: GenerationSpeed | None
     """Speed of a language model; None when no tokens were generated, or not timed."""
+
+    @cached_property
+    def dump(self) -> ETDump:
+        """The first operator launch's ETDump, whole: 60 bytes for an event."""
+        return self.executions.dump.whole()
+
+    @cached_property
+    def events(self) -> Events:
+        """The first ETDump's profile events, each checked."""
+        units, is_timed = self.delegates.units, self.executions.duration is not None
+        return self.executions.events or examine_events(self.dump, units, is_timed=is_timed)
+
+    @property
+    def delegates(self) -> Delegates:
+        """Whose the delegate calls are."""
+        return self.executions.delegates
 
     @property
     def name(self) -> str:
@@ -329,10 +339,17 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
     has_clock = splits[0].clock is not None
     for each in splits:
         try:
-            found = replace(find_delegates(each.dump, delegates), are_on_clock=has_clock)
             launches.append(
-                examine_executions(each.dump, found, launch=each.number, is_timed=is_timed)
+                examine_executions(
+                    each.dump,
+                    delegates,
+                    launch=each.number,
+                    is_timed=is_timed,
+                    is_on_clock=has_clock,
+                )
             )
+        except ETDumpFormatError as error:  # which names its file
+            refused.append(error)
         except InputFileError as error:
             refused.append(type(error)(f"{each.etdump}: {error}"))
     if not launches:
@@ -344,10 +361,8 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
         raise type(error)(msg) from error
     return ExperimentAnalysis(
         loaded=loaded,
-        dump=launches[0].dump,
-        events=launches[0].events,
+        executions=launches[0],
         split=split,
-        delegates=launches[0].delegates,
         problems=(*loaded.problems, *clock_problems, *map(str, refused)),
         latency=_latency(metrics) if metrics and metrics.blocks else None,
         generation=summarise_generation(metrics) if metrics else None,
@@ -358,7 +373,7 @@ def _on_one_clock(splits: Sequence[LoadedSplit]) -> tuple[tuple[LoadedSplit, ...
     """Puts all launches on the operator clock, or none, for times of two clocks are not compared."""
     found, problems = list[LoadedSplit](), list[str]()
     for each in splits:
-        changed = put_on_clock(each.dump, each.clock) if each.clock else ""
+        changed = put_on_clock(each.dump.whole(), each.clock) if each.clock else ""
         if isinstance(changed, str):
             if changed:
                 problems.append(
@@ -416,13 +431,12 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
 
 def _opaque_note(experiment: ExperimentAnalysis) -> str:
     """Says what of a delegate is known when its words and unit are not."""
-    foreign, times = experiment.events.roles == Role.FOREIGN, experiment.events.times
-    ticks = (times.end[foreign] - times.start[foreign]).astype("int64").sum() if times else 0
-    unit = f", {int(ticks)} ticks of a unit that is not known," if times is not None else ""
+    foreign, is_timed = experiment.executions.foreign, experiment.executions.duration is not None
+    unit = f", {foreign.ticks} ticks of a unit that is not known," if is_timed else ""
     return (
         f"{experiment.name}: {count_of(len(experiment.delegates.opaque), 'delegate call')} of a "
         "backend that etprof does not know, each one row: "
-        f"{count_of(int(foreign.sum()), 'event')} inside{unit} are not in the split"
+        f"{count_of(foreign.events, 'event')} inside{unit} are not in the split"
     )
 
 

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+
+from etprof.etdump.reader import EXECUTE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from etprof.etdump.reader import ETDump
 
-CONTAINERS: Final = ("Method::execute", "DELEGATE_CALL", "OPERATOR_CALL")
+CONTAINERS: Final = (EXECUTE, "DELEGATE_CALL", "OPERATOR_CALL")
 LOAD_EVENTS: Final = ("Program::load_method", "Method::init")
 KERNEL_PREFIX: Final = "native_call_"
 
@@ -73,6 +75,48 @@ class EventTimes:
     """What each container has beyond what it holds, shape (containers,)."""
 
 
+class Clocks(NamedTuple):
+    """What only a whole file tells of its clocks, and its pieces are examined with."""
+
+    is_narrow: bool = False
+    """Whether the clock has 32 bits; times then count from the start of the execution."""
+    are_delegates_apart: bool = False
+    """Whether most of the delegates' operators are outside their calls: they have another clock, and
+    only their sums can be judged."""
+
+
+class ClockSigns(NamedTuple):
+    """Counts of events by which the clocks of a file are known; those of its pieces add up."""
+
+    events: int = 0
+    narrow: int = 0
+    """Whose end fits in 32 bits."""
+    wrapped: int = 0
+    """Which end before they start, as where such a clock begins again."""
+    delegated: int = 0
+    outside: int = 0
+    """Of these, outside their call."""
+
+    def plus(self, other: ClockSigns) -> ClockSigns:
+        """Adds up those of two pieces."""
+        return ClockSigns(*map(sum, zip(self, other, strict=True)))
+
+    @property
+    def clocks(self) -> Clocks:
+        """What they say."""
+        is_narrow = self.wrapped > 0 and 2 * self.narrow > self.events
+        return Clocks(is_narrow, 2 * self.outside > self.delegated)
+
+
+class Outermost(NamedTuple):
+    """An execution or load event, as far as the next one is judged by it."""
+
+    row: int
+    start: int
+    end: int
+    is_load: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Events:
     """Every profile event of a file, in file order; what cannot be is marked."""
@@ -88,6 +132,11 @@ class Events:
     """Rows of executions and calls, shape (containers,)."""
     times: EventTimes | None
     """None where nobody may see them, for they are no performance."""
+    signs: ClockSigns
+    last: Outermost | None
+    """The last outermost event that can be so by itself; None where there is none."""
+    is_last_before_wrong: bool
+    """Whether that of the piece before overlaps with the first here, so that it cannot be so."""
 
     @property
     def usable(self) -> NDArray[np.bool_]:
@@ -118,33 +167,53 @@ class _Times:
     impossible: NDArray[np.bool_]
     is_other_clock: NDArray[np.bool_]
     """Events of delegates with a clock of their own: only their durations mean anything here."""
-    is_narrow: bool
-    """Whether the clock has 32 bits; times then count from the start of the execution."""
 
 
 def examine_events(
-    dump: ETDump, units: Mapping[int, float | None] | None = None, *, is_timed: bool = True
+    dump: ETDump,
+    units: Mapping[int, float | None] | None = None,
+    *,
+    is_timed: bool = True,
+    clocks: Clocks | None = None,
+    before: Outermost | None = None,
 ) -> Events:
     """Classifies and checks all profile events of `dump`; linear in their number.
 
     `units` are the ns per tick of delegates that do not report in ns, by the instruction that
     calls them; None for a unit that is not known. Where nothing is timed, the stamps are checked
-    all the same: they tell a damaged file.
+    all the same: they tell a damaged file. A piece of a file is examined with the `clocks` of the
+    whole, and with the `last` outermost event of the piece `before` it.
     """
-    units = units or {}
+    assumed = clocks or Clocks()
+    events = _examine(dump, units or {}, assumed, before, is_timed=is_timed)
+    while clocks is None and events.signs.clocks != assumed:
+        assumed = events.signs.clocks
+        events = _examine(dump, units or {}, assumed, before, is_timed=is_timed)
+    return events
+
+
+def _examine(
+    dump: ETDump,
+    units: Mapping[int, float | None],
+    clocks: Clocks,
+    before: Outermost | None,
+    *,
+    is_timed: bool,
+) -> Events:
     nesting = _find_nesting(dump, [call for call, unit in units.items() if unit is None])
-    times = _undo_wraps(dump, nesting)
+    times, wrapped, narrow = _undo_wraps(dump, nesting, clocks)
     duration = times.end - times.start
     for call in (call for call, unit in units.items() if unit is not None):
         inside = (dump.profile.instruction_id == call) & (nesting.roles == Role.DELEGATED)
         duration[inside] = duration[inside] * units[call]
         times.is_other_clock[inside] = True
     impossible = times.impossible | (duration < 0)
-    beyond = np.zeros(0)
+    beyond, outside = np.zeros(0), 0
     if nesting.containers.size:
-        _check_inside(times, nesting, impossible)
+        outside = _check_inside(times, nesting, impossible, clocks)
         beyond = _check_sums(duration, nesting, impossible)
-    _check_order(times, nesting, impossible)
+    delegated = int(np.count_nonzero(nesting.roles == Role.DELEGATED))
+    last, is_wrong = _check_order(times, nesting, impossible, before, clocks)
     impossible &= nesting.roles != Role.FOREIGN
     possible = np.ones(np.count_nonzero(nesting.roles == Role.EXECUTE), np.bool_)
     damaged = nesting.execution[impossible]
@@ -153,6 +222,7 @@ def examine_events(
     return Events(
         nesting.roles, nesting.execution, impossible, possible, nesting.containers,
         EventTimes(*stamps, duration, beyond) if is_timed else None,
+        ClockSigns(duration.size, narrow, wrapped, delegated, outside), last, is_wrong,
     )  # fmt: skip
 
 
@@ -165,7 +235,7 @@ def describe_position(dump: ETDump, row: int) -> str:
     """Says where profile event `row` stands in its file, for messages."""
     block = int(dump.profile.block_index[row])
     within = int(dump.profile.event_index[row]) - int(dump.blocks.event_begin[block])
-    return f"event {within} of event block {block}"
+    return f"event {within} of event block {dump.first_block + block}"
 
 
 def _find_nesting(dump: ETDump, opaque: Collection[int]) -> _Nesting:
@@ -212,30 +282,34 @@ def _number_executions(
     return number
 
 
-def _undo_wraps(dump: ETDump, nesting: _Nesting) -> _Times:
-    """Puts the events of an execution on one clock where that of the file has 32 bits."""
+def _undo_wraps(dump: ETDump, nesting: _Nesting, clocks: Clocks) -> tuple[_Times, int, int]:
+    """Puts the events of an execution on one clock where that of the file has 32 bits.
+
+    Also returns how many events may be wrapped, and how many ends fit in 32 bits.
+    """
     start = dump.profile.start_time.view(np.int64)
     end = dump.profile.end_time.view(np.int64)
     # No clock reaches 2**63 ns, which are 292 years.
     impossible = (start | end) < 0
     wrapped = (end < start) & (start < _NARROW) & ~impossible & (nesting.roles != Role.FOREIGN)
-    is_narrow = bool(wrapped.any()) and 2 * np.count_nonzero(end < _NARROW) > end.size
-    if not is_narrow:
+    signs = int(np.count_nonzero(wrapped)), int(np.count_nonzero(end < _NARROW))
+    if not clocks.is_narrow:
         if impossible.any():  # their differences could overflow
             start, end = np.where(impossible, 0, start), np.where(impossible, 0, end)
-        return _Times(start, end, impossible, np.zeros_like(impossible), is_narrow=False)
+        return _Times(start, end, impossible, np.zeros_like(impossible)), *signs
     impossible |= (start >= _NARROW) | (end >= _NARROW)
     origin = np.append(start[nesting.roles == Role.EXECUTE], 0)[nesting.execution]
     began = (start - origin) % _NARROW
     ended = began + (end - start) % _NARROW
-    return _Times(began, ended, impossible, np.zeros_like(impossible), is_narrow=True)
+    return _Times(began, ended, impossible, np.zeros_like(impossible)), *signs
 
 
-def _check_inside(times: _Times, nesting: _Nesting, impossible: NDArray[np.bool_]) -> None:
+def _check_inside(
+    times: _Times, nesting: _Nesting, impossible: NDArray[np.bool_], clocks: Clocks
+) -> int:
     """Marks what is not inside its container, where that can be so itself.
 
-    When most of the delegates' operators are outside, they have another clock, and only their
-    sums can be judged.
+    Returns how many of the delegates' operators are outside.
     """
     rows, parent = nesting.containers, nesting.parent
     delegated = nesting.roles == Role.DELEGATED
@@ -243,11 +317,11 @@ def _check_inside(times: _Times, nesting: _Nesting, impossible: NDArray[np.bool_
     outside |= times.end - delegated * _DELEGATE_STEP > times.end[rows][parent]
     outside &= (parent >= 0) & ~impossible & ~times.is_other_clock
     outside &= ~impossible[rows][parent]
-    if not outside.any():
-        return
-    if 2 * np.count_nonzero(outside & delegated) > np.count_nonzero(delegated):
+    count = int(np.count_nonzero(outside & delegated))
+    if clocks.are_delegates_apart:
         outside &= ~delegated
     impossible |= outside
+    return count
 
 
 def _check_sums(
@@ -263,39 +337,40 @@ def _check_sums(
     return beyond
 
 
-def _check_order(times: _Times, nesting: _Nesting, impossible: NDArray[np.bool_]) -> None:
-    """Marks neighbours that overlap: calls in an execution, kernels in a call, executions."""
+def _check_order(
+    times: _Times,
+    nesting: _Nesting,
+    impossible: NDArray[np.bool_],
+    before: Outermost | None,
+    clocks: Clocks,
+) -> tuple[Outermost | None, bool]:
+    """Marks neighbours that overlap, both, for either may be the wrong one.
+
+    Those are calls in an execution, kernels in a call, and executions. Returns the last of these,
+    and whether `before`, that of the piece before, overlaps with the first.
+    """
     roles, parent = nesting.roles, nesting.parent
     calls = (roles == Role.DELEGATE_CALL) | (roles == Role.OPERATOR_CALL)
     for rows in (np.flatnonzero(calls), np.flatnonzero(roles == Role.KERNEL)):
-        before, after = _neighbours(rows, impossible)
-        overlap = (times.start[after] < times.end[before]) & (parent[before] == parent[after])
-        _mark_both(before, after, overlap, impossible)
-    if times.is_narrow:  # any order of two executions can come of a wrap between them
-        return
-    outermost = np.flatnonzero((roles == Role.EXECUTE) | (roles == Role.LOAD))
-    before, after = _neighbours(outermost, impossible)
-    overlap = times.start[after] < times.end[before]
-    # `Method::init` stands before the `Program::load_method` that holds it.
-    holds = (times.start[after] <= times.start[before]) & (times.end[after] >= times.end[before])
-    holds &= (roles[before] == Role.LOAD) & (roles[after] == Role.LOAD)
-    _mark_both(before, after, overlap & ~holds, impossible)
-
-
-def _neighbours(
-    rows: NDArray[np.intp], impossible: NDArray[np.bool_]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs each of `rows` with the next; what is impossible by itself tells nothing of others."""
+        sound = rows[~impossible[rows]]  # what is impossible by itself tells nothing of others
+        one, other = sound[:-1], sound[1:]
+        overlap = (times.start[other] < times.end[one]) & (parent[one] == parent[other])
+        impossible[one[overlap]] = True
+        impossible[other[overlap]] = True
+    if clocks.is_narrow:  # any order of two executions can come of a wrap between them
+        return None, False
+    rows = np.flatnonzero((roles == Role.EXECUTE) | (roles == Role.LOAD))
     rows = rows[~impossible[rows]]
-    return rows[:-1], rows[1:]
-
-
-def _mark_both(
-    before: NDArray[np.intp],
-    after: NDArray[np.intp],
-    chosen: NDArray[np.bool_],
-    impossible: NDArray[np.bool_],
-) -> None:
-    """Marks both of two neighbours, for either may be the wrong one."""
-    impossible[before[chosen]] = True
-    impossible[after[chosen]] = True
+    start, end, is_load = times.start[rows], times.end[rows], roles[rows] == Role.LOAD
+    if before is not None:
+        rows, is_load = np.append(-1, rows), np.append(before.is_load, is_load)
+        start, end = np.append(before.start, start), np.append(before.end, end)
+    # `Method::init` stands before the `Program::load_method` that holds it.
+    holds = (start[1:] <= start[:-1]) & (end[1:] >= end[:-1]) & is_load[1:] & is_load[:-1]
+    overlap = (start[1:] < end[:-1]) & ~holds
+    wrong = np.append(rows[:-1][overlap], rows[1:][overlap])
+    impossible[wrong[wrong >= 0]] = True
+    last = None
+    if rows.size and rows[-1] >= 0:
+        last = Outermost(int(rows[-1]), int(start[-1]), int(end[-1]), bool(is_load[-1]))
+    return last, bool((wrong < 0).any())

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 import mmap
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from etprof.etdump.columns import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
     import pandas as pd
@@ -46,6 +48,14 @@ WAYS_OUT = {
     "not_etdump": "give a file that `etprof-runner --etdump` wrote",
     "damaged": "pull the file again, or run the model again",
 }
+
+
+EXECUTE: Final = "Method::execute"
+"""The event that ends an execution."""
+_PIECE_EVENTS: Final = 1 << 16
+"""Profile events of a piece, at least: 4 MB of columns, and as much again for each step of work."""
+_SHORT_BYTES: Final = 64 * _PIECE_EVENTS
+"""A file of one piece at most, which is read once."""
 
 
 class ETDumpFormatError(InputFileError):
@@ -134,6 +144,8 @@ class ETDump:
     tensors: TensorColumns
     _texts: tuple[str, ...]
     _data: memoryview
+    first_block: int = 0
+    """Of the file, where this is a piece: `profile.block_index` counts from there."""
 
     def __repr__(self) -> str:
         return (
@@ -142,6 +154,14 @@ class ETDump:
             f"{len(self.allocations.allocator_id)} allocation events, "
             f"{len(self.debug.name_id)} debug events>"
         )
+
+    def pieces(self) -> Iterator[ETDump]:
+        """Yields itself: as a piece it is the only one."""
+        yield self
+
+    def whole(self) -> ETDump:
+        """Returns itself."""
+        return self
 
     @property
     def raw_names(self) -> tuple[bytes, ...]:
@@ -194,25 +214,79 @@ class ETDump:
         )
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class LongETDump:
+    """An ETDump that is too long to be in memory whole: every reading parses the file anew."""
+
+    name: str
+    """In messages."""
+    data: mmap.mmap
+
+    def pieces(self) -> Iterator[ETDump]:
+        """Yields the file in pieces that end with an execution, in memory for one of them.
+
+        Numbers of names hold for all pieces; a later one may have more of them. Raises
+        ETDumpFormatError at the piece that is damaged.
+        """
+        with _telling_faults(self.name, len(self.data)) as reader_module:
+            reader = reader_module.PieceReader(self.data)
+            known: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+            is_last = False
+            while not is_last:
+                table = reader.read(_PIECE_EVENTS, EXECUTE)
+                is_last = reader.at_end
+                texts = table.names()
+                if len(texts) > len(known[0]):
+                    known = texts, clean_all(texts)
+                yield _from_table(table, self.data, *known)
+                if hasattr(self.data, "madvise"):  # else read pages of the file stay in memory
+                    self.data.madvise(mmap.MADV_DONTNEED)
+
+    def whole(self) -> ETDump:
+        """Reads all of it into memory, 60 bytes for an event."""
+        return _read_whole(self.name, self.data)
+
+
+def open_etdump(path: Path) -> ETDump | LongETDump:
+    """Reads an ETDump from a path, a long one only in part; raises as `load_etdump` does."""
+    data = _map_file(path)
+    if isinstance(data, bytes) or len(data) <= _SHORT_BYTES:
+        return _read_whole(str(path), data)
+    long = LongETDump(str(path), data)
+    next(long.pieces())
+    return long
+
+
 def load_etdump(source: Path | str | bytes | BinaryIO) -> ETDump:
     """Reads an ETDump from a path (memory-mapped), from bytes, or from a file open for reading.
 
     Raises ETDumpFormatError, with the offset and the reason, for anything but an ETDump, and
     InputFileError for a path that cannot be read.
     """
-    name, data = _open_source(source)
-    table = _parse(name, data)
+    return _read_whole(*_open_source(source))
+
+
+def _read_whole(name: str, data: bytes | mmap.mmap) -> ETDump:
+    with _telling_faults(name, len(data)) as reader_module:
+        table = reader_module.read_etdump(data)
     texts = table.names()
+    return _from_table(table, data, texts, clean_all(texts))
+
+
+def _from_table(
+    table: EventTable, data: bytes | mmap.mmap, texts: tuple[str, ...], names: tuple[str, ...]
+) -> ETDump:
     return ETDump(
         version=table.version,
         size_bytes=len(data),
-        names=clean_all(texts),
+        names=names,
         blocks=BlockColumns(**table.blocks()),
         profile=ProfileColumns(**table.profile()),
         allocations=AllocationColumns(**table.allocations()),
         allocators=AllocatorColumns(**table.allocators()),
         debug=DebugColumns(**table.debug()),
         tensors=TensorColumns(**table.tensors()),
+        first_block=table.first_block,
         _texts=texts,
         _data=memoryview(data),
     )
@@ -272,15 +346,17 @@ def events_frame(dump: ETDump) -> pd.DataFrame:
     )
 
 
-def _parse(name: str, data: bytes | mmap.mmap) -> EventTable:
+@contextmanager
+def _telling_faults(name: str, size: int) -> Iterator[ModuleType]:
+    """Gives the native reader; what it refuses is told as one of ours."""
     reader = _import_reader()
     try:
-        return cast("EventTable", reader.read_etdump(data))
+        yield reader
     except reader.FormatError as error:
         reason, offset, fault = error.args
         raise ETDumpFormatError(name, reason=reason, offset=offset, fault=fault) from None
     except MemoryError:
-        msg = f"{name}: {len(data)} bytes need more memory than there is; record fewer iterations"
+        msg = f"{name}: {size} bytes need more memory than there is; record fewer iterations"
         raise InputFileError(msg) from None
 
 

@@ -15,7 +15,7 @@ from etprof.base.json_input import MOST_JSON_BYTES, read_json
 from etprof.base.records import Document, read_record
 from etprof.base.text import clean
 from etprof.base.units import count_of
-from etprof.etdump.reader import load_etdump
+from etprof.etdump.reader import open_etdump
 from etprof.run.delegation import find_method_report
 from etprof.run.directory import (
     EXPORT_MANIFEST,
@@ -36,7 +36,7 @@ from etprof.run.runner_result import read_result
 from etprof.run.tensors import load_tensor
 
 if TYPE_CHECKING:
-    from etprof.etdump.reader import ETDump
+    from etprof.etdump.reader import ETDump, LongETDump
     from etprof.run.directory import ExperimentMetrics, Metrics
     from etprof.run.kernel_trace import KernelTrace
     from etprof.run.manifest import Experiment, Manifest, MeasuredProgram
@@ -101,7 +101,7 @@ class LoadedSplit:
 
     number: int
     etdump: Place
-    dump: ETDump
+    dump: ETDump | LongETDump
     clock: KernelTrace | None = None
     """Of the same inferences, where the runner had the operator clock."""
 
@@ -161,7 +161,7 @@ class Run:
                 f"{source} does not exist; `etprof profile MODEL` makes a run directory"
             )
         if not source.is_dir():
-            split = LoadedSplit(0, source, load_etdump(source))
+            split = LoadedSplit(0, source, open_etdump(source))
             alone = LoadedExperiment(name=clean(source.stem), splits=(split,))
             is_timed = not _is_in_untimed_run(source)
             return cls(source, is_directory=False, experiments=(alone,), is_timed=is_timed)
@@ -352,7 +352,7 @@ class _Reader:
         splits, damage, clocks = list[LoadedSplit](), list[InputFileError](), list[str]()
         for number, path in sorted(self.etdumps[etdump]):
             try:
-                dump = load_etdump(path)
+                dump = open_etdump(path)
             except InputFileError as error:
                 damage.append(error)
                 continue

@@ -15,7 +15,7 @@ from etprof.base.files import hash_file
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_share
 from etprof.etdump.plausibility import describe_position, examine_events
-from etprof.etdump.reader import ETDump, load_etdump
+from etprof.etdump.reader import ETDump, LongETDump, load_etdump
 from etprof.run.delegation import read_delegation
 from etprof.run.directory import (
     ANALYSIS_SUMMARY,
@@ -199,6 +199,7 @@ def _check_file(run: Path, name: str, parse: Callable[[Path], object]) -> Iterat
     """Reads a file as everyone reads it, and looks at what it says: can it be so?"""
     try:
         content = parse(run / name)
+        content = content.whole() if isinstance(content, LongETDump) else content
         if isinstance(content, RunnerResult):
             _read_outputs(run, name, content)
     except EtprofError as error:

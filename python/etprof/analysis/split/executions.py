@@ -7,24 +7,32 @@ stamp, or one interruption of milliseconds, would otherwise be most of a mean of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from etprof.backends.registry import OPAQUE, assign_backends, event_label
 from etprof.base.errors import InputFileError
 from etprof.base.units import count_of
-from etprof.etdump.plausibility import Events, Role, describe_position, examine_events
+from etprof.etdump.plausibility import (
+    Clocks,
+    ClockSigns,
+    Events,
+    Outermost,
+    Role,
+    describe_position,
+    examine_events,
+)
+from etprof.etdump.reader import ETDump
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from etprof.backends.backend import Backend
-    from etprof.etdump.reader import ETDump
+    from etprof.etdump.reader import LongETDump
 
 SUPPORTED_VERSION: Final = 0
 """ExecuTorch has written no other; the numbers of another could mean something else."""
@@ -71,38 +79,65 @@ class LeftOut:
         return self.recorded - self.impossible >= LEAST_FOR_BAND
 
 
+class Piece(NamedTuple):
+    """A part of a launch's ETDump, of whole executions."""
+
+    dump: ETDump
+    events: Events
+    number: NDArray[np.int64]
+    """Which of the executions that are split an event is in, shape (events,); -1 for none."""
+
+
+class Foreign(NamedTuple):
+    """What is inside delegates that nothing is known of."""
+
+    events: int = 0
+    ticks: int = 0
+    """Of a unit that is not known."""
+
+
 @dataclass(frozen=True, eq=False)
 class Executions:
     """Steady executions of one operator launch, chosen to be split."""
 
-    dump: ETDump
+    dump: ETDump | LongETDump
     launch: int
-    events: Events
-    """Every event of the file, those left out included."""
     delegates: Delegates
+    clocks: Clocks
+    names: tuple[str, ...]
+    """All of the file's, in the order of their numbers."""
+    duration: NDArray[np.int64] | None
+    """Of each execution of the file, in ns; None where nothing is timed."""
     steady: NDArray[np.bool_]
+    possible: NDArray[np.bool_]
     chosen: NDArray[np.bool_]
     """Of each execution, whether it is split; `steady`: neither first inference nor warm-up."""
     first: int | None
-    """The first inference's `Method::execute`, when the file keeps it apart or it was taken off
-    the front."""
+    """The first inference, when the file keeps it apart or it was taken off the front."""
+    load_ns: Mapping[int, float]
+    """Load-time events by the number of their name, where all of a name can be so."""
+    foreign: Foreign
+    events: Events | None
+    """Every event, those left out included, of a file that is in memory whole."""
 
     @property
     def count(self) -> int:
         """How many are split."""
         return int(np.count_nonzero(self.chosen))
 
-    @cached_property
-    def number(self) -> NDArray[np.int64]:
-        """Which of them an event is in, shape (events,); -1 for events of none."""
+    def pieces(self) -> Iterator[Piece]:
+        """Yields the events of the file, a part at a time."""
         numbers = np.where(self.chosen, np.cumsum(self.chosen) - 1, -1)
-        return np.append(numbers, -1)[self.events.execution]
+        done = 0
+        for dump in self.dump.pieces():
+            events = self.events or self._examine(dump)
+            own = numbers[done : done + events.execution_possible.size]
+            yield Piece(dump, events, np.append(own, -1)[events.execution])
+            done += own.size
 
-    @property
-    def duration(self) -> NDArray[np.int64] | None:
-        """Of each execution of the file, in ns; None where nothing is timed."""
-        times = self.events.times
-        return times.duration[self.events.roles == Role.EXECUTE] if times else None
+    def _examine(self, dump: ETDump) -> Events:
+        is_timed = self.duration is not None
+        return examine_events(dump, self.delegates.units, is_timed=is_timed, clocks=self.clocks)
 
 
 @dataclass(frozen=True)
@@ -140,57 +175,32 @@ class Delegates:
         """Instructions of the calls that are one whole."""
         return tuple(call for call, unit in self.units.items() if unit is None)
 
-    def label(self, names: Sequence[str], instruction: int, label_id: int, number: int) -> str:
+    def label(self, instruction: int, name: str | None, number: int) -> str:
         """Names an operator of a delegate, or the whole call of an opaque one."""
         if self.backend(instruction).ns_per_tick is None:
             return self.named.get(instruction, "call of an unknown delegate")
+        names, label_id = ((name,), 0) if name is not None else ((), -1)
         return event_label(names, label_id, label_id, number)[0]
 
 
-_LABELS_AT_ONCE: Final = 100_000
-"""Labels repeat in every execution, so the first so many events hold all of most files."""
-
-
-def find_delegates(dump: ETDump, named: Mapping[int, str] | None = None) -> Delegates:
-    """Returns whose the delegate calls are: as `named` by instruction, else by their labels."""
-    profile = dump.profile
-    rows = np.flatnonzero(
-        (profile.delegate_debug_id_str_id >= 0) | (profile.delegate_debug_id_int >= 0)
-    )
-    instructions, labels = profile.instruction_id[rows], profile.delegate_debug_id_str_id[rows]
-    found: dict[int, set[str]] = {}
-    while instructions.size:
-        head = slice(_LABELS_AT_ONCE)
-        for instruction, label in set(
-            zip(instructions[head].tolist(), labels[head].tolist(), strict=True)
-        ):
-            known = found.setdefault(instruction, set())
-            known |= {dump.names[label]} if label >= 0 else set()
-        more = ~np.isin(instructions[_LABELS_AT_ONCE:], list(found))
-        instructions = instructions[_LABELS_AT_ONCE:][more]
-        labels = labels[_LABELS_AT_ONCE:][more]
-    return Delegates(named or {}, assign_backends(found, named or {}))
-
-
 def examine_executions(
-    dump: ETDump, delegates: Delegates | None = None, *, launch: int = 0, is_timed: bool = True
+    dump: ETDump | LongETDump,
+    named: Mapping[int, str] | None = None,
+    *,
+    launch: int = 0,
+    is_timed: bool = True,
+    is_on_clock: bool = False,
 ) -> Executions:
     """Chooses the steady executions of `dump` that can be so.
 
-    Files of etprof-runner keep first and warm-up executions in event blocks of their own. In
-    files of other runners the first of several executions is taken as the first inference.
-    Raises InputFileError when there is no execution, or for an unknown schema version, and
-    ImplausibleETDumpError when more than `MOST_IMPOSSIBLE` of the executions cannot be so.
+    Delegate calls are as `named` by instruction, else known by their labels. Files of etprof-runner
+    keep first and warm-up executions in event blocks of their own. In files of other runners the
+    first of several executions is taken as the first inference. Raises InputFileError when there is
+    no execution, or for an unknown schema version, and ImplausibleETDumpError when more than
+    `MOST_IMPOSSIBLE` of the executions cannot be so.
     """
-    if dump.version != SUPPORTED_VERSION:
-        msg = (
-            f"the ETDump has schema version {dump.version}, and only {SUPPORTED_VERSION} is known; "
-            "use the etprof that belongs to the runner's ExecuTorch"
-        )
-        raise InputFileError(msg)
-    delegates = delegates or find_delegates(dump)
-    events = examine_events(dump, delegates.units, is_timed=is_timed)
-    phases = _phases(dump, events.roles)
+    survey = _survey(dump, named or {}, is_timed=is_timed, is_on_clock=is_on_clock)
+    phases, possible = survey.phases(), survey.possible()
     steady = phases == _STEADY
     if not steady.any():
         msg = (
@@ -199,18 +209,168 @@ def examine_executions(
             "event tracer"
         )
         raise InputFileError(msg)
-    _refuse_damaged(dump, events, steady)
-    executes = np.flatnonzero(events.roles == Role.EXECUTE)
-    first = executes[(phases == _FIRST) & events.execution_possible]
+    _refuse_damaged(survey, possible, steady)
+    first = np.flatnonzero((phases == _FIRST) & possible)
     return Executions(
         dump=dump,
         launch=launch,
-        events=events,
-        delegates=delegates,
+        delegates=survey.delegates,
+        clocks=survey.clocks,
+        names=survey.names,
+        duration=np.concatenate(survey.durations) if is_timed else None,
         steady=steady,
-        chosen=steady & events.execution_possible,
+        possible=possible,
+        chosen=steady & possible,
         first=int(first[0]) if first.size else None,
+        load_ns={i: ns for i, ns in survey.load_ns.items() if i not in survey.wrong_loads},
+        foreign=survey.foreign,
+        events=survey.events[0] if isinstance(dump, ETDump) else None,
     )
+
+
+def _survey(
+    dump: ETDump | LongETDump, named: Mapping[int, str], *, is_timed: bool, is_on_clock: bool
+) -> _Survey:
+    """Goes through a file; once more where its end tells what its start did not.
+
+    That is whose the delegate calls are, and which clocks there are.
+    """
+    labels, clocks = _find_labels(next(dump.pieces())), Clocks()
+    while True:
+        delegates = Delegates(named, assign_backends(labels, named), is_on_clock)
+        survey = _Survey(delegates, clocks, is_timed=is_timed)
+        for piece in dump.pieces():
+            survey.add(piece)
+        labels = survey.labels
+        survey.delegates = replace(delegates, backends=assign_backends(labels, named))
+        if (survey.delegates.units, survey.signs.clocks) == (delegates.units, clocks):
+            return survey
+        clocks = survey.signs.clocks
+
+
+def _find_labels(dump: ETDump) -> dict[int, set[str]]:
+    """Returns the labels of delegates' operators, by the instruction that calls the delegate."""
+    profile = dump.profile
+    labels = profile.delegate_debug_id_str_id.astype(np.int64)
+    delegated = (labels >= 0) | (profile.delegate_debug_id_int >= 0)
+    pairs = np.sort((profile.instruction_id[delegated].astype(np.int64) << 32) + labels[delegated])
+    found: dict[int, set[str]] = {}
+    for pair in pairs[np.append(True, pairs[1:] != pairs[:-1])[: pairs.size]].tolist():
+        instruction, label = pair + 1 >> 32, (pair + 1) % 2**32 - 1
+        known = found.setdefault(instruction, set())
+        known |= {dump.names[label]} if label >= 0 else set()
+    return found
+
+
+@dataclass(eq=False)
+class _Survey:
+    """What the executions of a file are, added up piece by piece."""
+
+    delegates: Delegates
+    clocks: Clocks
+    is_timed: bool
+    labels: dict[int, set[str]] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    signs: ClockSigns = field(default_factory=ClockSigns)
+    durations: list[NDArray[np.int64]] = field(default_factory=list)
+    events: list[Events] = field(default_factory=list)
+    """Of the last piece alone."""
+    load_ns: dict[int, float] = field(default_factory=dict)
+    wrong_loads: set[int] = field(default_factory=set)
+    foreign: Foreign = field(default_factory=Foreign)
+    wrong_events: int = 0
+    """Of executions, those that cannot be so."""
+    first_wrong: str = ""
+    _possible: list[NDArray[np.bool_]] = field(default_factory=list)
+    _phases: list[NDArray[np.int8]] = field(default_factory=list)
+    _last: _Last | None = None
+
+    def add(self, dump: ETDump) -> None:
+        """Goes through the next piece."""
+        if dump.version != SUPPORTED_VERSION:
+            msg = (
+                f"the ETDump has schema version {dump.version}, and only {SUPPORTED_VERSION} is "
+                "known; use the etprof that belongs to the runner's ExecuTorch"
+            )
+            raise InputFileError(msg)
+        events = examine_events(
+            dump,
+            self.delegates.units,
+            clocks=self.clocks,
+            before=self._last.event if self._last else None,
+        )
+        for call, labels in _find_labels(dump).items():
+            self.labels.setdefault(call, set()).update(labels)
+        self._add_wrong(dump, events)
+        self._add_loads(dump, events)
+        self.names, self.signs = dump.names, self.signs.plus(events.signs)
+        is_execute = events.roles == Role.EXECUTE
+        self._possible.append(events.execution_possible)
+        self._phases.append(_phases(dump, is_execute))
+        if events.times and self.is_timed:
+            self.durations.append(events.times.duration[is_execute])
+        self.events = [events if self.is_timed else replace(events, times=None)]
+
+    def possible(self) -> NDArray[np.bool_]:
+        """Of each execution, whether all of its events can be so."""
+        return np.concatenate(self._possible)
+
+    def phases(self) -> NDArray[np.int8]:
+        """Of each execution, whether it is first inference, warm-up or steady."""
+        phases: NDArray[np.int8] = np.concatenate(self._phases)
+        if not (phases == _FIRST).any() and phases.size > 1:
+            phases[0] = _FIRST
+        return phases
+
+    def _add_wrong(self, dump: ETDump, events: Events) -> None:
+        """Counts what cannot be so, the last event of the piece before included."""
+        last = self._last
+        if events.is_last_before_wrong and last is not None:
+            self.first_wrong = self.first_wrong or last.position
+            if last.event.is_load:
+                self.wrong_loads.add(last.name_id)
+            else:
+                self.wrong_events += 1
+                self._possible[last.piece][last.execution] = False
+        rows = np.flatnonzero(events.impossible & (events.execution >= 0))
+        self.wrong_events += rows.size
+        if rows.size and not self.first_wrong:
+            self.first_wrong = describe_position(dump, int(rows[0]))
+        if events.last is not None:
+            row = events.last.row
+            self._last = _Last(
+                events.last,
+                len(self._possible),
+                int(events.execution[row]),
+                int(dump.profile.name_id[row]),
+                describe_position(dump, row),
+            )
+
+    def _add_loads(self, dump: ETDump, events: Events) -> None:
+        times, name_id = events.times, dump.profile.name_id
+        for row in np.flatnonzero(events.roles == Role.LOAD).tolist():
+            name = int(name_id[row])
+            self.wrong_loads |= {name} if events.impossible[row] else set()
+            took = float(times.duration[row]) if times else 0.0
+            self.load_ns[name] = self.load_ns.get(name, 0.0) + took
+        foreign = events.roles == Role.FOREIGN
+        if times and foreign.any():
+            ticks = (times.end[foreign] - times.start[foreign]).astype(np.int64).sum()
+            before = self.foreign
+            count = int(np.count_nonzero(foreign))
+            self.foreign = Foreign(before.events + count, before.ticks + int(ticks))
+
+
+@dataclass(frozen=True)
+class _Last:
+    """The last outermost event of the pieces so far, which the next may contradict."""
+
+    event: Outermost
+    piece: int
+    execution: int
+    """Of that piece."""
+    name_id: int
+    position: str
 
 
 def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
@@ -236,7 +396,7 @@ def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
 
 def count_left_out(launches: Sequence[Executions]) -> LeftOut:
     """Says how many executions are not split, and why."""
-    possible = [each.steady & each.events.execution_possible for each in launches]
+    possible = [each.steady & each.possible for each in launches]
     disturbed = {
         each.launch: int(np.count_nonzero(can_be & ~each.chosen))
         for each, can_be in zip(launches, possible, strict=True)
@@ -250,29 +410,26 @@ def count_left_out(launches: Sequence[Executions]) -> LeftOut:
     )
 
 
-def _refuse_damaged(dump: ETDump, events: Events, steady: NDArray[np.bool_]) -> None:
+def _refuse_damaged(
+    survey: _Survey, possible: NDArray[np.bool_], steady: NDArray[np.bool_]
+) -> None:
     """Raises for a file of which too much is impossible to believe the rest."""
-    bad, count = ~events.execution_possible, events.execution_possible.size
-    wrong = int(np.count_nonzero(bad))
-    if wrong <= MOST_IMPOSSIBLE * count and not bad[steady].all():
+    wrong = int(np.count_nonzero(~possible))
+    if wrong <= MOST_IMPOSSIBLE * possible.size and possible[steady].any():
         return
-    rows = np.flatnonzero(events.impossible & (events.execution >= 0))
     msg = (
-        f"{wrong} of {count_of(count, 'execution')} hold time stamps that cannot be so: "
-        f"{rows.size} of {count_of(events.roles.size, 'event')} end before they start, reach out "
-        f"of what holds them, or overlap; the first is {describe_position(dump, int(rows[0]))}; "
+        f"{wrong} of {count_of(possible.size, 'execution')} hold time stamps that cannot be so: "
+        f"{survey.wrong_events} of {count_of(survey.signs.events, 'event')} end before they start, "
+        f"reach out of what holds them, or overlap; the first is {survey.first_wrong}; "
         "pull the file again, or run the model again"
     )
     raise ImplausibleETDumpError(msg)
 
 
-def _phases(dump: ETDump, roles: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Says of each `Method::execute` whether it is first inference, warm-up or steady."""
+def _phases(dump: ETDump, is_execute: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Says of each `Method::execute` of a piece which block's it is."""
     by_block = np.array([_phase(dump, int(i)) for i in dump.blocks.name_id], dtype=np.int8)
-    phases: NDArray[np.int8] = by_block[dump.profile.block_index[roles == Role.EXECUTE]]
-    if not (phases == _FIRST).any() and phases.size > 1:
-        phases[0] = _FIRST
-    return phases
+    return by_block[dump.profile.block_index[is_execute]]
 
 
 def _phase(dump: ETDump, name_id: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from etprof.analysis.split.executions import Delegates, Executions, LeftOut
-    from etprof.etdump.plausibility import Events, EventTimes
-    from etprof.etdump.reader import ETDump
+    from etprof.analysis.split.executions import Delegates, Executions, LeftOut, Piece
     from etprof.statistics.order_statistics import Interval
 
 Key = TypeVar("Key")
 OVERHEAD: Final = "Overhead"
+NAMELESS: Final = "(event without a name)"
+CALLS: Final = (Role.EXECUTE, Role.DELEGATE_CALL, Role.OPERATOR_CALL)
 GROUPS: Final = (*CATEGORIES, OVERHEAD)
 
 
@@ -185,20 +186,151 @@ class Whole:
         return PartTimes(sum(totals_ns), tuple(means), mean, share)
 
 
-class _Calls(NamedTuple):
-    """The operators' events of all executions that are split, one entry each."""
+class _Spread(NamedTuple):
+    """How often each operator took how long: what a median takes, however many calls there are."""
 
-    execution: NDArray[np.int64]
-    launch: NDArray[np.int64]
-    duration: NDArray[np.float64]
-    """In ns; empty without times."""
-    name_id: NDArray[np.int64]
-    """Index into the names: the delegate's label or the kernel's name."""
-    delegate_number: NDArray[np.int32]
+    operator: NDArray[np.int64]
+    duration: NDArray[np.int64]
+    """In ns."""
+    calls: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, parts: Sequence[_Spread]) -> _Spread:
+        """Adds up equal durations of an operator; by operator, the shortest first."""
+        operator, duration, calls = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.argsort(_pack(operator, duration))
+        operator, duration = operator[order], duration[order]
+        starts = np.flatnonzero(_begins(operator) | _begins(duration))
+        counts = np.add.reduceat(calls[order], starts) if starts.size else calls
+        return cls(operator[starts], duration[starts], counts)
+
+
+class _Kind(NamedTuple):
+    """What makes events one operator, in every launch."""
+
+    instruction: int
+    name: str | None
+    """The delegate's label or the kernel's name."""
+    number: int
     """The delegate's integer id, for delegates that give no label; else -1."""
-    instruction_id: NDArray[np.int32]
-    is_delegated: NDArray[np.bool_]
-    """Whether the event is inside a delegate, or a whole call of an opaque one."""
+
+
+class _Tally:
+    """Every operator's calls, added up piece by piece; with what else a split is made of."""
+
+    def __init__(self, launches: int) -> None:
+        self._launches = launches
+        self.kinds: dict[_Kind, int] = {}
+        """Numbers of the operators, in the order in which they first ran."""
+        self.is_delegated = list[bool]()
+        """Of each operator, whether it is inside a delegate, or a whole call of an opaque one."""
+        self.totals = np.zeros((0, launches))
+        """In ns, shape (operators, launches), as `calls`."""
+        self.calls = np.zeros((0, launches), np.int64)
+        self.executions = np.zeros(0, np.int64)
+        """In how many each operator ran."""
+        self.beyond = {role: [0.0] * launches for role in CALLS}
+        """What containers of a role have beyond their contents, by launch; ns."""
+        self.others = set[str]()
+        """Names of events that are nothing that is known."""
+        self._spreads = list[_Spread]()
+
+    @property
+    def spread(self) -> _Spread:
+        """How often each operator took how long."""
+        self._spreads = [_Spread.of(self._spreads)]
+        return self._spreads[0]
+
+    def add(self, launch: Executions, position: int) -> None:
+        """Adds up the executions of a launch that are split."""
+        for piece in launch.pieces():
+            profile, roles, times = piece.dump.profile, piece.events.roles, piece.events.times
+            whole_calls = _whole_calls(piece, launch.delegates)
+            delegated = (roles == Role.DELEGATED) | whole_calls
+            inside = piece.number >= 0
+            rows = np.flatnonzero(inside & (delegated | (roles == Role.KERNEL)))
+            is_delegated = delegated[rows]
+            name_id = np.where(
+                is_delegated, profile.delegate_debug_id_str_id[rows], profile.name_id[rows]
+            )
+            keys = profile.instruction_id[rows], name_id, profile.delegate_debug_id_int[rows]
+            operator = self._number(keys, is_delegated, launch.names)
+            self._count(operator, piece.number[rows], position)
+            if times:
+                self._measure(operator, times.duration[rows], position)
+                containers = piece.events.containers
+                counted = inside[containers] & ~whole_calls[containers]
+                for role, sums in self.beyond.items():
+                    chosen = counted & (roles[containers] == role)
+                    sums[position] += float(times.beyond[chosen].sum())
+            unknown = profile.name_id[inside & (roles == Role.OTHER)]
+            self.others |= {_name(launch.names, index) for index in set(unknown.tolist())}
+
+    def _number(
+        self,
+        keys: tuple[NDArray[np.int32], ...],
+        is_delegated: NDArray[np.bool_],
+        names: Sequence[str],
+    ) -> NDArray[np.int64]:
+        """Returns the number of each event's operator; gives the next ones to new operators."""
+        packed = _pack(*keys)
+        known = np.sort(packed)
+        known = known[_begins(known)]
+        group = np.searchsorted(known, packed)
+        first = np.zeros(known.size, np.intp)
+        first[group[::-1]] = np.arange(packed.size)[::-1]
+        numbers = np.zeros(known.size, np.int64)
+        for index in np.argsort(first).tolist():
+            instruction, name_id, number = (int(column[first[index]]) for column in keys)
+            kind = _Kind(instruction, names[name_id] if name_id >= 0 else None, number)
+            numbers[index] = self.kinds.setdefault(kind, len(self.kinds))
+            if len(self.kinds) > len(self.is_delegated):
+                self.is_delegated.append(bool(is_delegated[first[index]]))
+        return numbers[group]
+
+    def _count(
+        self, operator: NDArray[np.int64], execution: NDArray[np.int64], position: int
+    ) -> None:
+        new = len(self.kinds) - self.executions.size
+        self.totals = np.pad(self.totals, ((0, new), (0, 0)))
+        self.calls = np.pad(self.calls, ((0, new), (0, 0)))
+        self.executions = np.pad(self.executions, (0, new))
+        self.calls[:, position] += np.bincount(operator, minlength=len(self.kinds))
+        if operator.size:
+            # Executions are whole in a piece, so that none is counted again in the next.
+            runs = np.sort(operator * (int(execution.max()) + 1) + execution)
+            ran = runs[_begins(runs)] // (int(execution.max()) + 1)
+            self.executions += np.bincount(ran, minlength=len(self.kinds))
+
+    def _measure(
+        self, operator: NDArray[np.int64], duration: NDArray[np.int64], position: int
+    ) -> None:
+        self.totals[:, position] += np.bincount(operator, duration, len(self.kinds))
+        self._spreads.append(_Spread.of([_Spread(operator, duration, np.ones_like(operator))]))
+        if sum(each.calls.size for each in self._spreads[1:]) > self._spreads[0].calls.size:
+            self._spreads = [_Spread.of(self._spreads)]
+
+
+def _pack(*columns: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    """Makes one number of those of a row: equal ones of equal rows alone, in the same order.
+
+    Where 64 bits do not hold them, which takes years of ns, they are Python's own integers.
+    """
+    if not columns[0].size:
+        return np.zeros(0, np.int64)
+    lows = [int(column.min()) for column in columns]
+    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, lows, strict=True)]
+    packed = np.zeros(columns[0].size, np.int64 if math.prod(sizes) < 2**63 else object)
+    for column, low, size in zip(columns, lows, sizes, strict=True):
+        packed = packed * size + (column.astype(np.int64) - low)
+    return packed
+
+
+def _begins(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Says which of sorted values differ from the one before."""
+    differs = np.ones(values.size, np.bool_)
+    differs[1:] = values[1:] != values[:-1]
+    return differs
 
 
 def split_operators(launches: Sequence[Executions]) -> OperatorSplit:
@@ -209,58 +341,29 @@ def split_operators(launches: Sequence[Executions]) -> OperatorSplit:
     """
     used = [each for each in launches if each.count]
     whole = Whole.of(used)
-    names: dict[str, int] = {}
-    rows = _operator_rows(_gather_calls(used, names), used[0].delegates, [*names], whole)
-    others = {
-        _name(each.dump.names, index)
-        for each in used
-        for index in np.unique(
-            each.dump.profile.name_id[(each.number >= 0) & (each.events.roles == Role.OTHER)]
-        ).tolist()
-    }
+    tally = _Tally(len(used))
+    for position, launch in enumerate(used):
+        tally.add(launch, position)
+    rows = _operator_rows(tally, used[0].delegates, whole)
     split = OperatorSplit(
         rows=rows,
-        overheads=_overheads(used, whole),
+        overheads=_overheads(tally, used[0].delegates, whole),
         executions=sum(whole.counts),
         launches=tuple(each.launch for each in used),
         times=_split_times(used, whole),
-        unknown_names=tuple(sorted(others | {row.label for row in rows if not row.is_known})),
+        unknown_names=tuple(sorted(tally.others | {r.label for r in rows if not r.is_known})),
         left_out=count_left_out(launches),
     )
     _refuse_impossible(split)
     return split
 
 
-def _gather_calls(launches: Sequence[Executions], names: dict[str, int]) -> _Calls:
-    """Joins the operators' events of all launches; fills `names`, for each file has its own."""
-    found, before = list[_Calls](), 0
-    for position, each in enumerate(launches):
-        profile, roles = each.dump.profile, each.events.roles
-        delegated = (roles == Role.DELEGATED) | _whole_calls(each)
-        chosen = (each.number >= 0) & (delegated | (roles == Role.KERNEL))
-        codes = np.array([*(names.setdefault(n, len(names)) for n in each.dump.names), -1])
-        name_id = np.where(delegated, profile.delegate_debug_id_str_id, profile.name_id)
-        times = each.events.times
-        found.append(
-            _Calls(
-                each.number[chosen] + before,
-                np.full(np.count_nonzero(chosen), position),
-                (times.duration[chosen] if times else np.empty(0)).astype(np.float64),
-                codes[name_id[chosen]],
-                profile.delegate_debug_id_int[chosen],
-                profile.instruction_id[chosen],
-                delegated[chosen],
-            )
-        )
-        before += each.count
-    columns: list[NDArray[Any]] = [np.concatenate(parts) for parts in zip(*found, strict=True)]
-    return _Calls(*columns)
-
-
-def _whole_calls(launch: Executions) -> NDArray[np.bool_]:
+def _whole_calls(piece: Piece, delegates: Delegates) -> NDArray[np.bool_]:
     """Says which events are calls of an opaque delegate, each one operator."""
-    opaque = np.isin(launch.dump.profile.instruction_id, launch.delegates.opaque)
-    found: NDArray[np.bool_] = (launch.events.roles == Role.DELEGATE_CALL) & opaque
+    if not delegates.opaque:
+        return np.zeros(piece.events.roles.size, np.bool_)
+    opaque = np.isin(piece.dump.profile.instruction_id, delegates.opaque)
+    found: NDArray[np.bool_] = (piece.events.roles == Role.DELEGATE_CALL) & opaque
     return found
 
 
@@ -294,108 +397,80 @@ def _add_up(
 
 
 def _name(names: Sequence[str], index: int) -> str:
-    return names[index] if index >= 0 else "(event without a name)"
+    return names[index] if index >= 0 else NAMELESS
 
 
 def _split_times(launches: Sequence[Executions], whole: Whole) -> SplitTimes | None:
     chosen = [each.duration[each.chosen] for each in launches if each.duration is not None]
     if whole.execute is None or not chosen:
         return None
-    first, times = launches[0], launches[0].events.times
+    first, duration = launches[0], launches[0].duration
+    loads = {first.names[i]: ns for i, ns in first.load_ns.items() if i >= 0}
     return SplitTimes(
         execute=whole.execute,
         execute_median_ns=float(np.median(np.concatenate(chosen))),
         first_execute_ns=None
-        if first.first is None or times is None
-        else float(times.duration[first.first]),
-        load_ns=_load_times(first.dump, first.events, times) if times else {},
+        if first.first is None or duration is None
+        else float(duration[first.first]),
+        load_ns={name: loads[name] for name in LOAD_EVENTS if name in loads},
     )
 
 
-def _load_times(dump: ETDump, events: Events, times: EventTimes) -> dict[str, float]:
-    """Sums the load-time events by name; a name of which one is impossible is not known."""
-    loads = np.flatnonzero(events.roles == Role.LOAD)
-    wrong = set(dump.profile.name_id[loads[events.impossible[loads]]].tolist())
-    sums: dict[int, float] = {}
-    for row in loads.tolist():
-        name_id = int(dump.profile.name_id[row])
-        sums[name_id] = sums.get(name_id, 0.0) + float(times.duration[row])
-    found = {dump.names[i]: total for i, total in sums.items() if i not in wrong}
-    return {name: found[name] for name in LOAD_EVENTS if name in found}
-
-
-def _operator_rows(
-    calls: _Calls, delegates: Delegates, names: Sequence[str], whole: Whole
-) -> tuple[OperatorRow, ...]:
-    """Groups operator events by instruction and name, in program order."""
-    if calls.execution.size == 0:
-        return ()
-    _, first, group = np.unique(_keys(calls), return_index=True, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    bounds = np.searchsorted(group[order], np.arange(first.size + 1))
-    return tuple(
-        _operator_row(calls, order[bounds[key] : bounds[key + 1]], delegates, names, whole)
-        for key in np.argsort(first)
-    )
-
-
-def _keys(calls: _Calls) -> NDArray[np.int64]:
-    """Numbers the operators: events of the same instruction, name and delegate id are one."""
-    key = np.zeros(calls.execution.size, dtype=np.int64)
-    for column in (calls.instruction_id, calls.name_id, calls.delegate_number):
-        values, codes = np.unique(column, return_inverse=True)
-        key = key * values.size + codes
-    return key
-
-
-def _operator_row(
-    calls: _Calls,
-    events: NDArray[np.int64],
-    delegates: Delegates,
-    names: Sequence[str],
-    whole: Whole,
-) -> OperatorRow:
-    """Describes one operator from the positions of its events."""
-    first = events[0]
-    instruction, name_id = int(calls.instruction_id[first]), int(calls.name_id[first])
-    backend, label = PORTABLE, _name(names, name_id)
-    if calls.is_delegated[first]:
-        number = int(calls.delegate_number[first])
-        backend = delegates.backend(instruction)
-        label = delegates.label(names, instruction, name_id, number)
-    name = backend.read_label(label)
-    return OperatorRow(
-        label=label,
-        backend=backend,
-        base=name.base,
-        operator_class=name.operator_class,
-        is_known=name.is_known,
-        instruction_id=instruction if instruction >= 0 else None,
-        data_types=name.data_types,
-        microkernel_type=name.microkernel_type,
-        executions=int(np.unique(calls.execution[events]).size),
-        calls=events.size,
-        step_ns=delegates.step_ns(instruction) if calls.is_delegated[first] else 0.0,
-        times=None
-        if whole.execute is None
-        else _operator_times(calls.duration[events], calls.launch[events], whole),
-    )
+def _operator_rows(tally: _Tally, delegates: Delegates, whole: Whole) -> tuple[OperatorRow, ...]:
+    """Describes the operators, in program order."""
+    bounds, spread = np.zeros(0, np.int64), None
+    if whole.execute is not None and tally.kinds:
+        spread = tally.spread
+        bounds = np.searchsorted(spread.operator, np.arange(len(tally.kinds) + 1))
+    found = []
+    for index, kind in enumerate(tally.kinds):
+        backend, label = PORTABLE, kind.name or NAMELESS
+        if tally.is_delegated[index]:
+            backend = delegates.backend(kind.instruction)
+            label = delegates.label(kind.instruction, kind.name, kind.number)
+        name = backend.read_label(label)
+        times = None
+        if spread is not None:
+            own = slice(bounds[index], bounds[index + 1])
+            part = whole.part(tally.totals[index].tolist())
+            times = _operator_times(part, spread.duration[own], spread.calls[own])
+        found.append(
+            OperatorRow(
+                label=label,
+                backend=backend,
+                base=name.base,
+                operator_class=name.operator_class,
+                is_known=name.is_known,
+                instruction_id=kind.instruction if kind.instruction >= 0 else None,
+                data_types=name.data_types,
+                microkernel_type=name.microkernel_type,
+                executions=int(tally.executions[index]),
+                calls=int(tally.calls[index].sum()),
+                step_ns=delegates.step_ns(kind.instruction) if tally.is_delegated[index] else 0.0,
+                times=times,
+            )
+        )
+    return tuple(found)
 
 
 def _operator_times(
-    durations: NDArray[np.float64], launch: NDArray[np.int64], whole: Whole
+    part: PartTimes, durations: NDArray[np.int64], calls: NDArray[np.int64]
 ) -> OperatorTimes:
-    totals = np.bincount(launch, durations, len(whole.counts)).tolist()
+    """Describes calls by how often they took how long, the shortest duration first."""
+    count, until = int(calls.sum()), np.cumsum(calls)
+    middle = np.searchsorted(until, [(count - 1) // 2, count // 2], side="right")
+    from_mean = durations - part.total_ns / count
+    squares = float(calls @ (from_mean * from_mean))
     return OperatorTimes(
-        **vars(whole.part(totals)),
-        median_ns=float(np.median(durations)),
-        minimum_ns=float(durations.min()),
-        maximum_ns=float(durations.max()),
-        standard_deviation_ns=float(durations.std(ddof=1)) if durations.size > 1 else 0.0,
+        **vars(part),
+        median_ns=float(durations[middle].mean()),
+        minimum_ns=float(durations[0]),
+        maximum_ns=float(durations[-1]),
+        standard_deviation_ns=math.sqrt(squares / (count - 1)) if count > 1 else 0.0,
     )
 
 
-def _overheads(launches: Sequence[Executions], whole: Whole) -> tuple[OverheadRow, ...]:
+def _overheads(tally: _Tally, delegates: Delegates, whole: Whole) -> tuple[OverheadRow, ...]:
     """What containers have beyond their contents; with it the rows add up to the whole.
 
     Where a delegate rounds its operators' times down, as much of the rest as that can be is a row of
@@ -403,14 +478,15 @@ def _overheads(launches: Sequence[Executions], whole: Whole) -> tuple[OverheadRo
     """
     if whole.execute is None:
         return ()
-    calls = [_beyond(each, Role.DELEGATE_CALL) for each in launches]
-    rounded = [min(max(b, 0.0), _most_rounded(e)) for b, e in zip(calls, launches, strict=True)]
+    calls = tally.beyond[Role.DELEGATE_CALL]
+    most = _most_rounded(tally, delegates, len(whole.counts))
+    rounded = [min(max(b, 0.0), each) for b, each in zip(calls, most, strict=True)]
     certain = [total - part for total, part in zip(calls, rounded, strict=True)]
     found = [("Delegate overhead", DELEGATE_OVERHEAD, certain)]
     if any(rounded):
         found.append(("Rounding of operators' times", ROUNDING, rounded))
     found += [
-        (label, FRAMEWORK_OVERHEAD, [_beyond(each, role) for each in launches])
+        (label, FRAMEWORK_OVERHEAD, tally.beyond[role])
         for label, role in (
             ("Operator dispatch", Role.OPERATOR_CALL),
             ("Program execution", Role.EXECUTE),
@@ -419,20 +495,15 @@ def _overheads(launches: Sequence[Executions], whole: Whole) -> tuple[OverheadRo
     return tuple(OverheadRow(label, entry, whole.part(totals)) for label, entry, totals in found)
 
 
-def _most_rounded(launch: Executions) -> float:
-    """The most that delegates rounded off their operators, in all executions; ns."""
-    chosen = (launch.number >= 0) & (launch.events.roles == Role.DELEGATED)
-    instructions, counts = np.unique(launch.dump.profile.instruction_id[chosen], return_counts=True)
-    steps = map(launch.delegates.step_ns, instructions.tolist())
-    return float(sum(s * n for s, n in zip(steps, counts.tolist(), strict=True)))
-
-
-def _beyond(launch: Executions, role: Role) -> float:
-    """What the containers of this role have beyond their contents, in all executions; ns."""
-    containers, times = launch.events.containers, launch.events.times
-    chosen = (launch.number[containers] >= 0) & (launch.events.roles[containers] == role)
-    chosen &= ~_whole_calls(launch)[containers]
-    return float(times.beyond[chosen].sum()) if times else 0.0
+def _most_rounded(tally: _Tally, delegates: Delegates, launches: int) -> list[float]:
+    """The most that delegates rounded off their operators in all executions of a launch; ns."""
+    steps = [
+        delegates.step_ns(kind.instruction)
+        if is_delegated and kind.instruction not in delegates.opaque
+        else 0.0
+        for kind, is_delegated in zip(tally.kinds, tally.is_delegated, strict=True)
+    ]
+    return [float(np.dot(steps, tally.calls[:, launch])) for launch in range(launches)]
 
 
 def _refuse_impossible(split: OperatorSplit) -> None:
