@@ -25,6 +25,12 @@ from 27 products (62 dB) to 1280 (45 dB)."""
 _HALF_ROUNDING_DB: Final = 66.0
 """Of one result that is rounded to half precision, whatever it was computed in: 2^-11 of a value that
 is just above a power of two, as all of RMS norms' reciprocal roots may be."""
+_HALF_GAIN: Final = 2.0**-9
+"""Off 1, of a whole result: four roundings to half precision of one factor that all of it has, such as
+a batch norm's 1 ÷ √(variance + ε) times its weight."""
+_DEVIATIONS: Final = 6.0
+"""Of a gain that roundings make. More than a normal variable's 3 or 4, since values that come again,
+as those of a flat image do, are rounded alike: each may be there four times."""
 _CHUNK: Final = 2**20
 """Elements that are compared at once, in float64."""
 
@@ -39,6 +45,9 @@ class Gap:
     """10 log10 of Σ reference² ÷ Σ (value - reference)²; None when there is no difference."""
     cosine: float | None
     """Of the angle between both; None where one of them is all zeros."""
+    gain: float | None
+    """Σ value · reference ÷ Σ reference²: the factor of the reference that is nearest to the value, by
+    least squares; None where the reference is all zeros."""
     max_abs: float
     nonfinite: int
     """Places where only one of both is infinite or no number."""
@@ -80,6 +89,7 @@ def measure_gap(value: NDArray[Any], reference: NDArray[Any]) -> Gap:
         mse=error_power / max(values.size, 1),
         snr_db=NO_LIKENESS_DB if odd else _snr_db(power, error_power),
         cosine=product / length if length else None,
+        gain=product / power if power else None,
         max_abs=largest,
         nonfinite=odd,
     )
@@ -92,11 +102,37 @@ def _snr_db(power: float, error_power: float) -> float | None:
     return max(10 * float(np.log10(ratio)), NO_LIKENESS_DB) if ratio > 0 else NO_LIKENESS_DB
 
 
-def own_floor_db(precision: str, summed: float) -> float:
-    """Returns the ratio that an operator reaches on its own, with `summed` products in each sum."""
-    if precision == "fp16":
-        return min(_HALF_ROUNDING_DB, _HALF_FLOOR_DB - 10 * float(np.log10(max(summed, 1.0))))
-    return _FLOAT_FLOOR_DB if precision == "fp32" else _INTEGER_FLOOR_DB
+@dataclass(frozen=True)
+class Explained:
+    """The largest error of its own that an operator has by its precision."""
+
+    least_db: float
+    """Signal to noise."""
+    most_gain: float
+    """How far the gain is from 1. Never more than the whole error is by `least_db`, and that is
+    no bound of its own."""
+
+    def excess(self, own: Gap) -> float:
+        """Returns the error ÷ the largest that is explained; above 1 the operator parts."""
+        noise = own.relative * 10 ** (self.least_db / 20)
+        return max(noise, abs((1.0 if own.gain is None else own.gain) - 1) / self.most_gain)
+
+
+def explain_error(precision: str, summed: float, size: int) -> Explained:
+    """Returns what is explained of `size` results with `summed` products in each sum.
+
+    Roundings are independent of each other and of mean zero (Higham and Mary, "A new approach to
+    probabilistic rounding error analysis", 2019). So where each result is off by ρ of the results'
+    root mean square, their gain is off by ρ ÷ √size: noise that hides 1 % of a result hides no 1 % of
+    all. It matters where half precision explains more noise than that; elsewhere ρ is the bound.
+    """
+    if precision != "fp16":
+        least_db = _FLOAT_FLOOR_DB if precision == "fp32" else _INTEGER_FLOOR_DB
+        return Explained(least_db, 10 ** (-least_db / 20))
+    long_sum_db = _HALF_FLOOR_DB - 10 * float(np.log10(max(summed, 1.0)))
+    least_db = min(_HALF_ROUNDING_DB, long_sum_db)
+    noise = 10 ** (-least_db / 20)
+    return Explained(least_db, _HALF_GAIN + _DEVIATIONS * noise / max(size, 1) ** 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +153,8 @@ class OperatorGap:
     delegate: int | None
     """Number of the delegate call that computes it; None outside."""
     mode: str
-    floor_db: float
-    """Least ratio that its own gap must have."""
+    explained: Explained
+    """Of its own gap."""
     own: Gap
     eager: Gap
     """From the eager model in the program's precision."""
@@ -130,7 +166,7 @@ class OperatorGap:
     @property
     def excess(self) -> float:
         """Its own error ÷ the largest that its precision explains."""
-        return float(self.own.relative * 10 ** (self.floor_db / 20))
+        return self.explained.excess(self.own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,4 +200,4 @@ class NumericGaps:
     def first_parted(self, mode: str) -> OperatorGap | None:
         """The first operator in the graph whose own gap is larger than its precision explains."""
         found = (row for row in self.rows if row.mode == mode)
-        return next((row for row in found if row.own.is_below(row.floor_db)), None)
+        return next((row for row in found if row.excess > 1), None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from etprof.analysis.numeric_gap import NumericGaps, OperatorGap, measure_gap, own_floor_db
+from etprof.analysis.numeric_gap import NumericGaps, OperatorGap, explain_error, measure_gap
 from etprof.base.errors import ExportError, UsageError
 from etprof.export import lowering, model_loading, operators, runtime_check, tensors, upstream
 from etprof.export.changes.rewriting import Rewriting, sound_rewrites
@@ -199,7 +199,7 @@ def _compare(
         OperatorGap(
             **_describe(order, tap, delegates),
             mode=mode,
-            floor_db=own_floor_db(precision, tap.summed),
+            explained=explain_error(precision, tap.summed, operators.element_count(tap.place)),
             own=own[mode][tap.place.name],
             eager=inherited[mode, "eager"][tap.place.name],
             float32=wide.get(mode, {}).get(tap.node.name),

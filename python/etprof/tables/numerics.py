@@ -50,12 +50,19 @@ OPERATORS: Final = Table(
                "program's value from eager's of the values that the program had"),
         _gap("own_snr", "own SNR", lambda r: r.own,
              says="The same as a signal-to-noise ratio; missing where there is no error"),
-        Column("least_snr", "float64", unit="dB", of=lambda r: r.floor_db, place="page",
-               title="least expected", says="Own SNR that the precision explains, with as many "
-               "products as the operator sums"),
+        Column("least_snr", "float64", unit="dB", of=lambda r: r.explained.least_db,
+               place="page", title="least expected",
+               says="Own SNR that the precision explains, with as many products as the operator sums"),
+        Column("own_gain_error", "float64", unit="scientific", title="own gain - 1", place="page",
+               of=lambda r: None if r.own.gain is None else r.own.gain - 1,
+               says="Of the factor of eager's value that is nearest to the program's: nearly 0 where "
+               "errors are roundings, 0.01 where a weight is off by 1 %"),
+        Column("most_gain_error", "float64", unit="scientific", title="most expected", place="data",
+               of=lambda r: r.explained.most_gain,
+               says="Gain error that the precision explains"),
         Column("excess", "float64", unit="ratio", of=lambda r: r.excess, place="page",
-               title="error ÷ explained", says="Own error ÷ the largest that is expected; above 1 "
-               "the operator parts from eager"),
+               title="error ÷ explained", says="Own error ÷ the largest that is expected, or the "
+               "gain's, if that is more; above 1 the operator parts from eager"),
         _gap("eager_snr", "SNR to eager", lambda r: r.eager,
              says="From the eager model in the program's precision, with all that was inherited"),
         _gap("float32_snr", "SNR to float32", lambda r: r.float32,
@@ -118,13 +125,25 @@ def headline(gaps: NumericGaps) -> str:
     firsts = {mode: gaps.first_parted(mode) for mode in gaps.modes}
     told = [
         f"{row.operator} {row.node} in {row.module or 'the model itself'} (SME {mode}, "
-        f"{format_number(row.own.snr_db)} dB where {format_number(row.floor_db)} are expected)"
+        f"{_excess(row)})"
         for mode, row in firsts.items()
         if row is not None
     ]
     if not told:
         return f"{subject}: no operator adds more error than its precision explains"
     return f"{subject} parts from eager first at {'; '.join(told)}"
+
+
+def _excess(row: OperatorGap) -> str:
+    """Says which bound it is above."""
+    own, explained = row.own, row.explained
+    if own.is_below(explained.least_db):
+        shown = format_number(own.snr_db)
+        return f"{shown} dB where {format_number(explained.least_db)} are expected"
+    gain = None if own.gain is None else own.gain - 1
+    return (
+        f"gain error {format_number(gain)} where {format_number(explained.most_gain)} is expected"
+    )
 
 
 def notes(gaps: NumericGaps) -> tuple[str, ...]:
