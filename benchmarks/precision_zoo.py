@@ -1,36 +1,45 @@
 """Exports models in every precision and prints how right each program is.
 
-    python benchmarks/precision_zoo.py [--outdir DIR] [--models LIST] [--precisions LIST]
+    python benchmarks/precision_zoo.py [--outdir DIR] [--models LIST] [--precisions LIST] [--into FILE]
 
 The models are the zoo's and transformers' architectures in small sizes, with random weights; those
 whose package is not here are left out and told. Each export runs on this host and answers both
-questions on its outputs (docs/export.md): a row passes, or says why not. The table is Markdown;
-`--outdir` keeps the files, and a second call continues where the first stopped. The exit code is 1 when
-a row neither passed nor says why.
+questions on its outputs (docs/export.md): a row passes, or says why not and at which operator, which
+`etprof numerics` finds. A row that is as exact as float32 under another name has failed. The table is
+Markdown; `--into` puts it between the marks of a page. `--outdir` keeps each model's rows, and a second
+call continues where the first stopped. The exit code is 1 when a row neither passed nor says why.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from etprof.base.atomic import write_json, write_text
 from etprof.base.errors import EtprofError
 from etprof.base.records import read_record
 from etprof.base.units import format_share, format_size, format_value
 from etprof.export.exporter import export_model
 from etprof.export.model_loading import describe_models
 from etprof.export.request import PRECISIONS, ExportRequest
+from etprof.numerics.session import GapRequest, compare_with_eager
 from etprof.run.delegation import DelegationReport
 from etprof.run.program import ExportManifest, MethodFiles
+from etprof.targets.local import LocalTarget
 
 USUAL = ("fp32", "fp16", "int8", "8da4w")
+MARKS = ("<!-- precision_zoo.py -->", "<!-- end of precision_zoo.py -->")
+LIKE_FLOAT32_DB = 90.0
+"""Nothing that was rounded to halves or integers is so near to float32: those end at 75 dB."""
 COLUMNS = (
     "model", "method", "precision", "answer", "SNR to fp32", "SNR to converted", "cosine",
     "same top-1", "in float32", "delegated MACs", "SME2 MACs (predicted)", "size", "why not",
@@ -45,7 +54,7 @@ _IMAGE = {
     "hidden_size": 192, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 384,
     "image_size": 64, "patch_size": 16,
 }  # fmt: skip
-_STAGES = {"image_size": 64, "depths": [1, 1, 1, 1]}
+_STAGES = {"image_size": 64, "depths": [1, 1, 1, 1], "hidden_sizes": [32, 64, 128, 256]}
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "albert": {**_TEXT, "embedding_size": 128}, "bert": _TEXT, "camembert": _TEXT,
     "convbert": _TEXT, "distilbert": {"dim": 256, "n_layers": 2, "n_heads": 4, "hidden_dim": 512,
@@ -57,8 +66,11 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "phi": _TEXT, "qwen2": _HEADS, "qwen3": _HEADS, "stablelm": _HEADS,
     "beit": {**_IMAGE, "layer_scale_init_value": 1.0},
     "convnext": {**_STAGES, "layer_scale_init_value": 1.0}, "convnextv2": _STAGES,
-    "deit": _IMAGE, "dinov2": _IMAGE, "mobilenet_v1": {"image_size": 64}, "poolformer": {**_STAGES, "layer_scale_init_value": 1.0},
-    "regnet": _STAGES, "resnet": _STAGES, "segformer": _STAGES, "vit": _IMAGE,
+    "deit": _IMAGE, "dinov2": _IMAGE,
+    "mobilenet_v1": {"image_size": 64, "depth_multiplier": 0.25},
+    "poolformer": {**_STAGES, "layer_scale_init_value": 1.0},
+    "regnet": {**_STAGES, "embedding_size": 32, "groups_width": 16},
+    "resnet": {**_STAGES, "embedding_size": 32}, "segformer": _STAGES, "vit": _IMAGE,
 }  # fmt: skip
 """Of transformers, each with what makes it small; blocks count as much as what goes past them."""
 
@@ -123,7 +135,7 @@ for _kind in ARCHITECTURES:
 class Row:
     """One method of one export."""
 
-    cells: tuple[str, ...]
+    cells: Sequence[str]
     answer: str
     reason: str
 
@@ -144,20 +156,46 @@ def main() -> int:
     parser.add_argument("--outdir", type=Path)
     parser.add_argument("--models", type=lambda text: text.split(","))
     parser.add_argument("--precisions", type=lambda text: text.split(","), default=USUAL)
+    parser.add_argument("--into", type=Path)
     arguments = parser.parse_args()
-    print(f"| {' | '.join(COLUMNS)} |")
-    print(f"|{'---|' * len(COLUMNS)}", flush=True)
+    table = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    print("\n".join(table), flush=True)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as temporary:
         for model in arguments.models or [*find_loadable(), *ARCHITECTURES]:
             for precision in arguments.precisions:
-                for row in _measure(model, precision, arguments.outdir or Path(temporary)):
-                    print(row.render(), flush=True)
-                    rows.append(row)
+                found = _measure_once(model, precision, arguments.outdir or Path(temporary))
+                print("\n".join(row.render() for row in found), flush=True)
+                rows += found
     passed = sum(row.answer == "passed" for row in rows)
     told = sum(row.is_told for row in rows)
-    print(f"\n{passed} of {len(rows)} passed, {told - passed} say why not", file=sys.stderr)
+    summary = f"{passed} of {len(rows)} passed, {told - passed} say why not"
+    print(f"\n{summary}", file=sys.stderr)
+    if arguments.into is not None:
+        _put(arguments.into, [*table, *(row.render() for row in rows), "", f"{summary}."])
     return 0 if told == len(rows) else 1
+
+
+def _put(page: Path, lines: list[str]) -> None:
+    """Replaces what stands between the marks."""
+    before, _, rest = page.read_text().partition(MARKS[0])
+    _, mark, after = rest.partition(MARKS[1])
+    if not mark:
+        sys.exit(
+            f"{page} has no {MARKS[0]} with {MARKS[1]} after it; write both on lines of their own"
+        )
+    write_text(page, "\n".join([before + MARKS[0], "", *lines, "", MARKS[1] + after]))
+
+
+def _measure_once(model: str, precision: str, folder: Path) -> list[Row]:
+    """Returns the rows of one export, those that are there already where an earlier call kept them."""
+    kept = folder / f"{model}_{precision}.rows.json"
+    if not kept.is_file():
+        with tempfile.TemporaryDirectory() as program:
+            rows = _measure(model, precision, Path(program))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(kept, [astuple(row) for row in rows])
+    return [Row(*each) for each in json.loads(kept.read_text())]
 
 
 def find_loadable() -> list[str]:
@@ -175,8 +213,7 @@ def _measure(model: str, precision: str, folder: Path) -> list[Row]:
     assert precision in PRECISIONS or "_b" in precision
     files = request.files()
     try:
-        if not files.manifest.exists():
-            export_model(request)
+        export_model(request)
     except EtprofError as error:
         missing = ("–",) * (len(COLUMNS) - 5)
         return [Row((model, "", precision, "not exported", *missing), "not exported", str(error))]
@@ -190,7 +227,10 @@ def _make_row(model: str, manifest: ExportManifest, report: DelegationReport, me
     assert files.check is not None
     lowering, precision = files.check.verdicts
     answers = {lowering.answer, precision.answer}
-    answer = next(each for each in ("failed", "unknown", "passed") if each in answers)
+    answer: str = next(each for each in ("failed", "unknown", "passed") if each in answers)
+    exact = precision.snr_db is None or precision.snr_db > LIKE_FLOAT32_DB
+    if answer == "passed" and exact and manifest.precision != "fp32":
+        answer = "silent"
     cells = (
         model,
         method,
@@ -208,7 +248,33 @@ def _make_row(model: str, manifest: ExportManifest, report: DelegationReport, me
         format_size(report.size.total_bytes if report.size else None),
     )
     reasons = dict.fromkeys(each.reason for each in (lowering, precision) if each.reason)
+    if answer == "failed":
+        reasons[_locate(model, manifest.precision, method, precision.least_snr_db or 0)] = None
     return Row(cells, answer, "; ".join(reasons))
+
+
+def _locate(model: str, precision: str, method: str, least_db: float) -> str:
+    """Says at which operator the values fall below the floor, and what the program itself adds."""
+    request = GapRequest(export=ExportRequest(model_of(model), precision), method=method)
+    try:
+        gaps = compare_with_eager(request, LocalTarget())
+    except EtprofError as error:
+        return f"no operator is named: {error}"
+    mode = gaps.modes[0]
+    parted, most = gaps.first_parted(mode), gaps.ranked(mode)[0]
+    below = (
+        f"below it from {row.operator} {row.node} in {row.module or 'the model'} on "
+        f"({_ratio(row.float32.snr_db)})"
+        for row in gaps.rows
+        if row.float32 is not None and row.float32.is_below(least_db)
+    )
+    first = next(below, "above it at every operator that float32 has too")
+    if parted is not None:
+        return f"{first}; parts from eager first at {parted.operator} {parted.node}"
+    return (
+        f"{first}; the lowering adds to no operator more than roundings explain (most in "
+        f"{most.operator} {most.node}, {_ratio(most.own.snr_db)} of its own)"
+    )
 
 
 def _ratio(snr_db: float | None) -> str:
