@@ -38,7 +38,8 @@ def said(done: Completed) -> str:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources, with a virtual environment at the README's place that has nothing in it."""
     clone = tmp_path_factory.mktemp("clone")
-    for name in ("CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "cmake", "cpp", "tests"):
+    files = ("CMakeLists.txt", "CMakePresets.json", "pyproject.toml")
+    for name in (*files, "cmake", "cpp", "python", "tests"):
         (clone / name).symlink_to(ROOT / name)
     made = run_command([sys.executable, "-m", "venv", "--without-pip", clone / ".venv"])
     assert made.exit_code == 0, made.stderr
