@@ -153,7 +153,7 @@ def test_describe_shows_device_and_state(
     monkeypatch.setenv("COLUMNS", "250")
     device.set_property("ro.product.model", "Phone X")
     device.set_dumpsys("battery", "Current Battery Service state:\n  level: 81\n  temperature: 290")
-    code, out, _ = etprof("describe")
+    code, out, _ = etprof("describe", "--full")
     assert code == 0
     rows = [[cell.strip() for cell in line.split("│")[1:3]] for line in out.splitlines()]
     for fact in (
