@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.analysis.split.evidence import read_evidence
-from etprof.analysis.split.tiles import TileUse, tile_share, tile_uses
+from etprof.analysis.split.work import TileUse, tile_share, tile_uses
 from etprof.base.errors import EtprofError
 from etprof.base.units import format_count, format_share
 from etprof.export.exporter import export_model
@@ -125,7 +125,7 @@ def _expected_calls(use: TileUse) -> float:
 
 def _expected_tiles(use: TileUse) -> int:
     """Tiles of this length that cover the rows and columns of the calls at the longest."""
-    rows, columns = use.tile
+    rows, columns = use.tile.rows, use.tile.columns
     sizes = use.longest.by_sizes
     return sum(calls * ceil(m / rows) * ceil(n / columns) for (m, n, *_), calls in sizes)
 

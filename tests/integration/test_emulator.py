@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from etprof.analysis.split.tiles import tile_share, tile_uses
+from etprof.analysis.split.work import tile_share, tile_uses
 from etprof.base.errors import EtprofError, TargetError
 from etprof.base.process import run_command
 from etprof.targets.emulator.installation import locate
@@ -61,7 +61,7 @@ def test_sme1_mode_calls_sme_and_no_sme2_kernels(laboratory: Laboratory, program
 def test_off_mode_calls_neither(laboratory: Laboratory, program: str) -> None:
     found = laboratory.evidence(program, "off")
     assert found.mode_in_force == "off"
-    called = [*found.kernel_calls, *found.load_calls]
+    called = [*found.kernel_calls, *(each.name for each in found.load)]
     assert not [name for name in called if "_sme" in name]
 
 
@@ -93,7 +93,7 @@ def test_more_threads_only_cut_the_work_finer(laboratory: Laboratory, program: s
     # XNNPACK makes tiles smaller for more threads (xnn_gemm_best_tile_size), never other kernels.
     one = laboratory.evidence(program, "sme2", threads=1)
     two = laboratory.evidence(program, "sme2", threads=2)
-    assert one.load_calls == two.load_calls
+    assert one.load == two.load
     for alone, shared in zip(one.operators, two.operators, strict=True):
         assert alone.name == shared.name
         assert [k.name for k in alone.kernels] == [k.name for k in shared.kernels]
@@ -184,8 +184,8 @@ def test_three_vector_lengths_do_the_same_work_in_other_tiles(laboratory: Labora
     for uses in (stem, last):
         assert [use.kernel.calls for use in uses] == [use.expected_calls for use in uses]
         assert len({use.useful for use in uses}) == 1
-    assert [use.tile for use in stem] == [(32, 32), (16, 16), (8, 8)]
+    assert [(use.tile.rows, use.tile.columns) for use in stem] == [(32, 32), (16, 16), (8, 8)]
     assert {tile_share([use]) for use in stem} == {1.0}
     assert {(use.k, use.k_computed) for use in stem} == {(27, 36)}
-    # AND ten outputs fill little of a row of 16 vectors
-    assert [tile_share([use]) for use in last] == [10 / 256, 10 / 128, 10 / 64]
+    # AND ten outputs fill little of a row of four vectors
+    assert [tile_share([use]) for use in last] == [10 / 64, 10 / 32, 10 / 16]

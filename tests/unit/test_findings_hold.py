@@ -10,6 +10,7 @@ import pytest
 
 from etprof.analysis.findings.finding import GUIDE
 from etprof.analysis.findings.rules import RULES, evaluate_run
+from etprof.analysis.split.rollup import Key, roll_up
 from etprof.tables.findings import gain_text
 from tests.known_etdumps import US
 from tests.known_runs import Experiment, Op, Run
@@ -520,3 +521,14 @@ def test_each_rule_has_its_place_in_the_guide() -> None:
 def test_each_finding_names_its_place_in_the_guide(tmp_path: Path) -> None:
     found = fired(insight(tmp_path / "a", one([*convolutions(71), Op(LAYER_NORM, 29, 1)])))
     assert found["F1"].guide == "docs/findings.md#f1"
+
+
+def test_work_by_layer_adds_up_to_the_inference(tmp_path: Path) -> None:
+    """Issue 20: whatever operators are grouped by, their counted work is all there."""
+    run = insight(tmp_path / "a", counted((32, 32, 64), (2, 8, 64)))
+    (experiment,) = run.experiments
+    keys: tuple[Key, ...] = ("module", "source", "microkernel")
+    for key in keys:
+        works = [row.work for row in roll_up(experiment, key)]
+        assert sum(work.macs for work in works if work) == 32 * 32 * 64 + 2 * 8 * 64
+        assert sum(work.steps for work in works if work) == 2 * 64 // 2

@@ -6,7 +6,13 @@ from collections import Counter
 
 import pytest
 
-from etprof.backends.kernel_names import KernelName, is_product, parse_kernel_name, tile_of
+from etprof.backends.kernel_names import (
+    SME_LEVELS,
+    KernelName,
+    is_product,
+    parse_kernel_name,
+    tile_of,
+)
 from etprof.backends.xnnpack import sme
 
 NAMES: list[str] = sme.kernel_table()["kernels"]  # type: ignore[assignment]
@@ -54,8 +60,10 @@ def test_the_parts_of_a_name_are_read() -> None:
         ("kai_run_matmul_clamp_f16_f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa", (32, 32), (8, 8)),
         # An older name without tile: packed inputs say it.
         ("kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_sme2_mopa", (32, 32), (8, 8)),
-        ("kai_run_matmul_clamp_f16_f16_f16p2vlx2b_1x16vl_sme2_dot", (1, 256), (1, 64)),
-        ("kai_run_matmul_clamp_f32_qai8dxp4x8_qsi4cxp8x8_8x8x32_neon_i8mm", (8, 8), (8, 8)),
+        # Four groups of four vectors at most, and no more groups than there are columns for.
+        ("kai_run_matmul_clamp_f16_f16_f16p2vlx2b_1x16vl_sme2_dot", (1, 64), (1, 16)),
+        ("kai_run_matmul_clamp_f32_f32_f32p2vlx1b_1x8vl_sme_mla", (1, 32), (1, 8)),
+        ("kai_run_matmul_clamp_f32_qai8dxp4x8_qsi4cxp8x8_8x8x32_neon_i8mm", None, None),
         ("kai_run_lhs_imatmul_pack_x16p2vlx2_x16p_sme", None, None),
         ("xnn_f32_gemm_minmax_ukernel_6x8__aarch64_neonfma_lane_ld128", None, None),
     ],
@@ -64,16 +72,17 @@ def test_a_name_says_the_tile(
     name: str, at_512: tuple[int, int] | None, at_128: tuple[int, int] | None
 ) -> None:
     """Issue 14, item 2: the tile grows with the vector length where its name says so."""
-    assert (tile_of(name, 512), tile_of(name, 128)) == (at_512, at_128)
+    found = [tile_of(name, bits) for bits in (512, 128)]
+    assert [(tile.rows, tile.columns) if tile else None for tile in found] == [at_512, at_128]
 
 
-def test_every_product_says_its_tile() -> None:
+def test_every_sme_product_says_its_tile() -> None:
     products = [name for name in NAMES if is_product(name)]
     assert len(products) == 31
-    assert [name for name in products if tile_of(name, 512) is None] == []
-    # AND where it grows with the vector length, an unknown length leaves it unknown
-    unknown = [name for name in products if tile_of(name, None) is None]
-    assert {parse_kernel_name(name).level for name in unknown} == {"sme2", "sme"}
+    known = {name for name in products if tile_of(name, 512)}
+    assert known == {n for n in products if parse_kernel_name(n).level in SME_LEVELS}
+    # AND it grows with the vector length, so an unknown length leaves it unknown
+    assert not [name for name in products if tile_of(name, None)]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ NO_TABLE_FOR_PEOPLE: Final = {
     "kernels": "where kernels were counted",
     "kernel_calls": "likewise",
     "kernel_uses": "hundreds of rows, for programs",
-    "tile_use": "where kernels were counted, vector lengths side by side",
+    "work": "where kernels were counted, vector lengths side by side",
     "threads": "with several thread counts",
     "split": "on terminals: pages have the operators' table, which can be searched",
     "source_lines": "with an export's description",

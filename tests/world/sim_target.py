@@ -285,8 +285,8 @@ def _calls(name: str, count: int, request: RunnerRequest) -> list[int]:
     sizes = [16] * len(size_arguments(name))
     tile, longest = (tile_of(name, bits) for bits in (request.sme_vector_bits or 512, 512))
     if tile and longest:
-        count *= longest[0] // tile[0]
-        sizes[0] = tile[0]
+        count *= longest.rows // tile.rows
+        sizes[0] = tile.rows
     return [count, *sizes]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 PREFIX: Final = "kai_run_"
 LEVELS: Final = ("sme2", "sme", "i8mm", "dotprod", "neon")
@@ -24,6 +24,11 @@ _TILE: Final = re.compile(rf"{_SIZE}x{_SIZE}(?:x\d+)?")
 _TILE_SIDE: Final = re.compile(r"(?P<count>\d+)(?P<scaled>vl)?")
 _SIDES: Final = 2
 _ACCUMULATOR_BITS: Final = 32
+_WIDTHS: Final = {"1x16vl": "1x4vl", "1x8vl": "1x2vl"}
+"""Products of one row take up to four groups of columns in turn, and no more groups than there are:
+`Width 1` to `Width 4` of kai/ukernels/matmul/matmul_clamp_*/*_1x16vl_*_asm.S and *_1x8vl_*_asm.S."""
+_PANEL: Final = re.compile(r"p(?:sb)?(\d+)vlx\d+")
+"""Rows of the left side or columns of the right one that stand together in a packed buffer."""
 _BUFFER: Final = re.compile(
     r"(?P<type>(?:q[as]?[isu]{0,2}|[fixsu]|bf)\d+(?:cx|dx|c32|d32)?)"
     r"(?P<packing>p.*|s\d+s0|k\d+.*)?"
@@ -112,20 +117,107 @@ def is_product(name: str) -> bool:
     return size_arguments(name) in {("m", "n", "k"), ("m", "n", "k_chunk_count", "k_chunk_length")}
 
 
-def tile_of(name: str, svl_bits: int | None) -> tuple[int, int] | None:
-    """Rows and columns that a product computes at once; None where its name does not say it.
+class _Format(NamedTuple):
+    """How KleidiAI packs both sides of a product, by the type of the left one."""
+
+    bits: int
+    """Of an element as it is multiplied."""
+    row_bytes: int
+    """Beside the elements of a row of the left side: its scale and zero point."""
+    column_bytes: int
+    """Beside the elements of a column of the right side: bias, and for integers sum and scale."""
+    depth: int
+    """k is packed and computed in multiples of it."""
+
+
+# kai_get_lhs_packed_size_… and kai_get_rhs_packed_stride_… of kai/ukernels/matmul/pack.
+_FORMATS: Final = {
+    "f32": _Format(32, 0, 4, 1),
+    "f16": _Format(16, 0, 2, 2),
+    "qai8": _Format(8, 0, 8, 4),
+    "qai8dx": _Format(8, 8, 12, 32),
+}
+_FORMAT_OF_PACKING: Final = {"x32": "f32", "x16": "f16", "x8": "qai8", "qsi8cx": "qai8"}
+_OUTPUT_BYTES: Final = {"f32": 4, "f16": 2, "qai8": 1}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What an SME product computes at once, and what it reads for that; sizes in elements."""
+
+    rows: int
+    columns: int
+    step: int
+    """Products that a step sums into each element: as many as a 32-bit accumulator has inputs."""
+    depth: int
+    """k is computed in multiples of it."""
+    packs_left: bool
+    """Whether it reads a packed left side."""
+    panel: int
+    """Columns that stand together in the packed right side."""
+    right_bits: int
+    """Of an element there."""
+    column_bytes: int
+    """Beside the elements of a column there."""
+    output_bytes: int
+    """Of an element of the output."""
+
+
+def tile_of(name: str, svl_bits: int | None) -> Tile | None:
+    """Returns what an SME product computes at once; None for others, and for unknown lengths.
 
     `vl` counts 32-bit accumulators: kai_get_m_step_… and kai_get_n_step_… of KleidiAI's SME
-    microkernels (kai/ukernels/matmul/matmul_clamp_*).
+    microkernels (kai/ukernels/matmul/matmul_clamp_*). They compute every element of a tile and of
+    the packed depth, wanted or not: their outer and dot products are under no narrower predicate.
     """
-    tile = parse_kernel_name(name).tile if is_product(name) else None
-    sizes = [_TILE_SIDE.fullmatch(side) for side in tile.split("x")] if tile else []
-    found = [
-        int(side["count"]) * ((svl_bits or 0) // _ACCUMULATOR_BITS if side["scaled"] else 1)
-        for side in sizes
-        if side
-    ]
-    return (found[0], found[1]) if len(found) == _SIDES and all(found) else None
+    parsed = parse_kernel_name(name)
+    written = (parsed.tile if is_product(name) and parsed.level in SME_LEVELS else None) or ""
+    sides = [_TILE_SIDE.fullmatch(side) for side in _WIDTHS.get(written, written).split("x")]
+    vector = (svl_bits or 0) // _ACCUMULATOR_BITS
+    found = [int(s["count"]) * (vector if s["scaled"] else 1) for s in sides if s]
+    form, panels = _FORMATS.get(next(iter(parsed.inputs), "")), _PANEL.findall(name)
+    output_bytes = _OUTPUT_BYTES.get(parsed.destination or "")
+    if len(found) != _SIDES or not all(found) or not (form and panels and output_bytes):
+        return None
+    right_bits = 4 if parsed.inputs[-1].startswith("qsi4") else form.bits
+    return Tile(
+        rows=found[0], columns=found[1], step=_ACCUMULATOR_BITS // form.bits, depth=form.depth,
+        packs_left=found[0] > 1 or bool(form.row_bytes), panel=int(panels[-1]) * vector, right_bits=right_bits, column_bytes=form.column_bytes,
+        output_bytes=output_bytes,
+    )  # fmt: skip
+
+
+def packed_bytes(name: str, sizes: tuple[int, ...], svl_bits: int | None) -> int | None:
+    """Returns what a packing microkernel writes when it is given `sizes`, padding included.
+
+    None for others, and where neither name nor sizes say how many rows or columns stand together.
+    """
+    parsed = parse_kernel_name(name)
+    of = dict(zip(size_arguments(name), sizes, strict=False))
+    kind = parsed.destination or ""
+    form = _FORMATS.get(_FORMAT_OF_PACKING.get(kind, kind)) if parsed.is_packing and of else None
+    panels = _PANEL.findall(name)
+    panel = int(panels[-1]) * (svl_bits or 0) // _ACCUMULATOR_BITS if panels else of.get("mr", 0)
+    if form is None or not panel:
+        return None
+    is_left = "m" in of
+    count = round_up(of["m"] if is_left else of["n"], panel) * of.get("groups", 1)
+    beside = form.row_bytes if is_left else form.column_bytes
+    return count * (packed_depth(name, sizes) * form.bits // 8 + beside)
+
+
+def packed_depth(name: str, sizes: tuple[int, ...]) -> int:
+    """Returns the k that a packing microkernel makes of its sizes: each chunk is rounded up."""
+    of = dict(zip(size_arguments(name), sizes, strict=False))
+    kind = parse_kernel_name(name).destination or ""
+    form = _FORMATS.get(_FORMAT_OF_PACKING.get(kind, kind))
+    depth = form.depth if form else 1
+    return of.get("k_chunk_count", 1) * round_up(of.get("k", of.get("k_chunk_length", 0)), depth)
+
+
+def round_up(value: int, multiple: int) -> int:
+    """Returns the least multiple that is at least `value`."""
+    return -(-value // multiple) * multiple
 
 
 def _tile(buffers: list[str]) -> str | None:

@@ -39,12 +39,21 @@ _COPY: Final = "Copy "
 (src/subgraph/{concatenate,even-split}.c), and those are copies."""
 
 
+class LoadCalls(Record):
+    """Calls with the same sizes while the program was loaded."""
+
+    sizes: tuple[Count, ...]
+    calls: Count
+
+
 class Kernel(Record):
     """One microkernel: its calls at load and in each execution."""
 
     name: Name
     load_calls: Count
     execution_calls: tuple[Count, ...]
+    load_by_sizes: tuple[LoadCalls, ...] = ()
+    """Of `load_calls`; none in files of schema 1, or where a microkernel is given no sizes."""
 
 
 class KernelCalls(Record):
@@ -345,14 +354,19 @@ class _Assembly:
         )
 
     def _kernels(self, total: dict[int, list[int]]) -> Iterator[Kernel]:
-        at_load = Counter[int]()
-        for _, kernel, calls, *_ in self._raw.load.calls:
-            at_load[kernel] += calls
+        at_load = defaultdict[int, Counter[tuple[int, ...]]](Counter)
+        for _, kernel, calls, *sizes in self._raw.load.calls:
+            at_load[kernel][tuple(sizes)] += calls
         for kernel in sorted({*total, *at_load}):
             yield Kernel(
                 name=self._raw.kernels[kernel],
-                load_calls=at_load[kernel],
+                load_calls=at_load[kernel].total(),
                 execution_calls=tuple(total[kernel]),
+                load_by_sizes=tuple(
+                    LoadCalls(sizes=sizes, calls=calls)
+                    for sizes, calls in sorted(at_load[kernel].items())
+                    if sizes
+                ),
             )
 
     def _execution(self, number: int, outside: Counter[int]) -> Execution:

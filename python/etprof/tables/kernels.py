@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.split.evidence import GRADES, align_modes
-from etprof.analysis.split.tiles import tile_share, tile_uses
+from etprof.analysis.split.work import add_work, load_bytes, packing_bytes, tile_share, tile_uses
 from etprof.backends.kernel_names import LEVELS, size_arguments
 from etprof.base.units import count_of, format_count
 from etprof.tables.table import Column, Section, Table
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
         ModeEvidence,
         OperatorEvidence,
     )
-    from etprof.analysis.split.tiles import TileUse
+    from etprof.analysis.split.work import Work
+    from etprof.tables.table import Place
 
 
 class _Row(NamedTuple):
@@ -41,9 +42,9 @@ class _Use(NamedTuple):
     mode: str
     number: int | None
     operator: str | None
-    kernel: KernelUse | None
-    name: str
-    load_calls: int | None
+    kernel: KernelUse
+    svl_bits: int | None
+    is_load: bool = False
 
 
 def _count(level: str) -> Callable[[Any], int]:
@@ -81,25 +82,45 @@ def _uses(counted: Mapping[str, ModeEvidence]) -> Iterator[_Use]:
     for mode, found in counted.items():
         for number, operator in enumerate(found.operators, start=1):
             for kernel in operator.kernels:
-                yield _Use(mode, number, operator.name, kernel, kernel.name, None)
-        for name, calls in found.load_calls.items():
-            yield _Use(mode, None, None, None, name, calls)
+                yield _Use(mode, number, operator.name, kernel, found.svl_bits)
+        for kernel in found.load:
+            yield _Use(mode, None, None, kernel, found.svl_bits, is_load=True)
 
 
-def _padding(use: TileUse) -> float | None:
-    if use.k is None or not use.k_computed:
-        return None
-    return 1 - use.k / use.k_computed
+def work_columns(of: Callable[[Any], Work | None], *, place: Place = "data") -> tuple[Column, ...]:
+    """What products on SME do in one inference, from the sizes that their calls were given."""
+
+    def column(name: str, unit: str, says: str, title: str | None = None) -> Column:
+        member = {"sme_macs": "macs"}.get(name, name.removesuffix("_macs"))
+
+        def read(subject: object) -> int | None:
+            work = of(subject)
+            return None if work is None else int(getattr(work, member))
+
+        return Column(name, "Int64", unit, of=read, title=title, place=place, says=says)
+
+    return (
+        column("sme_macs", "count", "multiply-accumulates that outputs of products on SME need, as "
+               "counted", "MACs on SME"),
+        column("tile_padding_macs", "count", "those done beside them, in tiles that stand out of "
+               "the output"),
+        column("k_padding_macs", "count", "those done beside them, since packing rounds k up"),
+        column("steps", "count", "tiles, each by how often it goes on along k: a step is an outer "
+               "or dot product of 32 bits deep"),
+        column("left_bytes", "bytes", "what packing writes of left sides", "left side"),
+        column("right_bytes", "bytes", "what products read of packed right sides, once for each "
+               "row of tiles", "right side"),
+        column("output_bytes", "bytes", "what products write", "output"),
+    )  # fmt: skip
 
 
 def _sizes(use: _Use) -> str | None:
     """Such as `16 × m 8, n 32, k 36`."""
-    names = size_arguments(use.name)
-    found = use.kernel.by_sizes if use.kernel else ()
+    names = size_arguments(use.kernel.name)
     return (
         "\n".join(
             f"{format_count(calls)} × " + ", ".join(map("{} {}".format, names, sizes))
-            for sizes, calls in found
+            for sizes, calls in use.kernel.by_sizes
         )
         or None
     )
@@ -141,7 +162,11 @@ MODES: Final = Table(
                  says=f"calls of {level} microkernels") for level in LEVELS),
         Column("tile_use", "float64", "share",
                of=lambda s: tile_share(tile_uses({s[0]: s[1]})),
-               says="useful elements of outputs, of the elements of the tiles computed"),
+               says="useful elements of outputs, of the elements of the tiles that SME computed"),
+        *work_columns(lambda s: add_work(tile_uses({s[0]: s[1]})), place="page"),
+        Column("load_bytes", "Int64", "bytes", title="packed at load", place="page",
+               of=lambda s: load_bytes(s[1]), says="what packing writes while the program is "
+               "loaded; missing where a microkernel's name and sizes do not say it"),
         Column("outside", "Int64", "count", title="outside operators",
                of=lambda s: s[1].calls_outside, says="calls that belong to no operator"),
         Column("complete", "boolean", title="all operators named", of=lambda s: s[1].is_complete,
@@ -161,18 +186,21 @@ USES: Final = Table(
         Column("number", "Int64", "count", of=lambda u: u.number, says="place of the operator in "
                "the order of execution; missing for calls while the program is loaded"),
         Column("operator", "string", of=lambda u: u.operator, says="name with its data types"),
-        Column("microkernel", "string", of=lambda u: u.name, says="KleidiAI's name"),
-        Column("level", "string", of=lambda u: u.kernel.level if u.kernel else None,
+        Column("microkernel", "string", of=lambda u: u.kernel.name, says="KleidiAI's name"),
+        Column("level", "string", of=lambda u: u.kernel.level,
                says="sme2, sme, i8mm, dotprod or neon"),
-        Column("is_packing", "boolean", of=lambda u: u.kernel.is_packing if u.kernel else None,
+        Column("is_packing", "boolean", of=lambda u: u.kernel.is_packing,
                says="whether it only rearranges data for others"),
-        Column("calls", "Int64", "count", of=lambda u: u.kernel.calls if u.kernel else None,
+        Column("calls", "Int64", "count", of=lambda u: None if u.is_load else u.kernel.calls,
                says="per inference"),
         Column("sizes", "string", of=_sizes, says="what the calls were given, such as m, n and k "
                "(padded), by line; missing in traces of older runners"),
-        Column("macs", "Int64", "count", of=lambda u: u.kernel.macs if u.kernel else None,
+        Column("macs", "Int64", "count", of=lambda u: u.kernel.macs,
                says="multiply-adds of these sizes, per inference"),
-        Column("load_calls", "Int64", "count", of=lambda u: u.load_calls,
+        Column("packed_bytes", "Int64", "bytes",
+               of=lambda u: packing_bytes(u.kernel, u.svl_bits), says="what packing writes; "
+               "missing where neither name nor sizes say it"),
+        Column("load_calls", "Int64", "count", of=lambda u: u.kernel.calls if u.is_load else None,
                says="while the program is loaded"),
     ),
     from_each="counted",
@@ -180,8 +208,8 @@ USES: Final = Table(
     title="Calls of every microkernel",
     says="one row per SME mode, operator and microkernel that it called",
 )  # fmt: skip
-TILES: Final = Table(
-    "tile_use",
+WORK: Final = Table(
+    "work",
     (
         Column("number", "Int64", "count", title="#", of=lambda u: u.number, says="place of the "
                "operator among those of all modes"),
@@ -191,7 +219,7 @@ TILES: Final = Table(
         Column("svl_bits", "Int64", "bits", of=lambda u: u.svl_bits, says="streaming vector length"),
         Column("microkernel", "string", place="page", of=lambda u: u.kernel.name,
                says="KleidiAI's name"),
-        Column("tile", "string", of=lambda u: "{} x {}".format(*u.tile),
+        Column("tile", "string", of=lambda u: f"{u.tile.rows} x {u.tile.columns}",
                says="rows and columns that it computes at once"),
         Column("calls", "Int64", "count", of=lambda u: u.kernel.calls, says="per inference"),
         Column("expected_calls", "Int64", "count", of=lambda u: u.expected_calls,
@@ -199,36 +227,37 @@ TILES: Final = Table(
         Column("tiles", "Int64", "count", of=lambda u: u.tiles, says="tiles that its calls compute"),
         Column("tile_use", "float64", "share", of=lambda u: tile_share([u]),
                says="useful elements of the output, of the elements of those tiles"),
-        Column("k", "Int64", "count", of=lambda u: u.k, says="products summed for an element, as "
-               "they are packed; missing where calls differ"),
+        Column("k", "Int64", "count", of=lambda u: u.k, says="products summed for an element, "
+               "before they are packed; missing where calls differ"),
         Column("k_computed", "Int64", "count", title="k computed", of=lambda u: u.k_computed,
                says="the same with what packing adds"),
-        Column("k_padding", "float64", "share", title="padding of k", of=_padding,
-               says="what packing adds, of the products computed"),
+        *work_columns(lambda u: u.work, place="page"),
     ),
     from_each="counted",
     rows_of=tile_uses,
-    title="Tiles of matrix products",
-    says="one row per operator, SME mode and microkernel that computes in tiles",
+    title="Work of products on SME",
+    says="one row per operator, SME mode and SME microkernel that multiplies",
 )  # fmt: skip
 
 
-def tile_section(counted: Mapping[str, ModeEvidence]) -> Section:
+def work_section(counted: Mapping[str, ModeEvidence]) -> Section:
     """Returns the products of the fastest SME mode, its vector lengths side by side.
 
     Terminals show it where there are several: then it is what was asked for.
     """
     fastest = next((each.mode_in_force for each in counted.values()), "")
     lengths = {mode: each for mode, each in counted.items() if each.mode_in_force == fastest}
-    down = ("number", "operator", "microkernel", "k", "k_computed", "k_padding")
-    table = TILES.of_each([lengths]).pivot(down, "mode", "calls", "tile_use")
+    down = ("number", "operator", "microkernel", "k", "k_computed", "sme_macs")
+    of_length = ("calls", "tile_use", "steps", "left_bytes", "right_bytes")
+    table = WORK.of_each([lengths]).pivot(down, "mode", *of_length)
     says = (
         "A product computes whole tiles, which grow with the vector length; what lies outside of "
-        "its output is computed for nothing, and so is what packing adds to k."
+        "its output is computed for nothing, and so is what packing adds to k. Exact, from the "
+        "sizes that calls were given."
     )
     several = len(lengths) > 1
     return Section(
-        "tiles", TILES.title, (table,), says=says, place="everywhere" if several else "page"
+        "work", WORK.title, (table,), says=says, place="everywhere" if several else "page"
     )
 
 

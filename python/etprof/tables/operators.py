@@ -18,6 +18,7 @@ from etprof.analysis.split.operators import (
 from etprof.analysis.split.rollup import Key, roll_up
 from etprof.backends.kernel_names import LEVELS
 from etprof.base.units import format_count
+from etprof.tables.kernels import work_columns
 from etprof.tables.table import Column, Table, Value, estimate
 
 if TYPE_CHECKING:
@@ -297,6 +298,7 @@ def _rollup(name: str, by: Key, title: str) -> Table:
             _share(lambda s: s[1].times, has_bar=True),
             Column("macs", "Int64", "count", title="MACs", of=lambda s: s[1].macs, place="page",
                    says="multiply-accumulates of one call of each"),
+            *work_columns(lambda s: s[1].work),
         ),
         title=title,
         by="share",

@@ -31,7 +31,7 @@ DECLARED: Final[dict[str, Table]] = {
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS, comparisons.ACCURACY,
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
         measurement.TOKEN_LATENCIES,
-        kernels.KERNELS, kernels.MODES, kernels.USES, kernels.TILES,
+        kernels.KERNELS, kernels.MODES, kernels.USES, kernels.WORK,
         findings.FINDINGS, findings.WHY_NOT, findings.REFERENCE,
     )
 }  # fmt: skip
@@ -154,7 +154,7 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
     tokens = tuple(f"{c.name}: {c.tokens}" for c in assessment.comparisons if c.tokens is not None)
     sections += [
         kernels.kernel_section(assessment.run.counted),
-        kernels.tile_section(assessment.run.counted),
+        kernels.work_section(assessment.run.counted),
         Section("outputs", "What was computed", (table("outputs"),)),
         *measurement.generation_sections(assessment.run.experiments),
         Section("tokens", "What was generated", lines=tokens),

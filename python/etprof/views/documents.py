@@ -71,7 +71,7 @@ def _kernel_evidence(assessment: Assessment) -> Document | None:
         "modes": json_records(kernels.MODES.of_each([counted])),
         "operators": json_records(kernels.KERNELS.of_each([counted])),
         "calls": json_records(kernels.USES.of_each([counted])),
-        "tiles": json_records(kernels.TILES.of_each([counted])),
+        "work": json_records(kernels.WORK.of_each([counted])),
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from etprof.analysis.findings.causes import command_for
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, rule, slowest_first
-from etprof.analysis.split.tiles import TileUse, tile_share, tile_uses
+from etprof.analysis.split.work import TileUse, tile_share, tile_uses
 from etprof.base.records import SME_ON
 from etprof.base.units import count_of, format_share
 
@@ -132,7 +132,7 @@ def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None
     rows = [
         EvidenceRow(
             use.operator.name,
-            f"{_sizes(use)}; tiles of {use.tile[0]} x {use.tile[1]}, "
+            f"{_sizes(use)}; tiles of {use.tile.rows} x {use.tile.columns}, "
             f"{format_share(tile_share([use]))} of them used",
         )
         for use in small[:6]

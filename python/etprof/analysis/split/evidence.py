@@ -12,7 +12,7 @@ from etprof.backends.kernel_names import LEVELS, is_product, parse_kernel_name
 from etprof.backends.registry import PORTABLE, backend_of_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from etprof.analysis.split.operators import OperatorRow
     from etprof.backends.backend import Backend, OperatorName, Reason, SmeRoute
@@ -28,7 +28,7 @@ GRADES: Final[dict[Grade, str]] = {
 
 @dataclass(frozen=True)
 class KernelUse:
-    """Calls of one microkernel by one operator in one inference."""
+    """Calls of one microkernel: by one operator in one inference, or while a program is loaded."""
 
     name: str
     level: str | None
@@ -100,7 +100,7 @@ class ModeEvidence:
     operators: tuple[OperatorEvidence, ...]
     kernel_calls: Mapping[str, int]
     """Calls of each microkernel in one inference, inside and outside operators."""
-    load_calls: Mapping[str, int]
+    load: tuple[KernelUse, ...]
     """Calls while the program was loaded: weights that are packed once."""
     steady: bool
     """Whether every execution after the first made the same calls."""
@@ -152,7 +152,7 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
             for operator in trace.operators
         ),
         kernel_calls=by_execution[last],
-        load_calls={k.name: k.load_calls for k in trace.kernels if k.load_calls},
+        load=tuple(_load_uses(trace)),
         steady=all(calls == by_execution[last] for calls in by_execution[1:]),
         calls_outside=sum(k.calls for k in trace.executions[last].kernels_outside_operators),
         is_complete=trace.all_operators_named,
@@ -162,20 +162,27 @@ def read_evidence(trace: KernelTrace) -> ModeEvidence:
 
 def _kernel_uses(operator: TracedOperator, execution: int) -> tuple[KernelUse, ...]:
     return tuple(
-        KernelUse(
-            name=kernel.name,
-            level=parse_kernel_name(kernel.name).level,
-            is_packing=parse_kernel_name(kernel.name).is_packing,
-            calls=kernel.execution_calls[execution],
-            by_sizes=tuple(
-                (each.sizes, each.execution_calls[execution])
-                for each in kernel.by_sizes
-                if each.execution_calls[execution]
-            ),
+        _use(
+            kernel.name,
+            kernel.execution_calls[execution],
+            [(each.sizes, each.execution_calls[execution]) for each in kernel.by_sizes],
         )
         for kernel in operator.kernels
         if kernel.execution_calls[execution]
     )
+
+
+def _load_uses(trace: KernelTrace) -> Iterator[KernelUse]:
+    for kernel in trace.kernels:
+        if kernel.load_calls:
+            sized = [(each.sizes, each.calls) for each in kernel.load_by_sizes]
+            yield _use(kernel.name, kernel.load_calls, sized)
+
+
+def _use(name: str, calls: int, sized: Sequence[tuple[tuple[int, ...], int]]) -> KernelUse:
+    parsed = parse_kernel_name(name)
+    by_sizes = tuple((sizes, count) for sizes, count in sized if count)
+    return KernelUse(name, parsed.level, parsed.is_packing, calls, by_sizes)
 
 
 def describe_operator(
