@@ -24,14 +24,6 @@ std::int32_t NameIndex::find_or_add(std::string_view name, std::uint64_t at) {
     if (guess >= 0 && names_[guess] == name) {
         return previous_ = guess;
     }
-    const std::int32_t number = search(name, at);
-    if (previous_ >= 0) {
-        successors_[previous_] = number;
-    }
-    return previous_ = number;
-}
-
-std::int32_t NameIndex::search(std::string_view name, std::uint64_t at) {
     const auto [entry, is_new] =
         numbers_.try_emplace(name, static_cast<std::int32_t>(names_.size()));
     if (is_new) {
@@ -39,7 +31,10 @@ std::int32_t NameIndex::search(std::string_view name, std::uint64_t at) {
         names_.push_back(name);
         successors_.push_back(-1);
     }
-    return entry->second;
+    if (previous_ >= 0) {
+        successors_[previous_] = entry->second;
+    }
+    return previous_ = entry->second;
 }
 
 std::vector<std::string> NameIndex::take_names() const { return {names_.begin(), names_.end()}; }

@@ -32,8 +32,6 @@ class NameIndex {
     /// Strings that do not overlap are read once; a writer that shares strings may need more.
     static constexpr std::uint64_t kReadings = 16;
 
-    std::int32_t search(std::string_view name, std::uint64_t at);
-
     std::uint64_t kept_budget_;
     std::uint64_t read_budget_;
     std::int32_t previous_ = -1;

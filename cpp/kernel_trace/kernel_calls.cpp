@@ -4,15 +4,16 @@
 #include <new>
 
 namespace etprof {
-namespace {
 
 #define ETPROF_KERNEL(index, symbol, sizes) {#symbol, sizes},
 #define ETPROF_PARALLEL(index, symbol)
-const std::vector<KernelInfo> kernels = {
+const std::vector<KernelInfo> known_kernels = {
 #include "wrapped_symbols.inc"
 };
 #undef ETPROF_KERNEL
 #undef ETPROF_PARALLEL
+
+namespace {
 
 /// Of a thread, between two takings: one for each operator, microkernel and size of tile.
 constexpr std::size_t kMostCounters = 1 << 14;
@@ -73,8 +74,6 @@ ThreadCounters* enrol() noexcept {
 }
 
 }  // namespace
-
-const std::vector<KernelInfo>& known_kernels() { return kernels; }
 
 void count_kernel_call(std::uint32_t kernel, const Sizes& sizes) noexcept {
     if (own == nullptr) {

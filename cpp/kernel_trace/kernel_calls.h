@@ -19,13 +19,13 @@ using Sizes = std::array<std::uintptr_t, 4>;
 /// One thread's calls of one microkernel with the same sizes, between two marks of the clock.
 struct KernelCalls {
     std::uint32_t mark;    ///< so many marks were made before them
-    std::uint32_t kernel;  ///< position in known_kernels()
+    std::uint32_t kernel;  ///< position in known_kernels
     Sizes sizes;
     std::uint64_t calls;
 };
 
 /// The microkernels found in the SDK when this was built; none on x86-64.
-const std::vector<KernelInfo>& known_kernels();
+extern const std::vector<KernelInfo> known_kernels;
 
 /// Counts one call; any thread. No two threads write to one cache line, and nothing is thrown.
 void count_kernel_call(std::uint32_t kernel, const Sizes& sizes) noexcept;

@@ -37,18 +37,17 @@ class ClockTracer final : public executorch::runtime::EventTracer {
 
     Entry start_profiling(const char* name, executorch::runtime::ChainID,
                           executorch::runtime::DebugHandle) override {
-        Entry entry{};
-        entry.event_id = -1;
+        open_events_ = open_events_ << 1 | is_wanted(name);
         if (is_wanted(name)) {
-            entry.event_id = find_label(name);
-            note(MarkKind::kEventBegin, static_cast<std::uint32_t>(entry.event_id));
+            note(MarkKind::kEventBegin, find_label(name));
         }
-        return entry;
+        return {};
     }
-    void end_profiling(Entry entry) override {
-        if (entry.event_id >= 0) {
-            note(MarkKind::kEventEnd, static_cast<std::uint32_t>(entry.event_id));
+    void end_profiling(Entry) override {
+        if ((open_events_ & 1) != 0) {
+            note(MarkKind::kEventEnd);
         }
+        open_events_ >>= 1;
     }
     void log_profiling_delegate(const char* name, DelegateId, et_timestamp_t start,
                                 et_timestamp_t end, const void*, size_t) override {
@@ -96,6 +95,9 @@ class ClockTracer final : public executorch::runtime::EventTracer {
         return last_label_ = found->second;
     }
 
+    /// One bit for each event that began and has not ended, the last one lowest: whether it is
+    /// noted. Events nest, a few deep.
+    std::uint64_t open_events_ = 0;
     std::vector<std::string> labels_;
     std::unordered_map<std::string, std::uint32_t> label_by_text_;
     /// The label after each label, the last time: operators come in the same order every time.
@@ -124,8 +126,7 @@ void write_calls(JsonWriter& json, const std::vector<KernelCalls>& all) {
     for (const KernelCalls& some : all) {
         rows.push_back({some.mark, some.kernel, some.calls});
         const auto sizes = some.sizes.begin();
-        rows.back().insert(rows.back().end(), sizes,
-                           sizes + known_kernels()[some.kernel].size_count);
+        rows.back().insert(rows.back().end(), sizes, sizes + known_kernels[some.kernel].size_count);
     }
     json.field("calls", rows);
 }
@@ -172,7 +173,7 @@ class InterposedTrace final : public KernelTrace {
 
     void write(JsonWriter& json) override {
         std::vector<std::string> kernels;
-        for (const KernelInfo& kernel : known_kernels()) {
+        for (const KernelInfo& kernel : known_kernels) {
             kernels.emplace_back(kernel.name);
         }
         json.fields("kernels", kernels, "labels", tracer_->labels());
@@ -193,8 +194,6 @@ class InterposedTrace final : public KernelTrace {
 };
 
 }  // namespace
-
-bool has_kernel_trace() { return true; }
 
 std::unique_ptr<KernelTrace> make_kernel_trace() { return std::make_unique<InterposedTrace>(); }
 

@@ -33,10 +33,7 @@ class KernelTrace {
     virtual void write(JsonWriter& json) = 0;
 };
 
-/// Whether this executable can trace; a weak definition in the runner says no.
-bool has_kernel_trace();
-
-/// Returns nothing when this build has no trace (ETPROF_KERNEL_TRACE=OFF).
+/// Returns nothing when this executable has no trace: then a weak definition in the runner answers.
 std::unique_ptr<KernelTrace> make_kernel_trace();
 
 }  // namespace etprof

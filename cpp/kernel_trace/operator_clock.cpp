@@ -7,10 +7,8 @@ constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 /// In one inference: three an operator and one a name, so enough for sixty thousand operators.
 constexpr std::size_t kMostMarks = 1 << 18;
 
-// Only the thread that called start_clock has them; the pool's workers see false and zero.
+// Only the thread that called start_clock has it; the pool's workers see false.
 thread_local bool is_measured = false;
-thread_local int parallel_depth = 0;
-thread_local int delegate_depth = 0;
 /// While we read the clock ourselves, the reading is not XNNPACK's.
 thread_local bool reading_clock = false;
 
@@ -70,34 +68,10 @@ void note_operator_name(std::uint32_t label, std::uint64_t reported_ns) noexcept
 }
 
 void note_clock_reading(const struct timespec& time) noexcept {
-    if (is_measured && delegate_depth == 1 && parallel_depth == 0 && !reading_clock) {
+    const bool is_between = DelegateSection::depth == 1 && ParallelSection::depth == 0;
+    if (is_measured && is_between && !reading_clock) {
         append(to_ns(time), MarkKind::kBorder, 0);
     }
-}
-
-ParallelSection::ParallelSection() noexcept {
-    if (parallel_depth++ == 0) {
-        note(MarkKind::kParallelBegin);
-    }
-}
-
-ParallelSection::~ParallelSection() {
-    if (--parallel_depth == 0) {
-        note(MarkKind::kParallelEnd);
-    }
-}
-
-DelegateSection::DelegateSection() noexcept {
-    if (delegate_depth++ == 0) {
-        note(MarkKind::kDelegateBegin);
-    }
-}
-
-DelegateSection::~DelegateSection() {
-    if (delegate_depth == 1) {
-        note(MarkKind::kDelegateEnd);
-    }
-    --delegate_depth;
 }
 
 }  // namespace etprof

@@ -43,22 +43,29 @@ void note_operator_name(std::uint32_t label, std::uint64_t reported_ns) noexcept
 /// Takes a reading of CLOCK_MONOTONIC as a border when XNNPACK made it between two operators.
 void note_clock_reading(const struct timespec& time) noexcept;
 
-/// From the hand-over of work to the thread pool until it is done. Nested ones do not count.
-class ParallelSection {
+/// What the calling thread does from here to the end of a block; nested ones do not count.
+template <MarkKind begin, MarkKind end>
+class Section {
  public:
-    ParallelSection() noexcept;
-    ~ParallelSection();
-    ParallelSection(const ParallelSection&) = delete;
-    ParallelSection& operator=(const ParallelSection&) = delete;
-};
+    Section() noexcept {
+        if (depth++ == 0) {
+            note(begin);
+        }
+    }
+    ~Section() {
+        if (depth == 1) {
+            note(end);
+        }
+        --depth;
+    }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
 
-/// One call of XNNPACK.
-class DelegateSection {
- public:
-    DelegateSection() noexcept;
-    ~DelegateSection();
-    DelegateSection(const DelegateSection&) = delete;
-    DelegateSection& operator=(const DelegateSection&) = delete;
+    inline static thread_local int depth = 0;
 };
+/// From the hand-over of work to the thread pool until it is done.
+using ParallelSection = Section<MarkKind::kParallelBegin, MarkKind::kParallelEnd>;
+/// One call of XNNPACK.
+using DelegateSection = Section<MarkKind::kDelegateBegin, MarkKind::kDelegateEnd>;
 
 }  // namespace etprof

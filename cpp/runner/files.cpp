@@ -22,19 +22,6 @@ namespace {
                            : "choose a path in a folder that exists and can be written to");
 }
 
-/// Devices and pipes are written to in place: renaming over them would replace them.
-bool is_special(const std::string& path) {
-    struct stat status{};
-    return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
-}
-
-/// Where the bytes belong when `path` is a link, so that the link stays one.
-std::string resolve_links(const std::string& path) {
-    std::error_code failure;
-    const std::filesystem::path real = std::filesystem::canonical(path, failure);
-    return failure ? path : real.string();
-}
-
 std::string parent_folder(const std::filesystem::path& path) {
     // With a slash at its end, a path is its own folder.
     const bool has_slash = !path.has_filename();
@@ -127,8 +114,13 @@ void ResultFiles::add_folder(const std::string& path) {
 }
 
 void ResultFiles::add(const std::string& path, const void* data, std::size_t size_bytes) {
-    const bool is_in_place = is_special(path);
-    const std::string place = is_in_place ? path : resolve_links(path);
+    // Devices and pipes are written to in place: renaming over them would replace them.
+    struct stat status{};
+    const bool is_in_place = stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
+    // Where the bytes belong when it is a link, so that the link stays one.
+    std::error_code failure;
+    const std::filesystem::path real = std::filesystem::canonical(path, failure);
+    const std::string place = is_in_place || failure ? path : real.string();
     const std::string opened_path = is_in_place ? path : place + ".tmp" + std::to_string(getpid());
     const int flags = O_WRONLY | O_CLOEXEC | (is_in_place ? 0 : O_CREAT | O_TRUNC);
     const int descriptor = open(opened_path.c_str(), flags, 0666);

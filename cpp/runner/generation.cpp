@@ -22,15 +22,8 @@ bool is_score(const ValueDescription& value) {
             value.dtype == ScalarType::BFloat16);
 }
 
-std::size_t count_elements(const ValueDescription& value) {
-    std::size_t count = 1;
-    for (const std::int32_t size : value.shape) {
-        count *= static_cast<std::size_t>(size);
-    }
-    return count;
-}
-
-TokenMethod describe_token_method(const MethodDescription& method) {
+/// Returns `method` if it maps token ids and positions to the scores of the next token.
+const MethodDescription* require_token_method(const MethodDescription& method) {
     const auto refuse_unless = [&method](bool holds, const std::string& problem) {
         if (!holds) {
             throw RunnerError(ExitCode::kMethod,
@@ -46,13 +39,13 @@ TokenMethod describe_token_method(const MethodDescription& method) {
                   "its first output is no tensor of float32, float16 or bfloat16");
     const ValueDescription& tokens = method.inputs[0];
     const ValueDescription& positions = method.inputs[1];
-    const std::size_t most = count_elements(tokens);
-    const std::size_t places = count_elements(positions);
+    const std::size_t most = count_elements(tokens.shape);
+    const std::size_t places = count_elements(positions.shape);
     refuse_unless(!tokens.shape.empty() && most == static_cast<std::size_t>(tokens.shape.back()),
                   "its tokens have the shape " + shape_text(tokens.shape));
     refuse_unless(!positions.shape.empty() && (places == 1 || places == most),
                   "its positions have the shape " + shape_text(positions.shape));
-    return {&method, places != 1, most};
+    return &method;
 }
 
 /// What a method without inputs says; nothing when there is none of that name.
@@ -73,8 +66,8 @@ std::optional<std::uint64_t> read_constant(const ProgramDescription& program,
     return static_cast<std::uint64_t>(result->at(0).toInt());
 }
 
-void require_known_tokens(const GenerationPlan& plan, const Options& options) {
-    const std::int64_t vocabulary = plan.decode.description->outputs[0].shape.back();
+void require_known_tokens(const MethodDescription& decode, const Options& options) {
+    const std::int64_t vocabulary = decode.outputs[0].shape.back();
     for (const std::int64_t id : options.prompt_tokens) {
         if (id < 0 || id >= vocabulary) {
             throw RunnerError(ExitCode::kInput,
@@ -87,31 +80,30 @@ void require_known_tokens(const GenerationPlan& plan, const Options& options) {
 }
 
 /// The last new token is never read, so it needs no place.
-void require_room(const GenerationPlan& plan, const Options& options) {
+void require_room(std::optional<std::uint64_t> cache_tokens, const Options& options) {
     const std::uint64_t needed = options.prompt_tokens.size() + options.new_tokens - 1;
-    if (plan.cache_tokens && needed > *plan.cache_tokens) {
+    if (needed > cache_tokens.value_or(needed)) {
         throw RunnerError(ExitCode::kInput,
                           std::to_string(options.prompt_tokens.size()) + " prompt tokens and " +
                               std::to_string(options.new_tokens) + " new ones need " +
                               std::to_string(needed) + " places, but the cache has " +
-                              std::to_string(*plan.cache_tokens),
+                              std::to_string(*cache_tokens),
                           "shorten the prompt, or lower --generate");
     }
 }
 
 /// ExecuTorch plans the buffers that methods share in a memory of their own, the second one.
-void require_shared_cache(const GenerationPlan& plan, const ProgramDescription& program) {
-    const auto& prefill = plan.prefill.description->planned_buffers_bytes;
-    const auto& decode = plan.decode.description->planned_buffers_bytes;
-    const bool is_shared =
-        prefill.size() > 1 && decode.size() > 1 && prefill[1] > 0 && prefill[1] == decode[1];
-    if (plan.has_two_methods() && !is_shared) {
+void require_shared_cache(const MethodDescription& prefill, const MethodDescription& decode,
+                          const std::string& path) {
+    const auto& one = prefill.planned_buffers_bytes;
+    const auto& other = decode.planned_buffers_bytes;
+    if (one.size() < 2 || other.size() < 2 || one[1] == 0 || one[1] != other[1]) {
         throw RunnerError(ExitCode::kMethod,
-                          "'" + plan.prefill.name() + "' and '" + plan.decode.name() + "' of " +
-                              program.path + " do not share their key-value cache",
+                          "'" + prefill.name + "' and '" + decode.name + "' of " + path +
+                              " do not share their key-value cache",
                           "export it with share_mutable_buffers=True, as `etprof export` does, or "
                           "feed the prompt by decode steps: --prefill-method " +
-                              plan.decode.name());
+                              decode.name);
     }
 }
 
@@ -149,32 +141,36 @@ std::optional<std::size_t> find_largest(const void* data, std::size_t count) {
 /// Feeds tokens to one loaded method and reads its scores.
 class Generation::TokenFeeder {
  public:
-    TokenFeeder(LoadedModule& module, const TokenMethod& method)
+    TokenFeeder(LoadedModule& module, const MethodDescription& method)
         : method_(method),
-          values_(method.description->inputs),
-          loaded_(module, *method.description),
-          is_dynamic_(!loaded_.is_fixed(0)),
-          token_bytes_(values_[0].size_bytes),
-          position_bytes_(values_[1].size_bytes) {}
+          loaded_(module, method),
+          token_bytes_(method.inputs[0].size_bytes),
+          position_bytes_(method.inputs[1].size_bytes) {}
 
-    /// The most tokens of a prompt of `count` that one execution can take; 0 when it takes none.
+    /// Of one execution; the upper bound where the shape is dynamic.
+    std::size_t most_tokens() const { return count_elements(method_.inputs[0].shape); }
+
+    /// The most tokens of a prompt of `count` that one execution can take; 0 when it takes none. To
+    /// be asked before feed(), which binds tensors of its own.
     std::size_t most_of(std::size_t count) const {
-        return count >= method_.most_tokens ? method_.most_tokens : is_dynamic_ ? count : 0;
+        return count >= most_tokens() ? most_tokens() : loaded_.is_fixed(0) ? 0 : count;
     }
 
     /// Executes the method on `count` tokens that stand at `position` and after.
     void feed(const std::int64_t* tokens, std::size_t count, std::size_t position) {
-        const std::size_t places = method_.has_position_each ? count : 1;
+        // One position for each token; else one in all, that of the first token.
+        const bool has_position_each = count_elements(method_.inputs[1].shape) != 1;
+        const std::size_t places = has_position_each ? count : 1;
         if (count != bound_) {
             bind(0, count, token_bytes_);
             bind(1, places, position_bytes_);
             bound_ = count;
         }
         for (std::size_t i = 0; i < count; ++i) {
-            write_index(token_bytes_, values_[0].dtype, i, tokens[i]);
+            write_index(token_bytes_, method_.inputs[0].dtype, i, tokens[i]);
         }
         for (std::size_t i = 0; i < places; ++i) {
-            write_index(position_bytes_, values_[1].dtype, i,
+            write_index(position_bytes_, method_.inputs[1].dtype, i,
                         static_cast<std::int64_t>(position + i));
         }
         loaded_.set_inputs();
@@ -194,8 +190,7 @@ class Generation::TokenFeeder {
                           : dtype == ScalarType::BFloat16 ? find_largest<BFloat16>(last, vocabulary)
                                                           : find_largest<float>(last, vocabulary);
         if (!best) {
-            throw RunnerError(ExitCode::kExecution,
-                              "'" + method_.name() + "' scores tokens with NaN",
+            throw RunnerError(ExitCode::kExecution, "'" + method_.name + "' scores tokens with NaN",
                               "export it in float32, or keep its values within float16's range");
         }
         return static_cast<std::int64_t>(*best);
@@ -203,15 +198,13 @@ class Generation::TokenFeeder {
 
  private:
     void bind(std::size_t index, std::size_t count, const AlignedBuffer& bytes) {
-        ValueDescription value = values_[index];
+        ValueDescription value = method_.inputs[index];
         value.shape.back() = static_cast<std::int32_t>(count);
         loaded_.bind(index, value, bytes);
     }
 
-    const TokenMethod& method_;
-    const std::vector<ValueDescription>& values_;
+    const MethodDescription& method_;
     LoadedMethod loaded_;
-    bool is_dynamic_;
     /// Tokens of the tensors that are bound now.
     std::size_t bound_ = 0;
     AlignedBuffer token_bytes_;
@@ -220,43 +213,40 @@ class Generation::TokenFeeder {
 
 Generation::Generation(const Options& options, const ProgramDescription& program)
     : options_(options) {
-    const auto plan = [&program](const std::string& name, const char* flag) {
-        return describe_token_method(program.require_method(name, flag));
+    const auto find = [&program](const std::string& name, const char* flag) {
+        return require_token_method(program.require_method(name, flag));
     };
     const bool has_decode = program.find_method("decode") != nullptr;
-    plan_.decode =
-        plan(options.decode_method.value_or(has_decode ? "decode" : "forward"), "--decode-method");
-    plan_.prefill = plan_.decode;
-    if (options.prefill_method || program.find_method("prefill") != nullptr) {
-        plan_.prefill = plan(options.prefill_method.value_or("prefill"), "--prefill-method");
+    decode_method_ =
+        find(options.decode_method.value_or(has_decode ? "decode" : "forward"), "--decode-method");
+    const bool has_prefill = options.prefill_method || program.find_method("prefill") != nullptr;
+    prefill_method_ = has_prefill
+                          ? find(options.prefill_method.value_or("prefill"), "--prefill-method")
+                          : decode_method_;
+    cache_tokens_ = read_constant(program, "get_max_context_len");
+    if (!cache_tokens_) {
+        cache_tokens_ = read_constant(program, "get_max_seq_len");
     }
-    plan_.cache_tokens = read_constant(program, "get_max_context_len");
-    if (!plan_.cache_tokens) {
-        plan_.cache_tokens = read_constant(program, "get_max_seq_len");
+    require_known_tokens(decode(), options);
+    require_room(cache_tokens_, options);
+    if (has_two_methods()) {
+        require_shared_cache(prefill(), decode(), program.path);
     }
-    require_known_tokens(plan_, options);
-    require_room(plan_, options);
-    require_shared_cache(plan_, program);
 }
-
-Generation::~Generation() = default;
 
 void Generation::bind(LoadedModule& module) {
     module_ = &module;
-    decode_ = std::make_unique<TokenFeeder>(module, plan_.decode);
-    if (plan_.has_two_methods()) {
-        prefill_ = std::make_unique<TokenFeeder>(module, plan_.prefill);
-    }
+    decode_ = std::make_shared<TokenFeeder>(module, decode());
+    prefill_ = has_two_methods() ? std::make_shared<TokenFeeder>(module, prefill()) : decode_;
     if (decode_->most_of(1) != 1) {
         throw RunnerError(ExitCode::kMethod,
-                          "'" + plan_.decode.name() + "' takes " +
-                              std::to_string(plan_.decode.most_tokens) + " tokens at once, not one",
+                          "'" + decode().name + "' takes " +
+                              std::to_string(decode_->most_tokens()) + " tokens at once, not one",
                           "export a method that adds one token, or with dynamic shapes");
     }
     // A step of one token is decoding, whichever method is called for it.
-    const TokenFeeder& first = prefill_ == nullptr ? *decode_ : *prefill_;
-    const std::size_t taken = first.most_of(options_.prompt_tokens.size());
-    prefilled_tokens_ = taken == 1 && prefill_ == nullptr ? 0 : taken;
+    const std::size_t taken = prefill_->most_of(options_.prompt_tokens.size());
+    prefilled_tokens_ = taken == 1 && !has_two_methods() ? 0 : taken;
 }
 
 const Repetition& Generation::repeat(const char* phase) {
@@ -268,12 +258,12 @@ const Repetition& Generation::repeat(const char* phase) {
     if (options_.stream_tokens) {
         print("repetition " + std::to_string(repetitions_.size()) + "\n");
     }
-    feed_prompt(phase);
+    TokenFeeder* last = &feed_prompt(phase);
     auto scored = Clock::now();
     repetition.prefill_ns = elapsed_ns(begin, scored);
     auto last_token = begin;
     for (std::size_t index = 0;; ++index) {
-        const std::int64_t token = last_->best_token();
+        const std::int64_t token = last->best_token();
         const auto now = Clock::now();
         repetition.sampling_ns += elapsed_ns(scored, now);
         if (index == 0) {
@@ -287,29 +277,26 @@ const Repetition& Generation::repeat(const char* phase) {
             repetition.total_ns = elapsed_ns(begin, now);
             return repetitions_.emplace_back(std::move(repetition));
         }
-        feed(*decode_, &token, 1, options_.prompt_tokens.size() + index);
+        decode_->feed(&token, 1, options_.prompt_tokens.size() + index);
+        last = decode_.get();
         scored = Clock::now();
     }
 }
 
-void Generation::feed(TokenFeeder& feeder, const std::int64_t* tokens, std::size_t count,
-                      std::size_t position) {
-    feeder.feed(tokens, count, position);
-    last_ = &feeder;
-}
-
 /// The prefill method takes as much as it can; decode steps take the rest. Nothing is padded:
-/// what the method would compute for padding is not the model's answer to the prompt.
-void Generation::feed_prompt(const char* phase) {
+/// what the method would compute for padding is not the model's answer to the prompt. Returns the
+/// one that was fed last.
+Generation::TokenFeeder& Generation::feed_prompt(const char* phase) {
     const std::vector<std::int64_t>& prompt = options_.prompt_tokens;
     if (prefilled_tokens_ > 0) {
         module_->set_phase("Prefill");
-        feed(prefill_ == nullptr ? *decode_ : *prefill_, prompt.data(), prefilled_tokens_, 0);
+        prefill_->feed(prompt.data(), prefilled_tokens_, 0);
     }
     module_->set_phase(phase);
     for (std::size_t position = prefilled_tokens_; position < prompt.size(); ++position) {
-        feed(*decode_, &prompt[position], 1, position);
+        decode_->feed(&prompt[position], 1, position);
     }
+    return prefilled_tokens_ < prompt.size() ? *decode_ : *prefill_;
 }
 
 /// Every repetition starts from an empty cache, so all have to say the same.

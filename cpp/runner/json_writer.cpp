@@ -8,25 +8,21 @@ namespace {
 
 /// Length in bytes of the well-formed UTF-8 sequence (RFC 3629) that `text` starts with, or 0.
 std::size_t utf8_length(std::string_view text) {
-    const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const unsigned char lead = byte(0);
-    const std::size_t length = lead < 0x80                    ? 1
-                               : lead >= 0xC2 && lead <= 0xDF ? 2
-                               : (lead & 0xF0) == 0xE0        ? 3
-                               : lead >= 0xF0 && lead <= 0xF4 ? 4
-                                                              : 0;
-    if (length > text.size()) {
+    constexpr std::uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
+    const auto lead = static_cast<unsigned char>(text[0]);
+    const std::size_t more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    if ((lead >= 0x80 && lead < 0xC0) || lead >= 0xF8 || more >= text.size()) {
         return 0;
     }
-    for (std::size_t i = 1; i < length; ++i) {
-        if ((byte(i) & 0xC0) != 0x80) {
+    std::uint32_t code = more == 0 ? lead : lead & (0x3FU >> more);
+    for (const char next : text.substr(1, more)) {
+        if ((next & 0xC0) != 0x80) {
             return 0;
         }
+        code = code << 6 | (static_cast<std::uint32_t>(next) & 0x3F);
     }
-    const bool overlong = (lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xF0 && byte(1) < 0x90);
-    const bool surrogate = lead == 0xED && byte(1) > 0x9F;
-    const bool too_large = lead == 0xF4 && byte(1) > 0x8F;
-    return overlong || surrogate || too_large ? 0 : length;
+    const bool surrogate = code >= 0xD800 && code <= 0xDFFF;
+    return code < kLeast[more] || code > 0x10FFFF || surrogate ? 0 : more + 1;
 }
 
 std::string escape_ascii(char character) {

@@ -37,7 +37,6 @@ class JsonWriter {
         write_token("");
         append_quoted(text);
     }
-    void value(const std::string& text) { value(std::string_view(text)); }
     void value(const char* text) { value(std::string_view(text)); }
 
     template <typename Integer, std::enable_if_t<std::is_integral_v<Integer>, int> = 0>

@@ -12,12 +12,6 @@ using executorch::runtime::Error;
 
 constexpr char kExportAgain[] = "export it again, or copy it again if it was cut short";
 
-/// What ExecuTorch said first, for it names the cause; else the error's name.
-std::string reason_for(Error error) {
-    const std::vector<std::string> reasons = runtime_errors();
-    return reasons.empty() ? to_string(error) : reasons.front();
-}
-
 std::string list_backends() {
     std::string names;
     for (std::size_t i = 0; i < executorch::runtime::get_num_registered_backends(); ++i) {
@@ -38,8 +32,8 @@ LoadedModule::LoadedModule(const Options& options,
                            std::unique_ptr<executorch::runtime::EventTracer> tracer,
                            PhaseTracer* phases, bool share_arenas)
     : Module(options.model_path, options.data_path.value_or(""),
-             options.load_mode == etprof::LoadMode::kMmap ? LoadMode::Mmap : LoadMode::File,
-             std::move(tracer), nullptr, nullptr, share_arenas),
+             options.is_mapped ? LoadMode::Mmap : LoadMode::File, std::move(tracer), nullptr,
+             nullptr, share_arenas),
       options_(options),
       phases_(phases) {}
 
@@ -90,18 +84,6 @@ void LoadedModule::require_executed(Error error, const std::string& method) cons
     if (phases_ != nullptr && !phases_->has_room()) {
         throw RunnerError(ExitCode::kOutput, "there is no room for a larger ETDump",
                           "run fewer iterations with --etdump");
-    }
-}
-
-void LoadedModule::set_phase(const char* name) {
-    if (phases_ != nullptr) {
-        phases_->set_phase(name);
-    }
-}
-
-void LoadedModule::open_block() {
-    if (phases_ != nullptr) {
-        phases_->open_block();
     }
 }
 

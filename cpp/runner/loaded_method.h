@@ -32,9 +32,17 @@ class LoadedModule : public executorch::extension::Module {
     void require_executed(executorch::runtime::Error error, const std::string& method) const;
 
     /// What the ETDump calls the executions from now on; nothing without one.
-    void set_phase(const char* name);
+    void set_phase(const char* name) {
+        if (phases_ != nullptr) {
+            phases_->set_phase(name);
+        }
+    }
     /// Makes ready for an execution what would else be part of it.
-    void open_block();
+    void open_block() {
+        if (phases_ != nullptr) {
+            phases_->open_block();
+        }
+    }
     /// Only with an ETDump, once, after the last execution.
     EtdumpBytes take_etdump();
 

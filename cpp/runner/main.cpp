@@ -61,14 +61,6 @@ std::unique_ptr<KernelTrace> make_trace(const Options& options) {
     return trace;
 }
 
-SmeReport require_sme(SmeMode mode) {
-    try {
-        return require_sme_mode(mode);
-    } catch (const SmeModeError& error) {
-        throw RunnerError(ExitCode::kSmeMode, error);
-    }
-}
-
 /// Writes everything under temporary names first, so that a failure leaves nothing behind.
 void write_results(const Options& options, const ProgramDescription& program, const SmeReport& sme,
                    Session& session, KernelTrace* trace) {
@@ -81,25 +73,22 @@ void write_results(const Options& options, const ProgramDescription& program, co
             files.add(*outputs[i].path, outputs[i].bytes.data(), outputs[i].bytes.size());
         }
     }
-    std::optional<std::uint64_t> etdump_size_bytes;
     if (options.etdump_path) {
         const EtdumpBytes etdump = session.take_etdump();
-        etdump_size_bytes = etdump.size_bytes;
         files.add(*options.etdump_path, etdump.data.get(), etdump.size_bytes);
     }
     if (trace != nullptr) {
         files.add(*options.kernel_trace_path,
                   trace_document(options, program, session, sme, *trace));
     }
-    files.add(options.result_path,
-              result_document(options, program, session, outputs, etdump_size_bytes, sme));
+    files.add(options.result_path, result_document(options, program, session, outputs, sme));
     files.commit();
 }
 
 void run_program(const Options& options) {
     refuse_without_event_tracer(options);
     refuse_unwritable(options);
-    const SmeReport sme = require_sme(options.sme);
+    const SmeReport sme = require_sme_mode(options.sme);
     const std::unique_ptr<KernelTrace> trace = make_trace(options);
     const ProgramDescription program = describe_program(options.model_path);
     if (options.data_path) {

@@ -143,6 +143,11 @@ std::vector<std::string> runtime_errors() {
     return logged_errors;
 }
 
+std::string reason_for(executorch::runtime::Error error) {
+    const std::vector<std::string> reasons = runtime_errors();
+    return reasons.empty() ? to_string(error) : reasons.front();
+}
+
 std::string find_runtime_error(const std::string& part) {
     for (const std::string& error : runtime_errors()) {
         const std::size_t position = error.find(part);

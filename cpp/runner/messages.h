@@ -1,5 +1,7 @@
 #pragma once
 
+#include <executorch/runtime/core/error.h>
+
 #include <string>
 #include <vector>
 
@@ -32,6 +34,9 @@ void clear_runtime_errors();
 
 /// The errors ExecuTorch logged since the last clear, oldest first; at most the first 16.
 std::vector<std::string> runtime_errors();
+
+/// What ExecuTorch said first since then, for it names the cause; else the error's name.
+std::string reason_for(executorch::runtime::Error error);
 
 /// The first of these errors that contains `part`, cut to begin there; "" when there is none.
 std::string find_runtime_error(const std::string& part);

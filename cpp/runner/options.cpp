@@ -1,11 +1,9 @@
 #include "options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
@@ -26,22 +24,10 @@ using Text = const std::string&;
     refuse(flag + " is '" + value + "'", expected);
 }
 
-template <typename Integer>
-bool parse_integer(std::string_view text, Integer& number) {
-    const char* end = text.data() + text.size();
-    const auto [stop, failure] = std::from_chars(text.data(), end, number);
-    return failure == std::errc{} && stop == end;
-}
-
 std::vector<std::string> split_list(Text flag, Text value) {
-    std::vector<std::string> items;
-    for (std::size_t begin = 0; begin <= value.size();) {
-        const std::size_t end = std::min(value.find(',', begin), value.size());
-        if (end == begin) {
-            refuse_value(flag, value, "give a list without empty items, separated by commas");
-        }
-        items.push_back(value.substr(begin, end - begin));
-        begin = end + 1;
+    std::vector<std::string> items = split(value, ',');
+    if (std::find(items.begin(), items.end(), "") != items.end()) {
+        refuse_value(flag, value, "give a list without empty items, separated by commas");
     }
     return items;
 }
@@ -104,7 +90,7 @@ void take_load_mode(Options& options, Text flag, Text value) {
     if (value != "file" && value != "mmap") {
         refuse_value(flag, value, "give file or mmap");
     }
-    options.load_mode = value == "mmap" ? LoadMode::kMmap : LoadMode::kFile;
+    options.is_mapped = value == "mmap";
 }
 
 void take_sme(Options& options, Text flag, Text value) {
@@ -189,8 +175,8 @@ const Flag kFlags[] = {
     {"--version", "", "print the version", ask<Action::kVersion>},
 };
 
-/// Names of the flags that were given.
-using Seen = std::set<std::string>;
+/// The flags that were given, with their values.
+using Seen = std::multimap<std::string, std::string>;
 
 /// Reads `--name value` and `--name=value`.
 Seen read_flags(const std::vector<std::string>& arguments, Options& options) {
@@ -203,7 +189,7 @@ Seen read_flags(const std::vector<std::string>& arguments, Options& options) {
         if (flag == std::end(kFlags)) {
             refuse("unknown flag " + name, "--help lists them");
         }
-        if (!seen.insert(name).second && name != "--input") {
+        if (seen.count(name) != 0 && name != "--input") {
             refuse(name + " is given twice", "give it once");
         }
         std::string value;
@@ -219,6 +205,7 @@ Seen read_flags(const std::vector<std::string>& arguments, Options& options) {
             value = arguments[++i];
         }
         flag->effect(options, name, value);
+        seen.emplace(name, value);
     }
     return seen;
 }
@@ -263,7 +250,7 @@ std::filesystem::path place_of(const std::filesystem::path& given) {
                                              failure);
 }
 
-void require_distinct_files(const Options& options) {
+void require_distinct_files(const Seen& seen, const Options& options) {
     using Named = std::pair<std::string, std::filesystem::path>;
     std::map<std::filesystem::path, Named> files;
     const auto refuse_both = [](const Named& file, Text other) {
@@ -281,23 +268,31 @@ void require_distinct_files(const Options& options) {
             refuse_both({flag, path}, "--outputs");
         }
     };
-    add("--model", options.model_path, false);
-    for (const std::string& input : options.input_paths) {
-        add("--input", input, false);
+    for (const char* flag : {"--model", "--input", "--data"}) {
+        for (auto [given, end] = seen.equal_range(flag); given != end; ++given) {
+            add(flag, given->second, false);
+        }
     }
-    if (options.data_path) {
-        add("--data", *options.data_path, false);
-    }
-    for (const auto& [flag, path] : {std::pair("--etdump", options.etdump_path),
-                                     std::pair("--kernel-trace", options.kernel_trace_path),
-                                     std::pair("--result", std::optional(options.result_path))}) {
-        if (path) {
-            add(flag, *path, true);
+    for (const char* flag : {"--etdump", "--kernel-trace", "--result"}) {
+        if (const auto given = seen.find(flag); given != seen.end()) {
+            add(flag, given->second, true);
         }
     }
 }
 
 }  // namespace
+
+std::vector<std::string> split(const std::string& text, char separator) {
+    std::vector<std::string> items{""};
+    for (const char letter : text) {
+        if (letter == separator) {
+            items.emplace_back();
+        } else {
+            items.back() += letter;
+        }
+    }
+    return items;
+}
 
 Options parse_options(const std::vector<std::string>& arguments) {
     Options options;
@@ -308,7 +303,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     }
     if (options.action == Action::kRun) {
         require_flag(seen, "--result", "F.json");
-        require_distinct_files(options);
+        require_distinct_files(seen, options);
     }
     return options;
 }

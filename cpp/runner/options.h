@@ -1,16 +1,15 @@
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "sme_mode/sme_mode.h"
 
 namespace etprof {
-
-/// How the bytes of a program reach memory.
-enum class LoadMode { kFile, kMmap };
 
 /// What the caller asked for: a run, or one of the questions that need none.
 enum class Action { kRun, kDescribe, kCpuInfo, kBuildInfo, kHelp, kVersion };
@@ -26,16 +25,17 @@ struct Options {
     std::string method = "forward";
     /// The least number of timed iterations, whatever `min_seconds` says.
     std::uint64_t iterations = 10;
-    std::optional<double> min_seconds;
+    double min_seconds = 0;
     std::uint64_t warmup = 3;
-    std::optional<double> warmup_seconds;
+    double warmup_seconds = 0;
     /// Warm up until the latencies settle.
     bool warmup_steady = false;
     /// Take the inputs out of the caches before each execution.
     bool cold_inputs = false;
     std::optional<std::uint64_t> threads;
     std::uint64_t seed = 0;
-    LoadMode load_mode = LoadMode::kFile;
+    /// Map the program instead of reading it.
+    bool is_mapped = false;
     std::optional<std::string> etdump_path;
     SmeMode sme = default_sme_mode();
     std::optional<std::string> kernel_trace_path;
@@ -57,6 +57,17 @@ struct Options {
 /// also for a file that would be written over another, by whatever names and links the two are
 /// given.
 Options parse_options(const std::vector<std::string>& arguments);
+
+/// What stands between the separators, which may be nothing.
+std::vector<std::string> split(const std::string& text, char separator);
+
+/// Whether the whole of `text` is a number of this type.
+template <typename Integer>
+bool parse_integer(const std::string& text, Integer& number) {
+    const char* const end = text.data() + text.size();
+    const auto [stop, failure] = std::from_chars(text.data(), end, number);
+    return failure == std::errc{} && stop == end;
+}
 
 /// The text of --help.
 std::string help_text();

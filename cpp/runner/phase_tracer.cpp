@@ -59,15 +59,15 @@ EventTracerEntry PhaseTracer::start_profiling(const char* name, ChainID chain_id
                                               DebugHandle debug_handle) {
     count_event(name, 0);
     const EventTracerEntry entry = ETDumpGen::start_profiling(name, chain_id, debug_handle);
-    if (listener_ != nullptr && depth_++ < open_entries_.size()) {
-        open_entries_[depth_ - 1] = listener_->start_profiling(name, chain_id, debug_handle);
+    if (listener_ != nullptr) {
+        listener_->start_profiling(name, chain_id, debug_handle);
     }
     return entry;
 }
 
 void PhaseTracer::end_profiling(EventTracerEntry entry) {
-    if (depth_ > 0 && --depth_ < open_entries_.size()) {
-        listener_->end_profiling(open_entries_[depth_]);
+    if (listener_ != nullptr) {
+        listener_->end_profiling(entry);
     }
     ETDumpGen::end_profiling(entry);
 }

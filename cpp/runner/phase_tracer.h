@@ -2,7 +2,6 @@
 
 #include <executorch/devtools/etdump/etdump_flatcc.h>
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -13,7 +12,8 @@ namespace etprof {
 /// a watch on its size: the generator itself neither reports a failed allocation nor survives it.
 class PhaseTracer : public executorch::etdump::ETDumpGen {
  public:
-    /// `listener` hears of everything that happens in executions; null when nobody listens.
+    /// `listener` hears of everything that happens in executions, events in the order of their
+    /// nesting with entries that are not its own; null when nobody listens.
     explicit PhaseTracer(std::unique_ptr<executorch::runtime::EventTracer> listener)
         : listener_(std::move(listener)) {}
 
@@ -44,10 +44,6 @@ class PhaseTracer : public executorch::etdump::ETDumpGen {
     void count_event(const char* name, std::size_t metadata_bytes);
 
     std::unique_ptr<executorch::runtime::EventTracer> listener_;
-    /// The listener's entries of the events that have begun and not ended. Events nest, a few deep;
-    /// a fixed size, because nobody who calls could take an exception.
-    std::array<executorch::runtime::EventTracerEntry, 64> open_entries_{};
-    std::size_t depth_ = 0;
     const char* phase_ = "Execute";
     bool is_block_open_ = false;
     /// Close to the size of the file.

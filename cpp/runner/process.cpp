@@ -74,18 +74,17 @@ std::optional<std::uint64_t> find_kib(const char* path, const std::string& label
 /// The pool's library does not survive a thread that cannot be started, so they are tried before.
 bool can_start(std::size_t count) {
     std::mutex gate;
+    std::unique_lock<std::mutex> closed(gate);
     std::vector<std::thread> trial;
     bool started = true;
-    {
-        const std::lock_guard<std::mutex> closed(gate);
-        try {
-            while (trial.size() < count) {
-                trial.emplace_back([&gate] { const std::lock_guard<std::mutex> passed(gate); });
-            }
-        } catch (const std::system_error&) {
-            started = false;
+    try {
+        while (trial.size() < count) {
+            trial.emplace_back([&gate] { const std::lock_guard<std::mutex> passed(gate); });
         }
+    } catch (const std::system_error&) {
+        started = false;
     }
+    closed.unlock();
     for (std::thread& thread : trial) {
         thread.join();
     }
@@ -112,24 +111,14 @@ ClockQuality measure_clock() {
             static_cast<double>(elapsed_ns(begin, last)) / kReadings};
 }
 
-Conditions read_conditions() {
-    const rusage usage = read_usage();
-    return {static_cast<std::uint64_t>(usage.ru_minflt),
-            static_cast<std::uint64_t>(usage.ru_majflt),
-            static_cast<std::uint64_t>(usage.ru_nvcsw),
-            static_cast<std::uint64_t>(usage.ru_nivcsw),
-            std::nullopt,
-            current_core()};
-}
-
 Conditions conditions_since(const Conditions& begin) {
-    const Conditions now = read_conditions();
-    return {now.minor_faults - begin.minor_faults,
-            now.major_faults - begin.major_faults,
-            now.voluntary_switches - begin.voluntary_switches,
-            now.involuntary_switches - begin.involuntary_switches,
+    const rusage usage = read_usage();
+    return {static_cast<std::uint64_t>(usage.ru_minflt) - begin.minor_faults,
+            static_cast<std::uint64_t>(usage.ru_majflt) - begin.major_faults,
+            static_cast<std::uint64_t>(usage.ru_nvcsw) - begin.voluntary_switches,
+            static_cast<std::uint64_t>(usage.ru_nivcsw) - begin.involuntary_switches,
             begin.last_core,
-            now.last_core};
+            current_core()};
 }
 
 void evict_from_caches(const void* data, std::size_t size_bytes) {

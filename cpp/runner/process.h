@@ -37,10 +37,8 @@ struct Conditions {
     std::optional<std::uint32_t> last_core;
 };
 
-/// What happened to the process so far; `last_core` is now's.
-Conditions read_conditions();
-/// What happened since `begin`.
-Conditions conditions_since(const Conditions& begin);
+/// What happened since `begin`; to the process so far, and then `last_core` is now's, without it.
+Conditions conditions_since(const Conditions& begin = {});
 
 /// Writes memory back and takes it out of the caches of all cores, where a program can.
 void evict_from_caches(const void* data, std::size_t size_bytes);

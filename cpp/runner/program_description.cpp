@@ -10,6 +10,8 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "messages.h"
@@ -27,30 +29,19 @@ using executorch::runtime::TensorInfo;
 template <typename T>
 T require(Result<T> result, const std::string& path) {
     if (!result.ok()) {
-        const std::vector<std::string> reasons = runtime_errors();
         throw RunnerError(ExitCode::kModel,
                           path + " is not a program that ExecuTorch can read (" +
-                              (reasons.empty() ? to_string(result.error()) : reasons.front()) + ")",
+                              reason_for(result.error()) + ")",
                           "export it again, or copy it again if it was cut short");
     }
     return std::move(result.get());
 }
 
-/// `tensor_meta` is called for tensors only. Of what is fixed at export, only kind and size are
-/// known without loading the method.
+/// `tensor_meta` is called for tensors only.
 template <typename TensorMeta>
 ValueDescription describe_value(Tag tag, TensorMeta tensor_meta, const std::string& path) {
-    switch (tag) {
-        case Tag::Tensor:
-            break;
-        case Tag::Int:
-            return {"int", ScalarType::Long, {}, {}, sizeof(std::int64_t)};
-        case Tag::Double:
-            return {"double", ScalarType::Double, {}, {}, sizeof(double)};
-        case Tag::Bool:
-            return {"bool", ScalarType::Bool, {}, {}, sizeof(bool)};
-        default:
-            return {tag == Tag::String ? "string" : "none"};
+    if (tag != Tag::Tensor) {
+        return describe_plain(tag);
     }
     const TensorInfo info = require(tensor_meta(), path);
     return {"tensor",
@@ -126,6 +117,19 @@ ProgramDescription describe_program(const std::string& path) {
     return description;
 }
 
+ValueDescription describe_plain(Tag tag) {
+    switch (tag) {
+        case Tag::Int:
+            return {"int", ScalarType::Long, {}, {}, sizeof(std::int64_t)};
+        case Tag::Double:
+            return {"double", ScalarType::Double, {}, {}, sizeof(double)};
+        case Tag::Bool:
+            return {"bool", ScalarType::Bool, {}, {}, sizeof(bool)};
+        default:
+            return {tag == Tag::String ? "string" : "none"};
+    }
+}
+
 std::uint64_t require_file(const std::string& path, const std::string& role, ExitCode code) {
     struct stat status{};
     const bool found = stat(path.c_str(), &status) == 0;
@@ -140,28 +144,29 @@ std::uint64_t require_file(const std::string& path, const std::string& role, Exi
 }
 
 std::string dtype_name(ScalarType dtype) {
-    constexpr std::pair<ScalarType, const char*> kNames[] = {
-        {ScalarType::Byte, "uint8"},
-        {ScalarType::Char, "int8"},
-        {ScalarType::Short, "int16"},
-        {ScalarType::Int, "int32"},
-        {ScalarType::Long, "int64"},
-        {ScalarType::Half, "float16"},
-        {ScalarType::Float, "float32"},
-        {ScalarType::Double, "float64"},
-        {ScalarType::ComplexHalf, "complex32"},
-        {ScalarType::ComplexFloat, "complex64"},
-        {ScalarType::ComplexDouble, "complex128"},
+    const auto with_bits = [dtype](const std::string& kind) {
+        return kind + std::to_string(8 * executorch::runtime::elementSize(dtype));
     };
-    for (const auto& [known, name] : kNames) {
-        if (known == dtype) {
-            return name;
-        }
+    if (dtype == ScalarType::Byte) {
+        return "uint8";
+    }
+    if (executorch::runtime::isIntegralType(dtype, false)) {
+        return with_bits("int");
+    }
+    if (executorch::runtime::isFloatingType(dtype) && dtype != ScalarType::BFloat16) {
+        return with_bits("float");
+    }
+    if (executorch::runtime::isComplexType(dtype)) {
+        return with_bits("complex");
     }
     std::string name = executorch::runtime::toString(dtype);
     std::transform(name.begin(), name.end(), name.begin(),
                    [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
     return name;
+}
+
+std::size_t count_elements(const std::vector<std::int32_t>& shape) {
+    return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, std::multiplies<>());
 }
 
 std::string shape_text(const std::vector<std::int32_t>& shape) {

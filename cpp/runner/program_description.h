@@ -1,6 +1,7 @@
 #pragma once
 
 #include <executorch/runtime/core/exec_aten/exec_aten.h>
+#include <executorch/runtime/core/tag.h>
 
 #include <cstdint>
 #include <string>
@@ -58,11 +59,16 @@ struct ProgramDescription {
 /// Throws RunnerError (kModel) for a file that is missing, unreadable, truncated or corrupt.
 ProgramDescription describe_program(const std::string& path);
 
+/// What a value is that is no tensor.
+ValueDescription describe_plain(executorch::runtime::Tag tag);
+
 /// Size of a regular file. Throws RunnerError (`code`) for any other, calling it by `role`.
 std::uint64_t require_file(const std::string& path, const std::string& role, ExitCode code);
 
 /// "float32", "int64", …: NumPy's names where it has the type.
 std::string dtype_name(ScalarType dtype);
+
+std::size_t count_elements(const std::vector<std::int32_t>& shape);
 
 /// The shape of no dimensions, in words.
 constexpr const char* kScalar = "scalar";

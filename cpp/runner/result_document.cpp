@@ -2,7 +2,8 @@
 
 #include <unistd.h>
 
-#include <utility>
+#include <algorithm>
+#include <cctype>
 
 #include "build_info.h"
 #include "json_writer.h"
@@ -52,20 +53,21 @@ void write_cpu(JsonWriter& json) {
 }
 
 void write_inputs(JsonWriter& json, const std::vector<Input>& inputs) {
-    constexpr const char* kSources[] = {"file", "seeded", "program"};
     std::size_t index = 0;
     json.objects("inputs", inputs, [&](const Input& input) {
+        // What is no tensor is fixed in the program at export.
+        const char* const made = input.value.is_tensor() ? "seeded" : "program";
         json.fields("index", index++, "dtype", type_name(input.value), "shape", input.value.shape,
-                    "source", kSources[static_cast<int>(input.source)], "path", input.path,
-                    "size_bytes", input.value.size_bytes);
+                    "source", input.path ? "file" : made, "path", input.path, "size_bytes",
+                    input.value.size_bytes);
     });
 }
 
 void write_outputs(JsonWriter& json, const std::vector<Output>& outputs) {
     std::size_t index = 0;
     json.objects("outputs", outputs, [&](const Output& output) {
-        json.fields("index", index++, "dtype", output.dtype, "shape", output.shape, "size_bytes",
-                    output.bytes.size(), "path", output.path, "nonfinite_count",
+        json.fields("index", index++, "dtype", type_name(output.value), "shape", output.value.shape,
+                    "size_bytes", output.bytes.size(), "path", output.path, "nonfinite_count",
                     output.nonfinite_count);
     });
 }
@@ -74,8 +76,8 @@ void write_threads(JsonWriter& json, const Options& options, const Measurements&
     json.object("threads", "requested", options.threads, "in_force", taken.threads_in_force);
 }
 
-void write_sme(JsonWriter& json, const SmeReport& sme) {
-    json.object("sme", "requested", to_string(sme.requested), "in_force", to_string(sme.in_force),
+void write_sme(JsonWriter& json, const Options& options, const SmeReport& sme) {
+    json.object("sme", "requested", to_string(options.sme), "in_force", to_string(sme.in_force),
                 "cpu_features", sme.cpu_features, "shown_features", sme.shown_features, "svl_bits",
                 sme.svl_bits);
 }
@@ -118,9 +120,9 @@ void write_generation(JsonWriter& json, const Options& options, const Session& s
     json.key("generation");
     json.begin_object();
     json.fields("prompt_tokens", options.prompt_tokens, "tokens", generation.tokens(),
-                "prefill_method", generation.plan().prefill.name(), "decode_method",
-                generation.plan().decode.name(), "prefilled_tokens", generation.prefilled_tokens(),
-                "cache_tokens", generation.plan().cache_tokens);
+                "prefill_method", generation.prefill().name, "decode_method",
+                generation.decode().name, "prefilled_tokens", generation.prefilled_tokens(),
+                "cache_tokens", generation.cache_tokens());
     const auto write = [&](const Repetition& repetition) {
         json.fields("prefill_ns", repetition.prefill_ns, "time_to_first_token_ns",
                     repetition.first_token_ns, "token_latency_ns", repetition.token_latency_ns,
@@ -143,7 +145,7 @@ std::int64_t milliseconds(system_clock::time_point moment, std::uint64_t later_n
 
 std::string result_document(const Options& options, const ProgramDescription& program,
                             const Session& session, const std::vector<Output>& outputs,
-                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme) {
+                            const SmeReport& sme) {
     const Measurements& taken = session.measurements();
     JsonWriter json;
     begin(json, program);
@@ -152,22 +154,17 @@ std::string result_document(const Options& options, const ProgramDescription& pr
     json.key("cpu");
     write_cpu(json);
     write_threads(json, options, taken);
-    write_sme(json, sme);
+    write_sme(json, options, sme);
     json.field("seed", options.seed);
     write_inputs(json, session.inputs());
     json.object("load", "program_ns", taken.program_load_ns, "method_ns", taken.method_load_ns,
-                "mode", options.load_mode == LoadMode::kMmap ? "mmap" : "file");
+                "mode", options.is_mapped ? "mmap" : "file");
     write_times(json, taken);
     json.object("memory", "rss_before_load_bytes", taken.rss_before_load_bytes,
                 "rss_after_load_bytes", taken.rss_after_load_bytes, "peak_rss_bytes",
                 taken.peak_rss_bytes, "pss_bytes", taken.pss_bytes, "planned_buffers_bytes",
                 session.method().planned_buffers_bytes);
     write_outputs(json, outputs);
-    if (etdump_size_bytes) {
-        json.object("etdump", "path", options.etdump_path, "size_bytes", etdump_size_bytes);
-    } else {
-        json.field("etdump", nullptr);
-    }
     if (session.generation() != nullptr) {
         write_generation(json, options, session);
     }
@@ -180,34 +177,30 @@ std::string trace_document(const Options& options, const ProgramDescription& pro
     begin(json, program, kTraceSchemaVersion);
     json.field("method", options.method);
     write_threads(json, options, session.measurements());
-    write_sme(json, sme);
+    write_sme(json, options, sme);
     trace.write(json);
     return end(json);
 }
 
 std::string observer_lines(const Options& options, const Session& session) {
     const Measurements& taken = session.measurements();
+    const auto is_space = [](unsigned char letter) { return std::isspace(letter) != 0; };
     std::string lines;
     for (const Repetition& repetition : timed_repetitions(session)) {
-        const std::pair<const char*, std::int64_t> members[] = {
-            {"prompt_tokens", static_cast<std::int64_t>(options.prompt_tokens.size())},
-            {"generated_tokens", static_cast<std::int64_t>(options.new_tokens)},
-            {"model_load_start_ms", milliseconds(taken.load_started_at)},
-            {"model_load_end_ms", milliseconds(taken.load_ended_at)},
-            {"inference_start_ms", milliseconds(repetition.started_at)},
-            {"inference_end_ms", milliseconds(repetition.started_at, repetition.total_ns)},
-            {"prompt_eval_end_ms", milliseconds(repetition.started_at, repetition.prefill_ns)},
-            {"first_token_ms", milliseconds(repetition.started_at, repetition.first_token_ns)},
-            {"aggregate_sampling_time_ms",
-             static_cast<std::int64_t>(repetition.sampling_ns / 1000000)},
-            {"SCALING_FACTOR_UNITS_PER_SECOND", 1000},
-        };
-        lines += "PyTorchObserver {";
-        for (const auto& [name, value] : members) {
-            lines += (lines.back() == '{' ? "\"" : ",\"") + std::string(name) + "\":";
-            lines += std::to_string(value);
-        }
-        lines += "}\n";
+        JsonWriter json;
+        json.begin_object();
+        json.fields("prompt_tokens", options.prompt_tokens.size(), "generated_tokens",
+                    options.new_tokens, "model_load_start_ms", milliseconds(taken.load_started_at),
+                    "model_load_end_ms", milliseconds(taken.load_ended_at), "inference_start_ms",
+                    milliseconds(repetition.started_at), "inference_end_ms",
+                    milliseconds(repetition.started_at, repetition.total_ns), "prompt_eval_end_ms",
+                    milliseconds(repetition.started_at, repetition.prefill_ns), "first_token_ms",
+                    milliseconds(repetition.started_at, repetition.first_token_ns),
+                    "aggregate_sampling_time_ms", repetition.sampling_ns / 1000000,
+                    "SCALING_FACTOR_UNITS_PER_SECOND", 1000);
+        std::string line = end(json);
+        line.erase(std::remove_if(line.begin(), line.end(), is_space), line.end());
+        lines += "PyTorchObserver " + line + "\n";
     }
     return lines;
 }

@@ -20,7 +20,7 @@ constexpr int kTraceSchemaVersion = 2;
 /// The result of a run as JSON.
 std::string result_document(const Options& options, const ProgramDescription& program,
                             const Session& session, const std::vector<Output>& outputs,
-                            std::optional<std::uint64_t> etdump_size_bytes, const SmeReport& sme);
+                            const SmeReport& sme);
 
 /// What --kernel-trace collected, as JSON.
 std::string trace_document(const Options& options, const ProgramDescription& program,

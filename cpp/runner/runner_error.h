@@ -31,9 +31,6 @@ class RunnerError : public std::runtime_error {
  public:
     RunnerError(ExitCode code, const std::string& what_happened, const std::string& way_out)
         : std::runtime_error(what_happened + ": " + way_out), code_(code) {}
-    /// An error that names the way out already.
-    RunnerError(ExitCode code, const std::runtime_error& error)
-        : std::runtime_error(error), code_(code) {}
 
     ExitCode code() const { return code_; }
 

@@ -22,26 +22,18 @@ void make_room(std::vector<std::uint64_t>& samples, std::uint64_t count) {
     samples.clear();
 }
 
-std::uint64_t nanoseconds(std::optional<double> seconds) {
-    return static_cast<std::uint64_t>(seconds.value_or(0) * 1e9);
-}
-
 }  // namespace
 
 Session::Session(const Options& options, const ProgramDescription& program, KernelTrace* trace)
     : options_(options), trace_(trace) {
     if (options.generates()) {
         generation_ = std::make_unique<Generation>(options, program);
-        method_ = generation_->plan().decode.description;
+        method_ = &generation_->decode();
     } else {
         method_ = &program.require_method(options.method, "--method");
         inputs_ = prepare_inputs(*method_, options);
     }
     measurements_.threads_in_force = configure_thread_pool(options.threads);
-    make_module();
-}
-
-void Session::make_module() {
     std::unique_ptr<executorch::runtime::EventTracer> tracer;
     if (trace_ != nullptr) {
         tracer = trace_->take_event_tracer();
@@ -52,7 +44,7 @@ void Session::make_module() {
         phases = recorder.get();
         tracer = std::move(recorder);
     }
-    const bool has_two_methods = generation_ != nullptr && generation_->plan().has_two_methods();
+    const bool has_two_methods = generation_ != nullptr && generation_->has_two_methods();
     module_ = std::make_unique<LoadedModule>(options_, std::move(tracer), phases, has_two_methods);
 }
 
@@ -67,7 +59,7 @@ void Session::load() {
     module_->require_program();
     const auto program_loaded = Clock::now();
     if (generation_ != nullptr) {
-        module_->require_method(generation_->plan().prefill.name());
+        module_->require_method(generation_->prefill().name);
     }
     module_->require_method(method_->name);
     const auto methods_loaded = Clock::now();
@@ -158,7 +150,7 @@ void Session::run() {
 void Session::warm_up() {
     constexpr std::uint64_t kMostNs =
         10'000'000'000;  // something that never settles is measured too
-    const std::uint64_t least_ns = nanoseconds(options_.warmup_seconds);
+    const std::uint64_t least_ns = static_cast<std::uint64_t>(options_.warmup_seconds * 1e9);
     std::vector<std::uint64_t>& samples = measurements_.warmup_latency_ns;
     make_room(samples, options_.warmup);
     const auto begin = Clock::now();
@@ -173,14 +165,14 @@ void Session::warm_up() {
 
 void Session::time_iterations() {
     Measurements& taken = measurements_;
-    const std::uint64_t least_ns = nanoseconds(options_.min_seconds);
+    const std::uint64_t least_ns = static_cast<std::uint64_t>(options_.min_seconds * 1e9);
     const std::uint64_t guess = least_ns / std::max<std::uint64_t>(1, fastest_so_far());
     const std::uint64_t room = std::max(options_.iterations, std::min(2 * guess, kMostTouched));
     for (auto* samples : {&taken.latency_ns, &taken.input_ns, &taken.output_ns}) {
         make_room(*samples, room);
     }
     const std::uint64_t at_once = taken.inferences_per_sample;
-    const Conditions before = read_conditions();
+    const Conditions before = conditions_since();
     for (std::uint64_t total_ns = 0;
          taken.latency_ns.size() < options_.iterations || total_ns < least_ns;
          total_ns += taken.latency_ns.back() * at_once) {
@@ -253,11 +245,10 @@ void Session::evict_inputs() {
 }
 
 std::uint64_t Session::fastest_so_far() const {
-    std::uint64_t fastest_ns = measurements_.first_inference_ns;
-    for (const std::uint64_t latency_ns : measurements_.warmup_latency_ns) {
-        fastest_ns = std::min(fastest_ns, latency_ns);
-    }
-    return fastest_ns;
+    const std::vector<std::uint64_t>& samples = measurements_.warmup_latency_ns;
+    const auto least = std::min_element(samples.begin(), samples.end());
+    const std::uint64_t first_ns = measurements_.first_inference_ns;
+    return least == samples.end() ? first_ns : std::min(first_ns, *least);
 }
 
 std::vector<Output> Session::outputs() {

@@ -80,7 +80,6 @@ class Session {
         std::uint64_t latency_ns;
         std::uint64_t output_ns;
     };
-    void make_module();
     void bind_inputs();
     Sample iterate(const char* phase);
     std::uint64_t execute_batch(std::uint64_t count);

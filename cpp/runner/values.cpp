@@ -3,7 +3,6 @@
 #include <executorch/runtime/core/exec_aten/util/scalar_type_util.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -42,10 +41,10 @@ class RandomBits {
     std::uint64_t state_;
 };
 
-/// Calls visit(T{}) for the C++ type of the plain values that `dtype` is made of, and says whether
-/// there is one. Integers of one size are one type.
+/// Calls visit(T{}) for the floating-point type that `dtype` is made of, and says whether there is
+/// one.
 template <typename Visit>
-bool visit_type(ScalarType dtype, Visit visit) {
+bool visit_float(ScalarType dtype, Visit visit) {
     switch (dtype) {
         case ScalarType::Float:
         case ScalarType::ComplexFloat:
@@ -58,22 +57,14 @@ bool visit_type(ScalarType dtype, Visit visit) {
             return visit(Half{}), true;
         case ScalarType::BFloat16:
             return visit(BFloat16{}), true;
-        case ScalarType::Bool:
-        case ScalarType::Byte:
-        case ScalarType::Char:
-            return visit(std::uint8_t{}), true;
-        case ScalarType::Short:
-        case ScalarType::UInt16:
-            return visit(std::uint16_t{}), true;
-        case ScalarType::Int:
-        case ScalarType::UInt32:
-            return visit(std::uint32_t{}), true;
-        case ScalarType::Long:
-        case ScalarType::UInt64:
-            return visit(std::uint64_t{}), true;
         default:
             return false;
     }
+}
+
+bool is_integer(ScalarType dtype) {
+    return executorch::runtime::isIntegralType(dtype, true) || dtype == ScalarType::UInt16 ||
+           dtype == ScalarType::UInt32 || dtype == ScalarType::UInt64;
 }
 
 std::string input_name(std::size_t index, const MethodDescription& method) {
@@ -92,23 +83,12 @@ std::optional<std::vector<std::int32_t>> parse_shape(const std::string& text) {
     if (text == kScalar) {
         return shape;
     }
-    const char* next = text.data();
-    const char* end = next + text.size();
-    while (true) {
-        std::int32_t size = 0;
-        const auto [stop, failure] = std::from_chars(next, end, size);
-        if (failure != std::errc{} || size < 0) {
+    for (const std::string& size : split(text, 'x')) {
+        if (!parse_integer(size, shape.emplace_back()) || shape.back() < 0) {
             return std::nullopt;
         }
-        shape.push_back(size);
-        if (stop == end) {
-            return shape;
-        }
-        if (*stop != 'x') {
-            return std::nullopt;
-        }
-        next = stop + 1;
     }
+    return shape;
 }
 
 /// Takes an item of --shapes: SHAPE, or DTYPE:SHAPE of values in the order of their indices.
@@ -137,21 +117,7 @@ void apply_shape(ValueDescription& value, const std::string& text, const std::st
                           "its largest shape is " + shape_text(value.shape));
     }
     value.shape = *shape;
-    value.size_bytes = executorch::runtime::elementSize(value.dtype);
-    for (const std::int32_t size : *shape) {
-        value.size_bytes *= static_cast<std::uint64_t>(size);
-    }
-}
-
-/// A byte that is neither would be undefined behaviour in the kernels.
-void require_booleans(const AlignedBuffer& bytes, const std::string& path,
-                      const std::string& name) {
-    const auto is_boolean = [](unsigned char byte) { return byte <= 1; };
-    if (!std::all_of(bytes.data(), bytes.data() + bytes.size_bytes(), is_boolean)) {
-        throw RunnerError(ExitCode::kInput,
-                          path + " has bytes other than 0 and 1, but " + name + " takes bool",
-                          "write one byte per value, 0 or 1");
-    }
+    value.size_bytes = executorch::runtime::elementSize(value.dtype) * count_elements(*shape);
 }
 
 AlignedBuffer read_input(const std::string& path, const ValueDescription& value,
@@ -172,8 +138,13 @@ AlignedBuffer read_input(const std::string& path, const ValueDescription& value,
         throw RunnerError(ExitCode::kInput, "cannot read " + path,
                           "check the disk, or write the input again");
     }
-    if (value.dtype == ScalarType::Bool) {
-        require_booleans(bytes, path, name);
+    // A byte that is neither would be undefined behaviour in the kernels.
+    const auto is_boolean = [](unsigned char byte) { return byte <= 1; };
+    if (value.dtype == ScalarType::Bool &&
+        !std::all_of(bytes.data(), bytes.data() + size_bytes, is_boolean)) {
+        throw RunnerError(ExitCode::kInput,
+                          path + " has bytes other than 0 and 1, but " + name + " takes bool",
+                          "write one byte per value, 0 or 1");
     }
     return bytes;
 }
@@ -230,10 +201,8 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
                 apply_shape(input.value, options.shapes[tensor], name);
             }
             if (options.input_paths.empty()) {
-                input.source = InputSource::kSeeded;
                 input.bytes = make_input(input.value, options.seed + tensor, name);
             } else {
-                input.source = InputSource::kFile;
                 input.path = options.input_paths[tensor];
                 input.bytes = read_input(*input.path, input.value, name);
             }
@@ -246,13 +215,17 @@ std::vector<Input> prepare_inputs(const MethodDescription& method, const Options
 
 bool fill_seeded(AlignedBuffer& bytes, ScalarType dtype, std::uint64_t seed) {
     RandomBits random(seed);
-    return visit_type(dtype, [&](auto value) {
+    if (is_integer(dtype)) {
+        // Little-endian, and zero in all other bytes.
+        for (std::size_t at = 0; at < bytes.size_bytes();
+             at += executorch::runtime::elementSize(dtype)) {
+            bytes.data()[at] = random.next_bit();
+        }
+        return true;
+    }
+    return visit_float(dtype, [&](auto value) {
         for (std::size_t at = 0; at + sizeof value <= bytes.size_bytes(); at += sizeof value) {
-            if constexpr (std::is_integral_v<decltype(value)>) {
-                value = random.next_bit();
-            } else {
-                value = static_cast<decltype(value)>(random.next_float());
-            }
+            value = static_cast<decltype(value)>(random.next_float());
             std::memcpy(bytes.data() + at, &value, sizeof value);
         }
     });
@@ -261,41 +234,30 @@ bool fill_seeded(AlignedBuffer& bytes, ScalarType dtype, std::uint64_t seed) {
 Output copy_output(const executorch::runtime::EValue& value) {
     Output output;
     const void* data = &value.payload;
-    std::size_t size_bytes = 0;
     if (value.isTensor()) {
         const auto& tensor = value.toTensor();
-        output.dtype = dtype_name(tensor.scalar_type());
-        output.shape.assign(tensor.sizes().begin(), tensor.sizes().end());
+        output.value = {"tensor",
+                        tensor.scalar_type(),
+                        {tensor.sizes().begin(), tensor.sizes().end()},
+                        {},
+                        tensor.nbytes()};
         data = tensor.const_data_ptr();
-        size_bytes = tensor.nbytes();
-        output.nonfinite_count = count_nonfinite(data, size_bytes, tensor.scalar_type());
-    } else if (value.isDouble()) {
-        output.dtype = "float64";
-        size_bytes = sizeof(double);
-        output.nonfinite_count = count_nonfinite(data, size_bytes, ScalarType::Double);
-    } else if (value.isInt()) {
-        output.dtype = "int64";
-        size_bytes = sizeof(std::int64_t);
-    } else if (value.isBool()) {
-        output.dtype = "bool";
-        size_bytes = sizeof(bool);
     } else {
-        output.dtype = "none";
+        output.value = describe_plain(value.tag);
     }
     const auto* bytes = static_cast<const unsigned char*>(data);
-    output.bytes.assign(bytes, bytes + size_bytes);
+    output.bytes.assign(bytes, bytes + output.value.size_bytes);
+    output.nonfinite_count = count_nonfinite(bytes, output.value.size_bytes, output.value.dtype);
     return output;
 }
 
 std::uint64_t count_nonfinite(const void* data, std::size_t size_bytes, ScalarType dtype) {
     std::uint64_t count = 0;
-    visit_type(dtype, [&](auto value) {
-        if constexpr (!std::is_integral_v<decltype(value)>) {
-            const auto* const bytes = static_cast<const unsigned char*>(data);
-            for (std::size_t at = 0; at + sizeof value <= size_bytes; at += sizeof value) {
-                std::memcpy(static_cast<void*>(&value), bytes + at, sizeof value);
-                count += std::isfinite(static_cast<double>(value)) ? 0 : 1;
-            }
+    visit_float(dtype, [&](auto value) {
+        const auto* const bytes = static_cast<const unsigned char*>(data);
+        for (std::size_t at = 0; at + sizeof value <= size_bytes; at += sizeof value) {
+            std::memcpy(static_cast<void*>(&value), bytes + at, sizeof value);
+            count += std::isfinite(static_cast<double>(value)) ? 0 : 1;
         }
     });
     return count;

@@ -35,17 +35,10 @@ class AlignedBuffer {
     std::size_t size_bytes_ = 0;
 };
 
-enum class InputSource {
-    kFile,
-    kSeeded,
-    /// Fixed in the program at export, as all that is not a tensor.
-    kProgram,
-};
-
 /// One input of the method as it will be given to it.
 struct Input {
     ValueDescription value;
-    InputSource source = InputSource::kProgram;
+    /// Missing when its values are made up, or fixed in the program.
     std::optional<std::string> path;
     AlignedBuffer bytes;
 };
@@ -62,8 +55,7 @@ bool fill_seeded(AlignedBuffer& bytes, ScalarType dtype, std::uint64_t seed);
 
 /// One output of the last inference, copied.
 struct Output {
-    std::string dtype;
-    std::vector<std::int32_t> shape;
+    ValueDescription value;
     std::vector<unsigned char> bytes;
     /// NaN and infinite elements; 0 for integers.
     std::uint64_t nonfinite_count = 0;

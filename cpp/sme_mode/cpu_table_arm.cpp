@@ -41,47 +41,37 @@ namespace {
 // Constant-initialised, because they are written before any constructor of this file would run.
 CpuTable table;
 
+/// Asks the operating system about a feature of the CPU: by its name with sysctl, or by its bit of
+/// AT_HWCAP2 (Linux's arch/arm64/include/uapi/asm/hwcap.h).
 #if defined(__APPLE__)
-
 std::uint32_t system_value(const char* name) {
     std::uint32_t value = 0;
     std::size_t size = sizeof value;
     return sysctlbyname(name, &value, &size, nullptr, 0) == 0 ? value : 0;
 }
-
-bool agrees_with_system(const EtprofCpuTable& found) {
-    return found.sme_features[0] == (system_value("hw.optional.arm.FEAT_SME") != 0) &&
-           found.sme_features[1] == (system_value("hw.optional.arm.FEAT_SME2") != 0) &&
-           found.i8mm == (system_value("hw.optional.arm.FEAT_I8MM") != 0) &&
-           found.bf16 == (system_value("hw.optional.arm.FEAT_BF16") != 0);
-}
-
-std::optional<std::uint32_t> read_svl_bits() {
-    const std::uint32_t bytes = system_value("hw.optional.arm.sme_max_svl_b");
-    return bytes == 0 ? std::nullopt : std::make_optional(bytes * 8);
-}
-
+bool system_has(const char* name, int) { return system_value(name) != 0; }
 #else
+bool system_has(const char*, int bit) { return (getauxval(AT_HWCAP2) >> bit & 1) != 0; }
+#endif
 
 bool agrees_with_system(const EtprofCpuTable& found) {
-    // Bits of AT_HWCAP2 in Linux's arch/arm64/include/uapi/asm/hwcap.h.
-    const unsigned long hwcap2 = getauxval(AT_HWCAP2);
-    const auto has = [hwcap2](int bit) { return (hwcap2 >> bit & 1) != 0; };
-    return found.sme_features[0] == has(23) && found.sme_features[1] == has(37) &&
-           found.i8mm == has(13) && found.bf16 == has(14);
+    return found.sme_features[0] == system_has("hw.optional.arm.FEAT_SME", 23) &&
+           found.sme_features[1] == system_has("hw.optional.arm.FEAT_SME2", 37) &&
+           found.i8mm == system_has("hw.optional.arm.FEAT_I8MM", 13) &&
+           found.bf16 == system_has("hw.optional.arm.FEAT_BF16", 14);
 }
 
 std::optional<std::uint32_t> read_svl_bits() {
+#if defined(__APPLE__)
+    const std::uint32_t bytes = system_value("hw.optional.arm.sme_max_svl_b");
+#else
     constexpr int kGetStreamingLength = 64;    // PR_SME_GET_VL
     constexpr std::uint32_t kLength = 0xFFFF;  // PR_SME_VL_LEN_MASK, bytes
     const int answer = prctl(kGetStreamingLength, 0, 0, 0, 0);
-    if (answer <= 0) {
-        return std::nullopt;
-    }
-    return (static_cast<std::uint32_t>(answer) & kLength) * 8;
-}
-
+    const std::uint32_t bytes = answer <= 0 ? 0 : static_cast<std::uint32_t>(answer) & kLength;
 #endif
+    return bytes == 0 ? std::nullopt : std::make_optional(bytes * 8);
+}
 
 /// Reads `--sme MODE` or `--sme=MODE`; what it cannot read, the runner's own parser refuses.
 SmeMode find_mode(int count, char** words) {

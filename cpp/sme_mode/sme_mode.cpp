@@ -1,24 +1,25 @@
 #include "sme_mode/sme_mode.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "runner/runner_error.h"
 #include "sme_mode/cpu_table.h"
 
 namespace etprof {
+
+#if !defined(__aarch64__)
+// A processor family without SME has nothing to switch; see cpu_table_arm.cpp.
+CpuTable read_cpu_table() { return {}; }
+#endif
+
 namespace {
 
-struct NamedMode {
-    SmeMode mode;
-    const char* name;
-};
-
-constexpr NamedMode kNamedModes[] = {
-    {SmeMode::kAutomatic, "auto"},
-    {SmeMode::kSme2, "sme2"},
-    {SmeMode::kSme1, "sme1"},
-    {SmeMode::kOff, "off"},
-};
+/// In the order of SmeMode.
+constexpr const char* kModeNames[] = {"auto", "sme2", "sme1", "off"};
 
 [[noreturn]] void refuse(SmeMode requested, const std::string& reason) {
-    throw SmeModeError(std::string("--sme ") + to_string(requested) + ": " + reason);
+    throw RunnerError(ExitCode::kSmeMode, std::string("--sme ") + to_string(requested), reason);
 }
 
 std::vector<std::string> list_names(const SmeFeatures& features) {
@@ -32,10 +33,7 @@ std::vector<std::string> list_names(const SmeFeatures& features) {
 }
 
 SmeMode best_mode(const SmeFeatures& features) {
-    if (!features[0]) {
-        return SmeMode::kOff;
-    }
-    return features[1] ? SmeMode::kSme2 : SmeMode::kSme1;
+    return !features[0] ? SmeMode::kOff : features[1] ? SmeMode::kSme2 : SmeMode::kSme1;
 }
 
 /// Refuses what the CPU does not have.
@@ -56,68 +54,33 @@ void check_effect(SmeMode requested, const CpuTable& table) {
     if (requested != table.applied) {
         refuse(requested, "the mode was not read before main; give --sme once, as --sme=MODE");
     }
-    if (requested != SmeMode::kAutomatic && !table.was_empty) {
+    if (requested == SmeMode::kAutomatic) {
+        return;
+    }
+    if (!table.was_empty) {
         refuse(requested,
                "the CPU's features were asked for before the mode was in force; use --sme auto, or "
                "a build with SME compiled out");
     }
-    if (requested != SmeMode::kAutomatic && !table.is_understood) {
+    if (!table.is_understood) {
         refuse(requested,
                "the table of CPU features inside ExecuTorch is not laid out as this runner knows "
                "it; use --sme auto, or a runner that is built for this ExecuTorch");
     }
-    if (requested != SmeMode::kAutomatic && requested != best_mode(table.now)) {
+    if (requested != best_mode(table.now)) {
         refuse(requested, std::string("XNNPACK's table of CPU features says ") +
                               to_string(best_mode(table.now)) + "; use --sme auto");
     }
 }
 
-SmeReport report_on_table(SmeMode requested) {
-    const CpuTable table = read_cpu_table();
-    const bool wants_sme = requested == SmeMode::kSme1 || requested == SmeMode::kSme2;
-    if (table.exists) {
-        check_cpu(requested, table);
-        check_effect(requested, table);
-    } else if (wants_sme) {
-        refuse(requested,
-               "this runner is built for a CPU family without SME; use --sme off, an Arm CPU, or "
-               "`etprof profile --target emulator`");
-    }
-    return {requested, best_mode(table.now), list_names(table.before), list_names(table.now),
-            table.svl_bits};
-}
-
-/// A build without SME microkernels gives one mode only, whatever the CPU has.
-SmeReport report_without_sme(SmeMode requested) {
-    if (requested == SmeMode::kSme1 || requested == SmeMode::kSme2) {
-        refuse(requested,
-               "SME is compiled out of this runner; use --sme off, or the runner of the preset "
-               "without -off in its name");
-    }
-    SmeReport report = report_on_table(requested);
-    report.in_force = SmeMode::kOff;
-    report.shown_features.clear();
-    return report;
-}
-
 }  // namespace
 
-const char* to_string(SmeMode mode) {
-    for (const NamedMode& named : kNamedModes) {
-        if (named.mode == mode) {
-            return named.name;
-        }
-    }
-    return "unknown";
-}
+const char* to_string(SmeMode mode) { return kModeNames[static_cast<int>(mode)]; }
 
 std::optional<SmeMode> parse_sme_mode(std::string_view name) {
-    for (const NamedMode& named : kNamedModes) {
-        if (named.name == name) {
-            return named.mode;
-        }
-    }
-    return std::nullopt;
+    const auto* const found = std::find(std::begin(kModeNames), std::end(kModeNames), name);
+    const auto mode = static_cast<SmeMode>(found - kModeNames);
+    return found == std::end(kModeNames) ? std::nullopt : std::make_optional(mode);
 }
 
 SmeMode default_sme_mode() {
@@ -126,7 +89,26 @@ SmeMode default_sme_mode() {
 }
 
 SmeReport require_sme_mode(SmeMode requested) {
-    return ETPROF_SME_COMPILED_OUT ? report_without_sme(requested) : report_on_table(requested);
+    const bool wants_sme = requested == SmeMode::kSme1 || requested == SmeMode::kSme2;
+    CpuTable table = read_cpu_table();
+    if (ETPROF_SME_COMPILED_OUT && wants_sme) {
+        refuse(requested,
+               "SME is compiled out of this runner; use --sme off, or the runner of the preset "
+               "without -off in its name");
+    }
+    if (table.exists) {
+        check_cpu(requested, table);
+        check_effect(requested, table);
+    } else if (wants_sme) {
+        refuse(requested,
+               "this runner is built for a CPU family without SME; use --sme off, an Arm CPU, or "
+               "`etprof profile --target emulator`");
+    }
+    if (ETPROF_SME_COMPILED_OUT) {
+        // A build without SME microkernels gives one mode only, whatever the CPU has.
+        table.now = {};
+    }
+    return {best_mode(table.now), list_names(table.before), list_names(table.now), table.svl_bits};
 }
 
 }  // namespace etprof

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,15 +16,8 @@ enum class SmeMode {
     kOff,        ///< none
 };
 
-/// The mode cannot be given by this CPU, operating system or build; names the way out.
-class SmeModeError : public std::runtime_error {
- public:
-    using std::runtime_error::runtime_error;
-};
-
-/// What was asked for and what came of it.
+/// What came of the mode that was asked for.
 struct SmeReport {
-    SmeMode requested;
     SmeMode in_force;                         ///< kSme2, kSme1 or kOff, never kAutomatic
     std::vector<std::string> cpu_features;    ///< SME features that XNNPACK's table had at first
     std::vector<std::string> shown_features;  ///< those that it has now
@@ -41,7 +33,7 @@ std::optional<SmeMode> parse_sme_mode(std::string_view name);
 SmeMode default_sme_mode();
 
 /// Reports on `requested`, which must be the mode that `--sme` named when the process started.
-/// Throws SmeModeError when this CPU, operating system or build cannot give it.
+/// Throws RunnerError (kSmeMode) when this CPU, operating system or build cannot give it.
 SmeReport require_sme_mode(SmeMode requested);
 
 }  // namespace etprof

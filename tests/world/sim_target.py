@@ -83,8 +83,6 @@ class SimTarget:
             write_json(request.kernel_trace, self._kernel_trace(request, mode, iterations))
         latencies = self._latencies(mode, number, iterations)
         document = self.result(request, mode, latencies, number)
-        if etdump is not None:
-            document["etdump"] = {"path": str(request.etdump), "size_bytes": len(etdump)}
         write_json(request.result, document)
         return read_result(request.result)
 
@@ -191,7 +189,6 @@ class SimTarget:
                 "planned_buffers_bytes": [4096],
             },
             "outputs": [_tensor(0, [1, 10], request.outputs) | {"nonfinite_count": 0}],
-            "etdump": None,
         }
 
     def _head(self, request: RunnerRequest, mode: str, *, traced: bool) -> dict[str, object]:

