@@ -153,7 +153,7 @@ def test_a_run_that_is_cut_off_anywhere_is_explained_and_finished(tmp_path: Path
     (tmp_path / "model.pte").write_bytes(b"program")
     config = tmp_path / "config.json"
     experiments = [{"name": name, "threads": 1} for name in ("one", "two")]
-    measurement = {"blocks": 1, "etdump_runs": 2}
+    measurement = {"blocks": 1, "operator_launches": 2, "etdump_runs": 2}
     document = {"model": "model.pte", "output_root": "run", "experiments": experiments}
     config.write_text(json.dumps({**document, "measurement": measurement}))
     run, copies = tmp_path / "run", tmp_path / "copies"
