@@ -178,7 +178,7 @@ def test_emulated_runs_have_no_times_for_people(
     ops += [Op(f"Convolution (NHWC, F16) IGEMM #{i}", 9) for i in range(2, 9)]
     experiments = [Experiment("off", ops), Experiment("sme2", ops, sme="sme2")]
     folder = write_run(tmp_path / "r", Run(experiments, platform="emulator", meaningful=False))
-    assert run_command_line(["analyze", str(folder)]) == 0
+    assert run_command_line(["analyze", str(folder), "--full"]) == 0
     shown = {"terminal": capsys.readouterr().out}
     for name in ("report.html", "report.md"):
         shown[name] = (folder / name).read_text()
