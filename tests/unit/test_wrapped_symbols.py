@@ -70,7 +70,7 @@ int main() {
     std::vector<etprof::KernelCalls> taken;
     etprof::take_kernel_calls(taken);
     for (const etprof::KernelCalls& calls : taken) {
-        std::printf("%s %d", etprof::known_kernels()[calls.kernel].name, (int)calls.calls);
+        std::printf("%s %d", etprof::known_kernels[calls.kernel].name, (int)calls.calls);
         for (const auto size : calls.sizes) std::printf(" %d", (int)size);
         std::printf("\\n");
     }
