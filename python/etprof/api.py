@@ -13,6 +13,7 @@ Times are in ns, shares are fractions of one, speed-up is baseline ÷ candidate.
 from __future__ import annotations
 
 import html
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,7 @@ from etprof.analysis.compare.pairs import match_runs
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.atomic import write_text
 from etprof.base.errors import UsageError
+from etprof.base.text import suggest
 from etprof.run.load import Run as LoadedRun
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables import comparisons
@@ -191,21 +193,25 @@ class Run:
     ) -> float | None:
         """Adds up the mean times of all operators of a module and the modules inside it.
 
-        `module` is a whole path such as `blocks.0.attn`: `block` does not match `blocks`. Nested
-        events are counted once. Returns 0.0 for a module without operators, and
-        None where times mean nothing.
+        `module` is a whole path such as `blocks.0.attn`: `block` does not match `blocks`. An empty
+        one is the model, with the operators that have no module. Nested events are counted once.
+        Returns None where times mean nothing. Raises UsageError for a module without operators.
         """
         found = self._experiment(experiment)
         if found.split.times is None:
             return None
-        total = sum(
-            detail.row.times.mean_ns
-            for detail in self.assessment.insight.of(found.name).details
-            if detail.row.times
-            and detail.module_path is not None
-            and (detail.module_path == module or detail.module_path.startswith(f"{module}."))
-        )
-        return total / _NS_PER[unit]
+        details = [
+            each for each in self.assessment.insight.of(found.name).details if each.row.times
+        ]
+        paths = {each.module_path or "" for each in details}
+        inside = {path for path in paths if not module or f"{path}.".startswith(f"{module}.")}
+        if not inside:
+            known = (tuple(itertools.accumulate(path.split("."), "{}.{}".format)) for path in paths)
+            modules = {each for parents in known for each in parents}
+            msg = f"module {module!r} has no operators here{suggest(module, modules)}"
+            raise UsageError(msg)
+        chosen = (each.row.times for each in details if (each.module_path or "") in inside)
+        return sum(times.mean_ns for times in chosen if times) / _NS_PER[unit]
 
     def print_data_tabular(self, experiment: str | None = None) -> None:
         """Prints the operators of one experiment as a plain table."""

@@ -143,7 +143,12 @@ def test_total_for_module_takes_whole_names_and_units(run: etprof.Run) -> None:
     assert run.find_total_for_module("blocks.0.conv", unit="us") == 100
     assert run.find_total_for_module("blocks", unit="us", experiment="android_off") == 750
     assert run.find_total_for_module("blocks.0") == 0.1
-    assert run.find_total_for_module("block") == 0.0
+    every = run.operators()
+    whole_ns = every[every["experiment"] == "android_off"]["mean_ns"].sum()
+    whole = run.find_total_for_module("", unit="ns", experiment="android_off")
+    assert whole == pytest.approx(whole_ns)
+    with pytest.raises(UsageError, match=r"'block' has no operators here; did you mean 'blocks'"):
+        run.find_total_for_module("block")
 
 
 def test_event_blocks_keep_every_duration(tmp_path: Path) -> None:

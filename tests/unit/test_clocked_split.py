@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.operator_clock import put_on_clock
+from etprof.etdump.reader import ETDumpFormatError, LongETDump
 from etprof.run.load import Run
 from etprof.tables.operators import SPLIT
 from etprof.views.cells import shown_rows
@@ -20,6 +22,7 @@ from tests.world.spec import Capabilities, RunSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from etprof.etdump.reader import ETDump
     from etprof.run.load import LoadedSplit
     from etprof.tables.table import Value
     from etprof.targets.request import RunnerRequest
@@ -90,6 +93,28 @@ def test_without_the_clock_what_is_rounded_is_no_overhead(tmp_path: Path) -> Non
     found = report["experiments"]["sme2"]
     shares = [row["share"] for row in (*found["operators"], *found["overheads"])]
     assert sum(shares) == pytest.approx(1, abs=1e-12)
+
+
+class Damaged(LongETDump):
+    """An ETDump whose damage stands behind its first piece."""
+
+    def __init__(self) -> None:
+        """Without a file."""
+
+    def whole(self) -> ETDump:
+        raise ETDumpFormatError("m.etdump", reason="torn", offset=5_000_000, fault="damaged")
+
+
+def test_a_damaged_launch_takes_no_other_with_it(tmp_path: Path) -> None:
+    """T11, N17: the whole experiment was dropped, and a file was named after another launch."""
+    _, run = measured(tmp_path, Clocked())
+    (experiment,) = run.experiments
+    first, second = experiment.splits
+    splits = (replace(first, dump=Damaged()), second)
+    run = replace(run, experiments=(replace(experiment, splits=splits),))
+    (found,) = analyze_run(run).experiments
+    assert found.etdump == second.etdump
+    assert any("torn" in problem for problem in found.problems)
 
 
 def clocked_launch(tmp_path: Path) -> LoadedSplit:

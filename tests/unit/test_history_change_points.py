@@ -65,7 +65,7 @@ def test_the_partition_is_the_most_likely_of_all(correlation: float) -> None:
 
 @pytest.mark.parametrize("penalty", [1.0, 5.0])
 def test_without_dependence_the_partition_is_the_one_that_ruptures_finds(penalty: float) -> None:
-    random = np.random.default_rng(0)
+    random, changed = np.random.default_rng(0), 0
     for _ in range(10):
         levels = np.repeat(random.normal(size=10) * 2, 15)[: random.integers(20, 90)]
         signal = levels + random.normal(size=levels.size)
@@ -73,6 +73,8 @@ def test_without_dependence_the_partition_is_the_one_that_ruptures_finds(penalty
         if found:
             search = ruptures.Dynp(model="l2", min_size=3, jump=1).fit(signal[:, None])
             assert found == search.predict(n_bkps=len(found))[:-1]
+        changed += bool(found)
+    assert changed > 5
 
 
 @pytest.mark.slow
@@ -170,7 +172,6 @@ def test_a_step_that_a_drift_may_be_is_in_doubt() -> None:
     values = [100.0, 101, 100.5, 102, 101.5, 104, 104.5, 103.5, 105, 104.2]
     assert starts(values) == []
     assert step_in_doubt(values) == pytest.approx(0.03, abs=0.01)
-    assert step_in_doubt([100.0, 101, 100.5, 102, 101.5, 121, 120.5, 121.5, 120, 121]) is None
     assert step_in_doubt([100.0, 101, 100.5, 101, 100, 101, 100.5]) is None
     assert step_in_doubt([]) is None
 
@@ -193,3 +194,14 @@ def test_a_long_series_is_looked_through_whole() -> None:
         for place in places:
             values[place:] *= 1.1
         assert starts(values.tolist()) == places
+
+
+@pytest.mark.parametrize(("before", "between"), [(0.006, 0.051), (0.006, 0.046), (-0.006, 0.049)])
+def test_a_change_where_two_windows_meet_is_told_once(before: float, between: float) -> None:
+    """N6: two windows put it on either side of their border, and both or neither told it."""
+    values = np.random.default_rng(1).normal(0, 0.004, 320)
+    values[:100] += before
+    values[150:] += 0.1
+    values[149] = between
+    (found,) = starts(np.exp(values).tolist())
+    assert found in {149, 150}

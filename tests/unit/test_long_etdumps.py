@@ -130,6 +130,15 @@ def test_damage_is_the_same_in_pieces(recording: Recording, change: str) -> None
             assert outcome(InPieces(dump, 20)) == expected
 
 
+def test_an_event_that_two_cuts_contradict_is_counted_once() -> None:
+    """N17: it overlaps the one before it and the one behind it."""
+    whole = load_etdump(record().data)
+    rows = np.flatnonzero(examine_events(whole).roles == Role.EXECUTE)[4:6].tolist()
+    for row in rows:
+        whole = changed(whole, row, "end_time", lambda stamp: stamp + 10**5)
+    assert outcome(InPieces(whole, 1)) == outcome(whole)
+
+
 def test_damage_far_into_a_long_file_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,10 +178,12 @@ def test_the_interval_of_a_part_by_hand() -> None:
     found = ratio_of_launches([2.0, 3, 4, 5, 6, 7], [1.0] * 6)
     assert found.speed_up == pytest.approx(4.5)
     assert found.interval == Interval(2.0, 7.0, 1 - 2 / 64)
-    # AND a side that took no time in some launch has none of that launch alone
-    empty = ratio_of_launches([2.0] * 6, [0.0, 1, 1, 1, 1, 1]).interval
-    assert empty is not None
-    assert (empty.low, empty.high) == (2.0, 4.0)
+    # AND a side without time in some launch makes a ratio beyond all others, which is an end of six
+    empty = ratio_of_launches([2.0] * 6, [0.0, 1, 1, 1, 1, 1])
+    assert (empty.interval, empty.is_sure) == (None, False)
+    # AND not of eight: of 255 ratios the sixth from each end, after the one of this launch alone
+    eight = ratio_of_launches([2.0] * 8, [0.0, 1, 1, 1, 1, 1, 1, 1]).interval
+    assert eight == Interval(2.0, 4.0, 1 - 12 / 256)
     # AND 1 is outside of 96.9 %; of eight other pairs it is outside of 95.3 %, but not of 97.7 %
     assert found.is_sure
     near = ratio_of_launches([1.2, 1.1, 1.05, 1.1, 1.3, 1.1, 0.99, 0.93], [1.0] * 8)

@@ -334,9 +334,9 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
         for each in (report.delegates if report else ())
         if each.instruction is not None
     }
-    launches, refused = list[Executions](), list[InputFileError]()
-    splits, clock_problems = _on_one_clock(loaded.splits)
-    has_clock = splits[0].clock is not None
+    launches, examined = list[Executions](), list[LoadedSplit]()
+    splits, clock_problems, refused = _on_one_clock(loaded.splits)
+    has_clock = any(each.clock is not None for each in splits)
     for each in splits:
         try:
             launches.append(
@@ -348,19 +348,20 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
                     is_on_clock=has_clock,
                 )
             )
-        except ETDumpFormatError as error:  # which names its file
-            refused.append(error)
         except InputFileError as error:
-            refused.append(type(error)(f"{each.etdump}: {error}"))
+            refused.append(_named(error, each))
+        else:
+            examined.append(each)
     if not launches:
         raise refused[0]
     try:
         split = split_operators(keep_near_median(launches))
     except InputFileError as error:
-        msg = f"{loaded.splits[0].etdump}: {error}"
+        msg = f"{examined[0].etdump}: {error}"
         raise type(error)(msg) from error
+    numbers = {each.number for each in examined}
     return ExperimentAnalysis(
-        loaded=loaded,
+        loaded=replace(loaded, splits=tuple(e for e in loaded.splits if e.number in numbers)),
         executions=launches[0],
         split=split,
         problems=(*loaded.problems, *clock_problems, *map(str, refused)),
@@ -369,19 +370,34 @@ def _analyze_experiment(loaded: LoadedExperiment, *, is_timed: bool) -> Experime
     )
 
 
-def _on_one_clock(splits: Sequence[LoadedSplit]) -> tuple[tuple[LoadedSplit, ...], list[str]]:
-    """Puts all launches on the operator clock, or none, for times of two clocks are not compared."""
-    found, problems = list[LoadedSplit](), list[str]()
+def _named(error: InputFileError, of: LoadedSplit) -> InputFileError:
+    """The error with the ETDump's name, which those of the format have."""
+    is_named = isinstance(error, ETDumpFormatError)
+    return error if is_named else type(error)(f"{of.etdump}: {error}")
+
+
+def _on_one_clock(
+    splits: Sequence[LoadedSplit],
+) -> tuple[tuple[LoadedSplit, ...], list[str], list[InputFileError]]:
+    """Puts all launches on the operator clock, or none, for times of two clocks are not compared.
+
+    A launch whose ETDump is damaged is left out, and decides nothing for the others.
+    """
+    found, problems, refused = list[LoadedSplit](), list[str](), list[InputFileError]()
     for each in splits:
-        changed = put_on_clock(each.dump.whole(), each.clock) if each.clock else ""
+        try:
+            changed = put_on_clock(each.dump.whole(), each.clock) if each.clock else ""
+        except InputFileError as error:
+            refused.append(_named(error, each))
+            continue
         if isinstance(changed, str):
             if changed:
                 problems.append(
                     f"the operator clock of launch {each.number + 1} is not used: {changed}"
                 )
-            return tuple(replace(one, clock=None) for one in splits), problems
+            return tuple(replace(one, clock=None) for one in splits), problems, []
         found.append(replace(each, dump=changed))
-    return tuple(found), problems
+    return tuple(found), problems, refused
 
 
 def split_notes(experiment: ExperimentAnalysis) -> list[str]:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from etprof.history.schema import OK, Baseline, Metric, Run
 from etprof.history.selection import newest_of_each_series
-from etprof.statistics.change_points import find_change_points, step_in_doubt
+from etprof.statistics.change_points import MOST_OF_A_LEVEL, find_change_points, step_in_doubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +53,7 @@ class StepInDoubt:
     run: Run
     """The newest one."""
     runs: int
+    """Of its newest level."""
     change: float
     """Of the step, if it is one: after ÷ before, minus one."""
 
@@ -66,12 +67,15 @@ def find_changes(session: Session, metric: str, filters: Mapping[str, str]) -> l
 
 
 def find_doubts(session: Session, metric: str, filters: Mapping[str, str]) -> list[StepInDoubt]:
-    """Returns the series in which independent runs would show a change, and these may not."""
-    return [
-        StepInDoubt(newest, len(values), change)
-        for newest, _, values in _series(session, metric, filters)
-        if (change := step_in_doubt(values)) is not None
-    ]
+    """Returns the series whose newest level would have a step if its runs were independent."""
+    found = list[StepInDoubt]()
+    for newest, _, values in _series(session, metric, filters):
+        changes = find_change_points(values)
+        level = values[changes[-1].start if changes else 0 :][-MOST_OF_A_LEVEL:]
+        change = step_in_doubt(level)
+        if change is not None:
+            found.append(StepInDoubt(newest, len(level), change))
+    return found
 
 
 def _series(

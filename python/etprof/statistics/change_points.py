@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -44,8 +44,8 @@ _COST: Final = 6.5
 """Of a change, in log likelihood, for many runs, and how much less it is for n: 15/n."""
 _LESS_OF_FEW: Final = 15.0
 _MOST_CHANGES: Final = 10
-_RUNS_AT_ONCE: Final = 200
-"""Longer series are looked through in windows of so many that overlap by half."""
+MOST_OF_A_LEVEL: Final = 200
+"""Longer series are looked through in windows of so many runs that overlap by half."""
 _CLIP: Final = 3.0
 _WINDOW: Final = 5
 _UPPER: Final = 0.75
@@ -70,12 +70,6 @@ class ChangePoint:
     probability: float
     """Of a change here, to one of none; what is reported has 95 % or more."""
 
-    def later(self, by: int) -> ChangePoint:
-        """The same change in a series that begins `by` values before."""
-        return replace(
-            self, start=self.start + by, earliest=self.earliest + by, latest=self.latest + by
-        )
-
 
 def find_change_points(
     values: Sequence[float], *, least: float = LEAST_CHANGE
@@ -88,42 +82,45 @@ def find_change_points(
     if len(values) < 2 * LEAST_RUNS or min(values) <= 0:
         return []
     logs = np.log(np.asarray(values, float))
-    half = _RUNS_AT_ONCE // 2
-    begins = range(0, max(logs.size - half, 1), half)
-    found = []
-    for begin in begins:
-        part = logs[begin : begin + _RUNS_AT_ONCE]
-        # What is near the edge of a window is in the middle of another.
-        first = begin + half // 2 if begin else 0
-        last = first + half if begin != begins[-1] else logs.size
-        if begin == 0 and begin != begins[-1]:
-            last = half + half // 2
-        changes = (each.later(begin) for each in _changes(part, len(begins), math.log1p(least)))
-        found += [each for each in changes if first <= each.start < last]
-    return found
+    levels, edges = Levels(_clip_outliers(logs)), [0, *_all_starts(logs, least), logs.size]
+    found = (levels.place(begin, end) for begin, end in zip(edges, edges[2:], strict=False))
+    return [each for each in found if each is not None]
 
 
 def step_in_doubt(values: Sequence[float], *, least: float = LEAST_CHANGE) -> float | None:
     """The largest step, minus one, that would be a change if runs did not depend on one another.
 
-    None where there is none, and where changes are told. `values` as of `find_change_points`.
+    None where there is none. `values` are those of one level, as `find_change_points` has them;
+    of more than MOST_OF_A_LEVEL the newest are looked at.
     """
-    if find_change_points(values, least=least) or len(values) < 2 * LEAST_RUNS or min(values) <= 0:
+    if len(values) < 2 * LEAST_RUNS or min(values) <= 0:
         return None
-    logs = np.log(np.asarray(values[-_RUNS_AT_ONCE:], float))
+    logs = np.log(np.asarray(values[-MOST_OF_A_LEVEL:], float))
     starts = _starts(logs, Levels(_clip_outliers(logs), _DEPENDENCE[:1]), 1, math.log1p(least))
     edges = [0, *starts, logs.size]
     levels = [float(np.median(logs[a:b])) for a, b in itertools.pairwise(edges)]
     return max(map(math.expm1, np.diff(levels).tolist()), key=abs, default=None)
 
 
-def _changes(logs: NDArray[np.float64], windows: int, least: float) -> list[ChangePoint]:
-    """Finds the changes of one window of so many."""
-    levels = Levels(_clip_outliers(logs))
-    starts = _starts(logs, levels, windows, least)
-    edges = [0, *starts, logs.size]
-    found = (levels.place(begin, end) for begin, end in zip(edges, edges[2:], strict=False))
-    return [each for each in found if each is not None]
+def _all_starts(logs: NDArray[np.float64], least: float) -> list[int]:
+    """Returns the starts of all levels but the first, in order, of a series of any length.
+
+    What is near the edge of a window is in the middle of another. Two windows may see one change
+    some runs apart: the earlier window's is taken, and is placed on the whole series later.
+    """
+    half = MOST_OF_A_LEVEL // 2
+    begins = range(0, max(logs.size - half, 1), half)
+    found = list[int]()
+    for begin in begins:
+        part = logs[begin : begin + MOST_OF_A_LEVEL]
+        first = begin + half // 2 - _WINDOW if begin else 0
+        last = begin + half + half // 2 + _WINDOW if begin != begins[-1] else logs.size
+        known, levels = tuple(found), Levels(_clip_outliers(part))
+        for start in _starts(part, levels, len(begins), math.log1p(least)):
+            place = begin + start
+            if first <= place < last and all(abs(place - each) > _WINDOW for each in known):
+                found.append(place)
+    return sorted(found)
 
 
 def _starts(logs: NDArray[np.float64], levels: Levels, windows: int, least: float) -> list[int]:

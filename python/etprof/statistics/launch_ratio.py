@@ -50,11 +50,12 @@ def ratio_of_launches(baseline: Sequence[float], candidate: Sequence[float]) -> 
         raise ValueError(msg)
     log = math.log(one.mean() / other.mean())
     logs = (log + one / one.mean() - other / other.mean()).tolist()
-    interval = flipped_interval(one, other)
-    if interval is None and (found := mean_interval(logs)) is not None:
-        interval = Interval(math.exp(found.low), math.exp(found.high), found.confidence)
-    wide = flipped_interval(one, other, _SURE)
-    is_sure = wide is None or not wide.low <= 1 <= wide.high
+    if one.size >= LEAST_VALUES:
+        interval, wide = flipped_interval(one, other), flipped_interval(one, other, _SURE)
+        is_sure = wide is not None and not wide.low <= 1 <= wide.high
+    else:
+        found, is_sure = mean_interval(logs), True
+        interval = found and Interval(math.exp(found.low), math.exp(found.high), found.confidence)
     return LaunchRatio(math.exp(log), interval, mean_p_value(logs), is_sure)
 
 
@@ -62,6 +63,8 @@ def flipped_interval(
     one: NDArray[np.float64], other: NDArray[np.float64], confidence: float = CONFIDENCE
 ) -> Interval | None:
     """Interval of the ratio of the means of two sides in pairs, in time; None below six pairs.
+
+    And where an end would be infinite, since a side reads zero in too many pairs.
 
     Were `other` slower by the ratio r, both values of a pair could as well be the other side's.
     Changing them over in a set of pairs makes the ratio of the sums larger where r is above the
@@ -72,12 +75,14 @@ def flipped_interval(
     if one.size < LEAST_VALUES:
         return None
     chosen = _sets(one.size)
-    below = chosen @ other
-    ratios = np.sort((chosen @ one)[below > 0] / below[below > 0])
+    above, below = chosen @ one, chosen @ other
+    known = (above > 0) | (below > 0)
+    with np.errstate(divide="ignore"):
+        ratios = np.sort(above[known] / below[known])
     # Six pairs have 96.9 % at most.
     rank = max(int((ratios.size + 1) * (1 - confidence) / 2 + _ROUNDING), 1)
     held = 1 - 2 * rank / (ratios.size + 1)
-    if held < CONFIDENCE:
+    if held < CONFIDENCE or not math.isfinite(ratios[-rank]):
         return None
     return Interval(float(ratios[rank - 1]), float(ratios[-rank]), held)
 

@@ -26,8 +26,8 @@ LEAST_FOR_STATES: Final = 60
 
 A state that holds 3 of 10 launches, kept from one launch to the next with r = .81 (.9 between the
 launches of two sides in turns): none of n is in it with .7 (1 - .3 (1 - r))^(n - 1), one alone with
-about .7 (n - 2) (.3 (1 - r)) (.7 (1 - r)) (1 - .3 (1 - r))^(n - 3). Together 28 % of 20, 10 % of 40,
-3.4 % of 60. A rarer state moves the median less, a commoner one is seen sooner.
+about .7 (n - 2) (.3 (1 - r)) (.7 (1 - r)) (1 - .3 (1 - r))^(n - 3). Together 26.5 % of 20, 9.4 % of 40,
+3.3 % of 60. A rarer state moves the median less, a commoner one is seen sooner.
 """
 _NORMAL_95: Final = 1.645
 """One-sided quantile of the normal distribution."""

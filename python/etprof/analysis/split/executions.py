@@ -330,7 +330,7 @@ class _Survey:
             if last.event.is_load:
                 self.wrong_loads.add(last.name_id)
             else:
-                self.wrong_events += 1
+                self.wrong_events += not last.is_impossible
                 self._possible[last.piece][last.execution] = False
         rows = np.flatnonzero(events.impossible & (events.execution >= 0))
         self.wrong_events += rows.size
@@ -344,6 +344,7 @@ class _Survey:
                 int(events.execution[row]),
                 int(dump.profile.name_id[row]),
                 describe_position(dump, row),
+                bool(events.impossible[row]),
             )
 
     def _add_loads(self, dump: ETDump, events: Events) -> None:
@@ -371,6 +372,8 @@ class _Last:
     """Of that piece."""
     name_id: int
     position: str
+    is_impossible: bool
+    """For what stands before it: it is counted already."""
 
 
 def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
