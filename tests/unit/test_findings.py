@@ -291,6 +291,14 @@ def test_the_reference_answers_three_questions(tmp_path: Path) -> None:
     assert [(a.share, a.reference_share) for a in answers][::2] == [(0.2, 0.1), (0.8, 0.9)]
 
 
+def test_shares_that_are_alike_are_neither_higher_nor_lower(tmp_path: Path) -> None:
+    """R252: one thousandth more was "Yes, higher"."""
+    mine = insight(tmp_path / "a", one(around(11, 89)))
+    reference = insight(tmp_path / "b", one(around(10, 90)))
+    answers = findings_of(mine, reference=reference).reference_answers
+    assert all(answer.answer.startswith("No, not ") for answer in answers)
+
+
 def test_advice_on_norms_comes_from_this_export(tmp_path: Path) -> None:
     # GIVEN a layer norm that the export's own report says was left out, and why
     operator = {

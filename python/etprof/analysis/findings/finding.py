@@ -215,7 +215,9 @@ class Subject:
             return ()
         mine, theirs = _shares(self.insight), _shares(self.reference)
         return tuple(
-            _answer(question, mine[category], theirs[category], yes)
+            _answer(
+                question, mine[category], theirs[category], yes, self.thresholds.reference_excess
+            )
             for question, category, yes in _QUESTIONS
         )
 
@@ -317,9 +319,10 @@ _QUESTIONS: Final = (
 """With the category, and what it means if so; its first word says which way."""
 
 
-def _answer(question: str, mine: float, theirs: float, yes: str) -> ReferenceAnswer:
+def _answer(question: str, mine: float, theirs: float, yes: str, least: float) -> ReferenceAnswer:
+    """Shares nearer to each other than `least`, as rules have it, are alike."""
     way = yes.partition(":")[0]
-    is_so = mine > theirs if way == "higher" else mine < theirs
+    is_so = (mine - theirs if way == "higher" else theirs - mine) >= least
     return ReferenceAnswer(question, mine, theirs, f"Yes, {yes}." if is_so else f"No, not {way}.")
 
 
