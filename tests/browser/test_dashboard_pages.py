@@ -154,8 +154,11 @@ def rows_shown(page: Page) -> list[str]:
 
 
 def row_of(page: Page, *words: str) -> str:
-    texts: list[str] = page.locator("tr[data-row]").all_inner_texts()
-    (found,) = (text for text in texts if all(word in text for word in words))
+    rows = page.locator("tr[data-row]")
+    for word in words:
+        rows = rows.filter(has_text=word)
+    # Waits for the row, as a list of all texts would not; refuses two.
+    found: str = rows.inner_text()
     return found
 
 

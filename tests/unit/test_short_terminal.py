@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from etprof.base.text import ASCII_ERRORS
 from etprof.cli import COMMANDS, build_parser, load_command, output
 from etprof.history.store import open_store
+from etprof.tables.brief import BarPart, Brief, Point, Told
+from etprof.views.brief import BriefAnswer
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
 from tests.world.host import Done, etprof, simulated_host
@@ -286,6 +289,24 @@ def test_an_export_fits_a_screen(world: World, case: str) -> None:
     check_widths(shown, 80)
     document = json.loads(world.run(case, "--json")[0].stdout)
     assert isinstance(document["schema_version"], int)
+
+
+@pytest.mark.parametrize(("sentences", "shown"), [(1, 3), (2, 3), (3, 3), (4, 2)])
+def test_findings_come_before_the_words_around_them(sentences: int, shown: int) -> None:
+    """U1: where one line was missing for three findings, none was shown."""
+    brief = Brief(
+        tuple(Told(f"sentence{number} " + "word " * 40) for number in range(sentences)),
+        bar=(BarPart("a", 0.5), BarPart("b", 0.5)),
+        bar_title="Where the time goes",
+        points=tuple(Point(f"finding{number}", f"etprof mend {number}") for number in range(3)),
+        ends=("Report: r", "All of it: etprof analyze r --full", "Next: n"),
+    )
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(BriefAnswer(brief))
+    text = console.export_text()
+    assert len(text.splitlines()) <= MOST_LINES
+    assert len(re.findall("finding[0-9]", text)) == len(re.findall("etprof mend", text)) == shown
+    assert all(f"sentence{number}" in text for number in range(sentences))
 
 
 def test_a_check_begins_with_what_became_worse(world: World) -> None:

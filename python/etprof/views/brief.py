@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from etprof.views.cells import Cell, ShownColumn
 
 MOST_LINES: Final = 15
-_LEAST_TOLD: Final = 4
+_LEAST_TOLD: Final = 3
 _MOST_OF_A_CELL: Final = 2
 _LONGEST_BAR: Final = 60
 _SIGNS: Final = "█▓▒░"
@@ -111,10 +112,10 @@ class _Page:
     def _points(self, points: Sequence[Point], room: int) -> list[Text]:
         """Every point has an equal share of the room, its action what the text leaves."""
         found: list[Text] = []
+        least = itertools.accumulate(1 + bool(point.action) for point in points)
+        points = points[: sum(lines <= room for lines in least)]
         for number, point in enumerate(points):
             share = (room - len(found)) // (len(points) - number)
-            if share < 1 + bool(point.action):
-                break
             text = self._cut(point.text, share - bool(point.action), point.style)
             action = self._cut(point.action, share - len(text), "", "   ") if point.action else []
             found += [*text, *action]
