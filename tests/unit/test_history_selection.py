@@ -110,7 +110,7 @@ def test_a_change_of_level_lies_between_the_commits_around_it(history: History) 
         for minute, factor in enumerate(factors)
     ]
     with history.store.session() as session:
-        (change,) = find_changes(session, "latency_ns", {})
+        (change,), _ = find_changes(session, "latency_ns", {})
         assert (change.previous.id, change.run.id) == (numbers[3], numbers[4])
         sides = change.previous.git_commit, change.run.git_commit
         assert sides == ("d" * 40, "e" * 40)

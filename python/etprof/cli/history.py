@@ -299,17 +299,17 @@ def _changes(arguments: argparse.Namespace) -> int:
     from etprof.history.check import title_of
     from etprof.history.metric_names import metric_label
     from etprof.history.tables import CHANGES
-    from etprof.history.trend import find_changes, find_doubts, standing_regressions
+    from etprof.history.trend import find_changes, standing_regressions
     from etprof.tables.brief import listed
 
     metric = _check_metric(arguments.metric, "--metric")
     with _open(arguments) as store, store.session() as session:
-        found = find_changes(session, metric, _filters(arguments))
+        found, doubtful = find_changes(session, metric, _filters(arguments))
         table = CHANGES.of(found, title=metric_label(metric))
         doubts = [
             f"{title_of(doubt.run)} on {doubt.run.device}: {count_of(doubt.runs, 'run')} cannot "
             f"tell a step of {format_change(doubt.change)} from a drift"
-            for doubt in find_doubts(session, metric, _filters(arguments))
+            for doubt in doubtful
         ]
         document = {"metric": metric, "changes": table.records(), "doubts": doubts}
         missing = f"No change of level in {metric}"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
+    from etprof.statistics.change_points import ChangePoint
+
 
 @dataclass(frozen=True)
 class LevelChange:
@@ -58,24 +60,22 @@ class StepInDoubt:
     """Of the step, if it is one: after ÷ before, minus one."""
 
 
-def find_changes(session: Session, metric: str, filters: Mapping[str, str]) -> list[LevelChange]:
-    """Returns all changes of level of representative runs, series by series, oldest first."""
-    found: list[LevelChange] = []
-    for _, numbers, values in _series(session, metric, filters):
-        found += _changes(session, metric, numbers, values)
-    return found
+def find_changes(
+    session: Session, metric: str, filters: Mapping[str, str]
+) -> tuple[list[LevelChange], list[StepInDoubt]]:
+    """Returns all changes of level of representative runs, series by series, oldest first.
 
-
-def find_doubts(session: Session, metric: str, filters: Mapping[str, str]) -> list[StepInDoubt]:
-    """Returns the series whose newest level would have a step if its runs were independent."""
-    found = list[StepInDoubt]()
-    for newest, _, values in _series(session, metric, filters):
-        changes = find_change_points(values)
-        level = values[changes[-1].start if changes else 0 :][-MOST_OF_A_LEVEL:]
-        change = step_in_doubt(level)
-        if change is not None:
-            found.append(StepInDoubt(newest, len(level), change))
-    return found
+    And the series whose newest level would have a step if its runs were independent.
+    """
+    changes, doubts = list[LevelChange](), list[StepInDoubt]()
+    for newest, numbers, values in _series(session, metric, filters):
+        found = find_change_points(values)
+        changes += _describe(session, metric, found, numbers, values)
+        level = values[found[-1].start if found else 0 :][-MOST_OF_A_LEVEL:]
+        step = step_in_doubt(level)
+        if step is not None:
+            doubts.append(StepInDoubt(newest, len(level), step))
+    return changes, doubts
 
 
 def _series(
@@ -96,11 +96,14 @@ def _series(
         yield newest, [row[0] for row in rows], [row[1] for row in rows]
 
 
-def _changes(
-    session: Session, metric: str, numbers: Sequence[int], values: Sequence[float]
+def _describe(
+    session: Session,
+    metric: str,
+    found: Sequence[ChangePoint],
+    numbers: Sequence[int],
+    values: Sequence[float],
 ) -> list[LevelChange]:
     """Describes the changes in one series of runs."""
-    found = find_change_points(values)
     edges = [0, *(change.start for change in found), len(values)]
     kind = session.get_one(Metric, (numbers[0], metric)) if found else None
     return [

@@ -219,7 +219,6 @@ class _Tally:
     """Every operator's calls, added up piece by piece; with what else a split is made of."""
 
     def __init__(self, launches: int) -> None:
-        self._launches = launches
         self.kinds: dict[_Kind, int] = {}
         """Numbers of the operators, in the order in which they first ran."""
         self.is_delegated = list[bool]()
