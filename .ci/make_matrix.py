@@ -14,7 +14,11 @@ def read_axes() -> dict[str, Any]:
     if path := os.environ.get("MATRIX"):
         document: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
         return document
-    axes = {"models": ("MODEL", "toy_cnn"), "precisions": ("PRECISION", "fp32")}
+    axes = {
+        "models": ("MODEL", "toy_cnn"),
+        "precisions": ("PRECISION", "fp32"),
+        "backends": ("BACKEND", "xnnpack"),
+    }
     return {
         "name": "on-demand",
         **{axis: split(os.environ.get(name) or default) for axis, (name, default) in axes.items()},

@@ -480,8 +480,8 @@ def _follow(
     return found
 
 
-LENGTHS = (9, 12, 15, 20, 50, 100)
-"""Runs of a series."""
+LENGTHS = (6, 9, 12, 15, 20, 50, 100, 250, 450)
+"""Runs of a series; more than 200 are looked through in windows."""
 CLEAR_STEP, CLEAR_SPREAD = 1.2, 0.004
 
 

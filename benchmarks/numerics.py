@@ -25,8 +25,7 @@ from pathlib import Path
 
 import torch
 
-from etprof.analysis.numeric_gap import explain_error
-from etprof.export import lowering, operators, runtime_check, upstream
+from etprof.export import lowering, runtime_check, upstream
 from etprof.export.request import ExportRequest
 from etprof.export.session import SEED
 from etprof.export.stages import StageClock
@@ -80,13 +79,9 @@ def tapped_reader(programs: TappedPrograms, name: str) -> str:
 
 def excesses(programs: TappedPrograms, launched: Launched, precision: str) -> dict[str, float]:
     """Returns each operator's own error as a part of what is explained, in the graph's order."""
-    gaps = compare_own(programs, launched)
-    taps = {tap.place.name: tap for group in programs.tapped.values() for tap in group}
     return {
-        name: explain_error(
-            precision, taps[name].summed, operators.element_count(taps[name].place)
-        ).excess(gap)
-        for name, gap in gaps.items()
+        name: explained.excess(gap)
+        for name, (gap, explained) in compare_own(programs, launched, precision).items()
     }
 
 

@@ -1,25 +1,27 @@
 """Optimizes many models in several precisions, and prints each beside its goal.
 
     python benchmarks/optimize_zoo.py [--outdir DIR] [--models LIST] [--precisions LIST]
-        [--target emulator|local] [--budget TIME]
+        [--target emulator|local] [--budget TIME] [--into FILE]
 
 The models are the zoo's and transformers' architectures in small sizes with random weights, as
 precision_zoo.py has them; those whose package is not here are left out and told. Each search is
-`etprof optimize` in a process of its own; `--outdir` keeps what it found, and a second call
-continues where the first stopped. With `--target emulator` shares are counted and the outputs of
-every SME mode are held to eager; with `--target local` programs are measured in turns. The table is
-Markdown: before → after of each figure, the rewrites that stayed, what the row rests on, and how
-long the search took. The exit code is 1 when a row misses its goal: no program of wrong outputs, not
-over 2 dB lost, and where GOALS has the model, its coverage. A model whose plain outputs are wrong,
-and that no rewrite mends, is told as such: that is no defect of the search.
+`etprof optimize`; `--outdir` keeps what it found, and a second call goes on where the first stopped: a
+search that was ended is read, not made again, unless it lacks what `--target` would prove. With
+`--target emulator` shares are counted and the outputs of every SME mode are held to eager; with
+`--target local` programs are measured in turns. The table is Markdown, and `--into` puts it between
+the marks of a page: before → after of each figure, the rewrites that stayed, what the row rests on.
+The exit code is 1 when a row misses its goal: no program of wrong outputs, not over 2 dB lost, and
+where GOALS has the model, its coverage. A model whose plain outputs are wrong, and that no rewrite
+mends, is told as such: that is no defect of the search.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +29,11 @@ from typing import TYPE_CHECKING, Final
 
 import precision_zoo
 
-from etprof.base.process import run_command
 from etprof.base.records import read_record
-from etprof.base.units import format_count, format_duration, format_ratio, format_share, format_size
+from etprof.base.units import format_count, format_ratio, format_share, format_size
+from etprof.cli import main as run_etprof
+from etprof.export.request import ExportOptions, ExportRequest
+from etprof.optimize.optimizing import RECORD, identify_subject
 from etprof.optimize.trial import Optimization, least_gain
 
 if TYPE_CHECKING:
@@ -43,10 +47,11 @@ OTHERS: Final = (
 """Architectures beyond the zoo that are tried by default."""
 COLUMNS: Final = (
     "model", "precision", "MACs on SME2", "delegate calls", "outside", "from eager fp32",
-    "planned memory", "size", "rewrites", "evidence", "search", "goal",
+    "planned memory", "size", "rewrites", "evidence", "goal",
 )  # fmt: skip
 MOST_LOST_DB: Final = 2.0
-TIMEOUT_S: Final = 3600
+_INTERRUPTED: Final = (130, 143)
+MARKS: Final = ("<!-- optimize_zoo.py -->", "<!-- end of optimize_zoo.py -->")
 
 
 @dataclass(frozen=True)
@@ -77,16 +82,21 @@ def main() -> int:
     parser.add_argument("--precisions", type=lambda text: text.split(","), default=PRECISIONS)
     parser.add_argument("--target", choices=("emulator", "local"))
     parser.add_argument("--budget", help="of each search; 1s leaves all rewrites together")
+    parser.add_argument("--into", type=Path)
     arguments = parser.parse_args()
-    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}", flush=True)
+    table = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    print("\n".join(table), flush=True)
     missed = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.outdir or Path(temporary)
         for model in arguments.models or [*precision_zoo.find_loadable(), *OTHERS]:
             for precision in arguments.precisions:
                 cells, is_reached = _row(model, precision, folder, arguments)
-                print(f"| {' | '.join(cells)} |", flush=True)
+                table.append(f"| {' | '.join(cells)} |")
+                print(table[-1], flush=True)
                 missed += not is_reached
+    if arguments.into is not None:
+        precision_zoo.put(arguments.into, MARKS, table)
     return 1 if missed else 0
 
 
@@ -95,24 +105,41 @@ def _row(
 ) -> tuple[list[str], bool]:
     """Searches one model in one precision; returns its cells, and whether it is as it should be."""
     place = folder / f"{model}_{precision}"
-    words = ["--dtype", precision, "--outdir", str(place), "--json"]
-    for name in ("target", "budget"):
-        value = getattr(arguments, name)
-        words += [] if value is None else [f"--{name}", value]
-    began_s = time.monotonic()
-    done = run_command(
-        [sys.executable, "-m", "etprof", "optimize", precision_zoo.model_of(model), *words],
-        timeout_s=TIMEOUT_S,
-    )
-    taken = format_duration((time.monotonic() - began_s) * 1e9)
-    if done.exit_code != 0:
-        told = done.stderr.strip().splitlines()[-1].replace("|", "\\|")
-        # 6: the export refuses the model, or its outputs are wrong whatever is rewritten.
-        return [model, precision, *("–",) * (len(COLUMNS) - 4), taken, told], done.exit_code == 6
-    found = read_record(Optimization, place / "optimize.json", way_out="delete it")
+    subject = precision_zoo.model_of(model)
+    found = _find_ended(subject, precision, place, arguments.target)
+    if found is None:
+        words = ["--dtype", precision, "--outdir", str(place)]
+        for name in ("target", "budget"):
+            value = getattr(arguments, name)
+            words += [] if value is None else [f"--{name}", value]
+        told = io.StringIO()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
+            code = run_etprof(["optimize", subject, *words])
+        if code in _INTERRUPTED:
+            sys.exit(code)
+        if code != 0:
+            last = told.getvalue().strip().splitlines()[-1].removeprefix("etprof: ")
+            # What follows a semicolon is the way out, of which a table has no use.
+            why = last.partition(";")[0].replace("|", "\\|")
+            # 6: the export refuses the model, or its outputs are wrong whatever is rewritten.
+            return [model, precision, *("–",) * (len(COLUMNS) - 3), why], code == 6
+        found = read_record(Optimization, place / RECORD, way_out="delete it")
     problems = list(_problems(found, GOALS.get((model, precision), Goal())))
-    goal = "; ".join(problems) or "reached"
-    return [model, precision, *_figures(found), taken, goal], not problems
+    return [model, precision, *_figures(found), "; ".join(problems) or "reached"], not problems
+
+
+def _find_ended(
+    subject: str, precision: str, place: Path, target: str | None
+) -> Optimization | None:
+    """Returns the record of an earlier search of the same program that needs no other step."""
+    if not (place / RECORD).exists():
+        return None
+    found = read_record(Optimization, place / RECORD, way_out="delete it")
+    request = ExportRequest(subject, precision, options=ExportOptions(rewrites=("all",)))
+    is_same = found.made_of == identify_subject(request)
+    is_proven = target is None or found.target is not None
+    is_sound = found.best is not None and found.best.passed
+    return found if is_same and is_proven and is_sound and found.is_complete else None
 
 
 def _figures(found: Optimization) -> Iterator[str]:

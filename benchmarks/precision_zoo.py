@@ -48,10 +48,11 @@ _TEXT = {
     "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 512,
     "vocab_size": 512, "max_position_embeddings": 64, "use_cache": False,
 }  # fmt: skip
-_GPT2 = {"n_embd": 256, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 512}
-_HEADS = {**_TEXT, "num_key_value_heads": 2, "head_dim": 64, "pad_token_id": 0}
+_DECODER = {**_TEXT, "num_hidden_layers": 1}
+_GPT2 = {"n_embd": 256, "n_layer": 1, "n_head": 4, "n_positions": 64, "vocab_size": 512}
+_HEADS = {**_DECODER, "num_key_value_heads": 2, "head_dim": 64, "pad_token_id": 0}
 _IMAGE = {
-    "hidden_size": 192, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 384,
+    "hidden_size": 192, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 384,
     "image_size": 64, "patch_size": 16,
 }  # fmt: skip
 _STAGES = {"image_size": 64, "depths": [1, 1, 1, 1], "hidden_sizes": [32, 64, 128, 256]}
@@ -61,9 +62,9 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
                                       "vocab_size": 512},
     "electra": {**_TEXT, "embedding_size": 128}, "ernie": _TEXT, "mpnet": _TEXT, "roberta": _TEXT,
     "roformer": {**_TEXT, "embedding_size": 256}, "squeezebert": {**_TEXT, "embedding_size": 256},
-    "xlm-roberta": _TEXT, "gpt2": _GPT2, "gpt_neox": _TEXT, "gemma": _HEADS, "llama": _HEADS,
-    "mistral": _HEADS, "olmo": _HEADS, "opt": {**_TEXT, "ffn_dim": 512, "word_embed_proj_dim": 256},
-    "phi": _TEXT, "qwen2": _HEADS, "qwen3": _HEADS, "stablelm": _HEADS,
+    "xlm-roberta": _TEXT, "gpt2": _GPT2, "gpt_neox": _DECODER, "gemma": _HEADS, "llama": _HEADS,
+    "mistral": _HEADS, "olmo": _HEADS, "opt": {**_DECODER, "ffn_dim": 512, "word_embed_proj_dim": 256},
+    "phi": _DECODER, "qwen2": _HEADS, "qwen3": _HEADS, "stablelm": _HEADS,
     "beit": {**_IMAGE, "layer_scale_init_value": 1.0},
     "convnext": {**_STAGES, "layer_scale_init_value": 1.0}, "convnextv2": _STAGES,
     "deit": _IMAGE, "dinov2": _IMAGE,
@@ -172,19 +173,19 @@ def main() -> int:
     summary = f"{passed} of {len(rows)} passed, {told - passed} say why not"
     print(f"\n{summary}", file=sys.stderr)
     if arguments.into is not None:
-        _put(arguments.into, [*table, *(row.render() for row in rows), "", f"{summary}."])
+        put(arguments.into, MARKS, [*table, *(row.render() for row in rows), "", f"{summary}."])
     return 0 if told == len(rows) else 1
 
 
-def _put(page: Path, lines: list[str]) -> None:
-    """Replaces what stands between the marks."""
-    before, _, rest = page.read_text().partition(MARKS[0])
-    _, mark, after = rest.partition(MARKS[1])
+def put(page: Path, marks: tuple[str, str], lines: list[str]) -> None:
+    """Replaces what stands between the marks of a page."""
+    before, _, rest = page.read_text().partition(marks[0])
+    _, mark, after = rest.partition(marks[1])
     if not mark:
         sys.exit(
-            f"{page} has no {MARKS[0]} with {MARKS[1]} after it; write both on lines of their own"
+            f"{page} has no {marks[0]} with {marks[1]} after it; write both on lines of their own"
         )
-    write_text(page, "\n".join([before + MARKS[0], "", *lines, "", MARKS[1] + after]))
+    write_text(page, "\n".join([before + marks[0], "", *lines, "", marks[1] + after]))
 
 
 def _measure_once(model: str, precision: str, folder: Path) -> list[Row]:
@@ -273,7 +274,8 @@ def _locate(model: str, precision: str, method: str, least_db: float) -> str:
         return f"{first}; parts from eager first at {parted.operator} {parted.node}"
     return (
         f"{first}; the lowering adds to no operator more than roundings explain (most in "
-        f"{most.operator} {most.node}, {_ratio(most.own.snr_db)} of its own)"
+        f"{most.operator} {most.node}, {_ratio(most.own.snr_db)} of its own, where "
+        f"{_ratio(most.explained.least_db)} are explained)"
     )
 
 

@@ -6,7 +6,7 @@ the entry; whoever adds one, says here why it has to be.
 
 from __future__ import annotations
 
-PACKAGE_LINES = 47_700
+PACKAGE_LINES = 49_450
 """Lines of Python in the package, at most; only a feature may raise it. Room for intervals of
 operators, programs in turns, numeric gaps, models by name and answers of a screen."""
 
@@ -47,8 +47,9 @@ UNREAD_FIELDS = {
     "DebugColumns.is_output": _OF_AN_ETDUMP,
     "Quantization.activation_bits": _FOR_PEOPLE,
     "QuantizationReport.calibration_samples": _FOR_PEOPLE,
-    "QuantizationReport.float_layers": _FOR_PEOPLE,
-    "SampleSummary.outliers": _IN_JSON, "SampleSummary.p75": _IN_JSON,
+    "SampleSummary.outliers": _IN_JSON,
+    "SampleSummary.p25": _IN_JSON,
+    "SampleSummary.p75": _IN_JSON,
     "SampleSummary.p95": _IN_JSON, "SampleSummary.standard_deviation": _IN_JSON,
     "SampleSummary.trimmed_mean": _IN_JSON,
 }  # fmt: skip

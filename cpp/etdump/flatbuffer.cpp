@@ -38,8 +38,8 @@ void Buffer::throw_overlap(std::uint64_t at) {
     throw_damaged(at, "tables and vectors overlap: together they claim more bytes than there are");
 }
 
-void throw_bad_extent(const TableKind& kind, std::uint64_t table, std::uint32_t size) {
-    throw_damaged(table, std::string(kind.name) + " table of " + std::to_string(size) +
+void throw_bad_extent(const char* name, std::uint64_t table, std::uint32_t size) {
+    throw_damaged(table, std::string(name) + " table of " + std::to_string(size) +
                              " bytes reaches past the end");
 }
 

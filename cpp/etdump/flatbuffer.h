@@ -150,39 +150,39 @@ struct TableKind {
 std::uint32_t check_vtable(const Buffer& buffer, const TableKind& kind, std::uint64_t table,
                            std::uint64_t vtable, std::uint16_t* field_at);
 
-[[noreturn]] void throw_bad_extent(const TableKind& kind, std::uint64_t table, std::uint32_t size);
+[[noreturn]] void throw_bad_extent(const char* name, std::uint64_t table, std::uint32_t size);
 
 /// Reads tables of one kind. It remembers the last vtable, for a writer gives the same one to all
 /// tables that have the same fields.
 template <std::size_t N>
 class TableReader {
  public:
+    /// `widths` are those of the schema's first fields, in bytes.
     TableReader(const char* name, const std::array<std::uint8_t, N>& widths)
-        : kind_{name, widths.data(), N} {}
-    /// The widths must outlive the reader.
-    TableReader(const char* name, std::array<std::uint8_t, N>&& widths) = delete;
+        : name_(name), widths_(widths) {}
 
     /// Reads the table that the offset at the checked position `at` leads to. The table returned
     /// is valid until the next call.
     Table<N> follow(Buffer& buffer, std::uint64_t at) {
-        const std::uint64_t table = buffer.follow(at, kind_.name);
+        const std::uint64_t table = buffer.follow(at, name_);
         // Before the file's first byte, this wraps around to a position behind its last.
         const auto distance = static_cast<std::int64_t>(buffer.load<std::int32_t>(table));
         const std::uint64_t vtable = table - static_cast<std::uint64_t>(distance);
         if (vtable != layout_.vtable) {
-            layout_.table_size =
-                check_vtable(buffer, kind_, table, vtable, layout_.field_at.data());
+            layout_.table_size = check_vtable(buffer, {name_, widths_.data(), N}, table, vtable,
+                                              layout_.field_at.data());
             layout_.vtable = vtable;
         }
         if (!buffer.holds(table, layout_.table_size)) {
-            throw_bad_extent(kind_, table, layout_.table_size);
+            throw_bad_extent(name_, table, layout_.table_size);
         }
         buffer.charge(layout_.table_size, table);
         return Table<N>(buffer, table, layout_);
     }
 
  private:
-    TableKind kind_;
+    const char* name_;
+    std::array<std::uint8_t, N> widths_;
     Layout<N> layout_;
 };
 

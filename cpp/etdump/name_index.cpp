@@ -37,6 +37,4 @@ std::int32_t NameIndex::find_or_add(std::string_view name, std::uint64_t at) {
     return previous_ = entry->second;
 }
 
-std::vector<std::string> NameIndex::take_names() const { return {names_.begin(), names_.end()}; }
-
 }  // namespace etprof

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,10 +22,8 @@ class NameIndex {
     /// the file, for the FormatError that ends the reading of overlapping strings.
     std::int32_t find_or_add(std::string_view name, std::uint64_t at);
 
-    std::string_view at(std::int32_t number) const { return names_[number]; }
-
-    /// Returns copies of all strings, in the order of their numbers.
-    std::vector<std::string> take_names() const;
+    /// All strings, in the order of their numbers.
+    const std::vector<std::string_view>& names() const { return names_; }
 
  private:
     /// Strings that do not overlap are read once; a writer that shares strings may need more.

@@ -13,7 +13,7 @@
 namespace etprof {
 namespace {
 
-// The schema: fields of each table in the order of their ids, and the width of each in bytes.
+// The schema: fields of each table in the order of their ids.
 enum EtdumpField { kVersion, kRunData };
 enum RunDataField { kRunName, kBundledInputIndex, kAllocators, kEvents };
 enum EventField { kProfileEvent, kAllocationEvent, kDebugEvent };
@@ -49,19 +49,7 @@ enum ValueField {
 };
 enum TensorField { kScalarType, kSizes, kStrides, kOffset };
 
-constexpr std::array<std::uint8_t, 2> kEtdumpWidths{4, 4};
-constexpr std::array<std::uint8_t, 4> kRunDataWidths{4, 4, 4, 4};
-constexpr std::array<std::uint8_t, 3> kEventWidths{4, 4, 4};
-constexpr std::array<std::uint8_t, 8> kProfileWidths{4, 4, 4, 4, 4, 4, 8, 8};
-constexpr std::array<std::uint8_t, 2> kAllocationWidths{4, 8};
-constexpr std::array<std::uint8_t, 6> kDebugWidths{8, 4, 4, 4, 4, 4};
-constexpr std::array<std::uint8_t, 8> kValueWidths{1, 4, 4, 4, 4, 4, 4, 4};
-constexpr std::array<std::uint8_t, 4> kTensorWidths{1, 4, 4, 8};
-constexpr std::array<std::uint8_t, 1> kReferenceWidth{4};  // Allocator, TensorList
-constexpr std::array<std::uint8_t, 1> kByteWidth{1};       // Bool
-constexpr std::array<std::uint8_t, 1> kFloatWidth{4};
-constexpr std::array<std::uint8_t, 1> kLongWidth{8};  // Int, Double
-
+constexpr Layout<kValueFields> kNoFields{};
 constexpr std::uint32_t kOffsetWidth = 4;
 constexpr std::string_view kIdentifier = "ED00";
 /// Root offset and identifier.
@@ -105,10 +93,8 @@ Buffer open_buffer(const std::uint8_t* data, std::size_t size) {
     throw FormatError(Fault::kNotEtdump, 4, "no identifier \"ED00\" at byte 4 or 8");
 }
 
-}  // namespace
-
 /// One reading of one file.
-class EtdumpReader {
+class EtdumpReader final : public PieceReader {
  public:
     EtdumpReader(const Buffer& buffer, std::size_t size)
         : buffer_(buffer), size_(size), names_(size) {
@@ -119,11 +105,12 @@ class EtdumpReader {
         }
     }
 
-    bool at_end() const { return blocks_.count == 0 && events_.count == 0; }
+    bool at_end() const override { return blocks_.count == 0 && events_.count == 0; }
 
-    EventTable read(std::size_t rows, std::string_view last) {
+    EventTable read(std::size_t rows, std::string_view last) override {
         table_ = EventTable{};
         table_.version = version_;
+        const auto known = static_cast<std::ptrdiff_t>(names_.names().size());
         const std::size_t room = std::min(rows, std::min(size_, kLargestReserve) / kBytesPerRow);
         table_.profile.for_each([room](const char*, auto& column) { column.reserve(room); });
         table_.first_block = block_count_ - (events_.count > 0);
@@ -134,7 +121,8 @@ class EtdumpReader {
             open_block();
             is_full = read_events(rows, last);
         }
-        table_.names = names_.take_names();
+        const auto& names = names_.names();
+        table_.names.assign(names.begin() + known, names.end());
         return std::move(table_);
     }
 
@@ -168,14 +156,21 @@ class EtdumpReader {
         while (events_.count > 0 && !is_full) {
             read_event(take(events_));
             ++event_count_;
-            const auto& found = table_.profile.name_id;
-            is_full = found.size() >= rows && !found.empty() && found.back() != kMissing &&
-                      names_.at(found.back()) == last;
+            is_full = table_.profile.name_id.size() >= rows && ends_execution(last);
         }
         if (!table_.blocks.event_end.empty()) {
             table_.blocks.event_end.back() = event_count_;
         }
         return is_full;
+    }
+
+    /// Whether the newest profile event is called `last` and no delegate's.
+    bool ends_execution(std::string_view last) const {
+        const ProfileColumns& found = table_.profile;
+        return !found.name_id.empty() && found.name_id.back() != kMissing &&
+               found.delegate_debug_id_str_id.back() == kMissing &&
+               found.delegate_debug_id_int.back() < 0 &&
+               names_.names()[found.name_id.back()] == last;
     }
 
     /// Takes the first of `elements` off, and returns where it stands.
@@ -185,10 +180,9 @@ class EtdumpReader {
     }
 
     void read_allocators(std::uint64_t at) {
-        const Elements allocators = buffer_.elements(at, kOffsetWidth, "RunData.allocators");
-        for (std::uint32_t i = 0; i < allocators.count; ++i) {
-            const auto allocator =
-                allocator_.follow(buffer_, allocators.begin + std::uint64_t{kOffsetWidth} * i);
+        Elements left = buffer_.elements(at, kOffsetWidth, "RunData.allocators");
+        while (left.count > 0) {
+            const auto allocator = allocator_.follow(buffer_, take(left));
             table_.allocators.block_index.push_back(block_index_);
             table_.allocators.name_id.push_back(read_name(allocator, 0, "Allocator.name"));
         }
@@ -251,33 +245,22 @@ class EtdumpReader {
         columns.instruction_id.push_back(event.get<std::int32_t>(kDebugInstructionId, -1));
         columns.chain_index.push_back(event.get<std::uint64_t>(kDebugChainIndex, 0));
         columns.tensor_begin.push_back(table_.tensors.offset.size());
-        if (event.has(kDebugEntry)) {
-            read_value(event.position(kDebugEntry));
-        } else {
-            add_no_value();
-        }
+        const bool has_value = event.has(kDebugEntry);
+        read_value(has_value ? value_.follow(buffer_, event.position(kDebugEntry))
+                             : Table<kValueFields>(buffer_, at, kNoFields),
+                   has_value ? 0 : -1);
         columns.tensor_count.push_back(
             static_cast<std::uint32_t>(table_.tensors.offset.size() - columns.tensor_begin.back()));
     }
 
-    void add_no_value() {
-        table_.debug.value_type.push_back(-1);
-        table_.debug.value_fields.push_back(0);
-        table_.debug.int_value.push_back(0);
-        table_.debug.float_value.push_back(0);
-        table_.debug.double_value.push_back(0);
-        table_.debug.bool_value.push_back(0);
-        table_.debug.is_output.push_back(-1);
-    }
-
-    void read_value(std::uint64_t at) {
-        const auto value = value_.follow(buffer_, at);
+    /// Where the event has no value, `value` has no fields.
+    void read_value(const Table<kValueFields>& value, std::int8_t least_type) {
         std::uint8_t fields = 0;
         for (std::uint8_t field = 0; field < kValueFields; ++field) {
             fields = static_cast<std::uint8_t>(fields | (value.has(field) << field));
         }
         DebugColumns& columns = table_.debug;
-        columns.value_type.push_back(value.get<std::int8_t>(kType, 0));
+        columns.value_type.push_back(value.get<std::int8_t>(kType, least_type));
         columns.value_fields.push_back(fields);
         columns.int_value.push_back(read_boxed<std::int64_t>(value, kInt, int_));
         columns.float_value.push_back(read_boxed<float>(value, kFloat, float_));
@@ -294,14 +277,14 @@ class EtdumpReader {
 
     /// Returns the scalar in the one-field table that `field` leads to; 0 if there is none.
     template <typename T>
-    T read_boxed(const Table<8>& value, std::size_t field, TableReader<1>& reader) {
+    T read_boxed(const Table<kValueFields>& value, std::size_t field, TableReader<1>& reader) {
         if (!value.has(field)) {
             return 0;
         }
         return reader.follow(buffer_, value.position(field)).template get<T>(0, 0);
     }
 
-    std::int8_t read_bool(const Table<8>& value, std::size_t field) {
+    std::int8_t read_bool(const Table<kValueFields>& value, std::size_t field) {
         return read_boxed<std::int8_t>(value, field, bool_) != 0;
     }
 
@@ -310,10 +293,9 @@ class EtdumpReader {
         if (!list.has(0)) {
             return;
         }
-        const Elements tensors =
-            buffer_.elements(list.position(0), kOffsetWidth, "TensorList.tensors");
-        for (std::uint32_t i = 0; i < tensors.count; ++i) {
-            read_tensor(tensors.begin + std::uint64_t{kOffsetWidth} * i);
+        Elements left = buffer_.elements(list.position(0), kOffsetWidth, "TensorList.tensors");
+        while (left.count > 0) {
+            read_tensor(take(left));
         }
     }
 
@@ -366,35 +348,27 @@ class EtdumpReader {
     std::int32_t bundled_input_ = -1;
     std::int64_t block_begin_ = 0;
 
-    TableReader<2> etdump_{"ETDump", kEtdumpWidths};
-    TableReader<4> run_data_{"RunData", kRunDataWidths};
-    TableReader<1> allocator_{"Allocator", kReferenceWidth};
-    TableReader<3> event_{"Event", kEventWidths};
-    TableReader<8> profile_{"ProfileEvent", kProfileWidths};
-    TableReader<2> allocation_{"AllocationEvent", kAllocationWidths};
-    TableReader<6> debug_{"DebugEvent", kDebugWidths};
-    TableReader<8> value_{"Value", kValueWidths};
-    TableReader<4> tensor_{"Tensor", kTensorWidths};
-    TableReader<1> tensor_list_{"TensorList", kReferenceWidth};
-    TableReader<1> int_{"Int", kLongWidth};
-    TableReader<1> float_{"Float", kFloatWidth};
-    TableReader<1> double_{"Double", kLongWidth};
-    TableReader<1> bool_{"Bool", kByteWidth};
+    // The schema's tables, with the width in bytes of each field.
+    TableReader<2> etdump_{"ETDump", {4, 4}};
+    TableReader<4> run_data_{"RunData", {4, 4, 4, 4}};
+    TableReader<1> allocator_{"Allocator", {4}};
+    TableReader<3> event_{"Event", {4, 4, 4}};
+    TableReader<8> profile_{"ProfileEvent", {4, 4, 4, 4, 4, 4, 8, 8}};
+    TableReader<2> allocation_{"AllocationEvent", {4, 8}};
+    TableReader<6> debug_{"DebugEvent", {8, 4, 4, 4, 4, 4}};
+    TableReader<kValueFields> value_{"Value", {1, 4, 4, 4, 4, 4, 4, 4}};
+    TableReader<4> tensor_{"Tensor", {1, 4, 4, 8}};
+    TableReader<1> tensor_list_{"TensorList", {4}};
+    TableReader<1> int_{"Int", {8}};
+    TableReader<1> float_{"Float", {4}};
+    TableReader<1> double_{"Double", {8}};
+    TableReader<1> bool_{"Bool", {1}};
 };
 
-PieceReader::PieceReader(const std::uint8_t* data, std::size_t size)
-    : reader_(std::make_unique<EtdumpReader>(open_buffer(data, size), size)) {}
+}  // namespace
 
-PieceReader::~PieceReader() = default;
-
-bool PieceReader::at_end() const { return reader_->at_end(); }
-
-EventTable PieceReader::read(std::size_t rows, std::string_view last) {
-    return reader_->read(rows, last);
-}
-
-EventTable read_etdump(const std::uint8_t* data, std::size_t size) {
-    return PieceReader(data, size).read(size, {});
+std::unique_ptr<PieceReader> open_etdump(const std::uint8_t* data, std::size_t size) {
+    return std::make_unique<EtdumpReader>(open_buffer(data, size), size);
 }
 
 }  // namespace etprof

@@ -15,7 +15,7 @@ template <typename T>
 using Column = std::vector<T>;
 
 /// Stands in `*_id` columns where the file has no string. Strings are numbers into
-/// EventTable::names, where each stands once.
+/// the names of the file, where each stands once.
 constexpr std::int32_t kMissing = -1;
 
 // Each table's columns are declared once, in a list of COLUMN(type, name). etprof.etdump.reader
@@ -23,13 +23,15 @@ constexpr std::int32_t kMissing = -1;
 #define ETPROF_DECLARE_COLUMN(type, name) Column<type> name;
 #define ETPROF_VISIT_COLUMN(type, name) visit(#name, name);
 
-/// The columns of LIST as members, and `for_each`, which calls visit(name, column) for each.
-#define ETPROF_DECLARE_COLUMNS(LIST) \
-    LIST(ETPROF_DECLARE_COLUMN)      \
-    template <typename Visit>        \
-    void for_each(Visit&& visit) {   \
-        LIST(ETPROF_VISIT_COLUMN)    \
-    }
+/// A table with the columns of LIST, and `for_each`, which calls visit(name, column) for each.
+#define ETPROF_TABLE(Columns, LIST)    \
+    struct Columns {                   \
+        LIST(ETPROF_DECLARE_COLUMN)    \
+        template <typename Visit>      \
+        void for_each(Visit&& visit) { \
+            LIST(ETPROF_VISIT_COLUMN)  \
+        }                              \
+    };
 
 #define ETPROF_BLOCK_COLUMNS(COLUMN)                                                      \
     COLUMN(std::int32_t, name_id)                                                         \
@@ -38,9 +40,7 @@ constexpr std::int32_t kMissing = -1;
     COLUMN(std::int64_t, event_end)
 
 /// One row per event block (RunData), in file order.
-struct BlockColumns {
-    ETPROF_DECLARE_COLUMNS(ETPROF_BLOCK_COLUMNS)
-};
+ETPROF_TABLE(BlockColumns, ETPROF_BLOCK_COLUMNS)
 
 #define ETPROF_PROFILE_COLUMNS(COLUMN)                                                       \
     COLUMN(std::uint32_t, block_index)                                                       \
@@ -56,9 +56,7 @@ struct BlockColumns {
     COLUMN(std::uint32_t, metadata_size)
 
 /// One row per profile event, in file order.
-struct ProfileColumns {
-    ETPROF_DECLARE_COLUMNS(ETPROF_PROFILE_COLUMNS)
-};
+ETPROF_TABLE(ProfileColumns, ETPROF_PROFILE_COLUMNS)
 
 #define ETPROF_ALLOCATION_COLUMNS(COLUMN) \
     COLUMN(std::uint32_t, block_index)    \
@@ -67,18 +65,14 @@ struct ProfileColumns {
     COLUMN(std::uint64_t, size_bytes)
 
 /// One row per allocation event, in file order.
-struct AllocationColumns {
-    ETPROF_DECLARE_COLUMNS(ETPROF_ALLOCATION_COLUMNS)
-};
+ETPROF_TABLE(AllocationColumns, ETPROF_ALLOCATION_COLUMNS)
 
 #define ETPROF_ALLOCATOR_COLUMNS(COLUMN) \
     COLUMN(std::uint32_t, block_index)   \
     COLUMN(std::int32_t, name_id)
 
 /// One row per allocator, in file order.
-struct AllocatorColumns {
-    ETPROF_DECLARE_COLUMNS(ETPROF_ALLOCATOR_COLUMNS)
-};
+ETPROF_TABLE(AllocatorColumns, ETPROF_ALLOCATOR_COLUMNS)
 
 #define ETPROF_DEBUG_COLUMNS(COLUMN)                                                     \
     COLUMN(std::uint32_t, block_index)                                                   \
@@ -100,9 +94,7 @@ struct AllocatorColumns {
 
 /// One row per debug event, in file order. The value columns hold what the event's Value holds;
 /// `value_fields` tells which: bit n stands for field n of the schema's Value.
-struct DebugColumns {
-    ETPROF_DECLARE_COLUMNS(ETPROF_DEBUG_COLUMNS)
-};
+ETPROF_TABLE(DebugColumns, ETPROF_DEBUG_COLUMNS)
 
 #define ETPROF_TENSOR_COLUMNS(COLUMN)                                                       \
     COLUMN(std::int8_t, scalar_type)   /* The schema's ScalarType. */                       \
@@ -115,9 +107,7 @@ struct DebugColumns {
     COLUMN(std::int64_t, strides) /* Of all tensors, end to end. */
 
 /// One row per tensor that a debug event mentions.
-struct TensorColumns {
-    ETPROF_DECLARE_COLUMNS(ETPROF_TENSOR_COLUMNS)
-};
+ETPROF_TABLE(TensorColumns, ETPROF_TENSOR_COLUMNS)
 
 /// Everything an ETDump says, in columns.
 struct EventTable {
@@ -132,27 +122,24 @@ struct EventTable {
     TensorColumns tensors;
 };
 
-/// Reads an ETDump, with or without a size prefix, a piece at a time, in memory for one piece.
+/// Reads an ETDump a piece at a time, in memory for one piece.
+class PieceReader {
+ public:
+    virtual ~PieceReader() = default;
+
+    virtual bool at_end() const = 0;
+
+    /// Returns the next `rows` profile events and all up to the next that is named `last` and is no
+    /// delegate's, with what stands between them; the whole file for SIZE_MAX rows. The first block
+    /// may have begun in the piece before. Names are those that no piece before had; their numbers
+    /// hold for later pieces.
+    virtual EventTable read(std::size_t rows, std::string_view last) = 0;
+};
+
+/// Opens an ETDump, with or without a size prefix.
 ///
 /// Any bytes are safe: they yield columns or a FormatError. Time is proportional to `size` (times
 /// its logarithm when all strings differ). `data` must outlive the reader, not what it returns.
-class PieceReader {
- public:
-    PieceReader(const std::uint8_t* data, std::size_t size);
-    ~PieceReader();
-
-    bool at_end() const;
-
-    /// Returns the next `rows` profile events and all up to the next that is named `last`, with
-    /// what stands between them. The first block may have begun in the piece before; names are all
-    /// up to here, with numbers that hold for later pieces.
-    EventTable read(std::size_t rows, std::string_view last);
-
- private:
-    std::unique_ptr<class EtdumpReader> reader_;
-};
-
-/// Reads a whole ETDump.
-EventTable read_etdump(const std::uint8_t* data, std::size_t size);
+std::unique_ptr<PieceReader> open_etdump(const std::uint8_t* data, std::size_t size);
 
 }  // namespace etprof

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "json_writer.h"
+#include "base/json_writer.h"
+#include "base/runner_error.h"
 #include "kernel_trace/operator_clock.h"
-#include "runner_error.h"
 
 namespace etprof {
 namespace {

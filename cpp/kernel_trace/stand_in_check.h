@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <tuple>
 #include <type_traits>
-#include <utility>
 
 // Holds what headers declare against what the stand-ins pass on (stand_ins.cpp): nothing here is
 // ever run.
@@ -28,19 +26,15 @@ constexpr bool is_passed_on(Result (*)(Arguments...)) {
            (std::is_void_v<Result> || std::is_integral_v<Result> || std::is_enum_v<Result>);
 }
 
-template <typename Arguments, std::size_t... Index>
-constexpr bool are_sizes(std::index_sequence<Index...>) {
-    return (... && std::is_same_v<std::tuple_element_t<Index, Arguments>, std::size_t>);
-}
-
-/// Whether the first `Count` arguments are sizes.
-template <std::size_t Count, typename Result, typename... Arguments>
-constexpr bool begins_with_sizes(Result (*)(Arguments...)) {
-    if constexpr (Count > sizeof...(Arguments)) {
-        return false;
-    } else {
-        return are_sizes<std::tuple<Arguments...>>(std::make_index_sequence<Count>());
+/// How many of the first arguments are sizes.
+template <typename Result, typename... Arguments>
+constexpr std::size_t count_sizes(Result (*)(Arguments...)) {
+    const bool is_size[] = {std::is_same_v<Arguments, std::size_t>..., false};
+    std::size_t count = 0;
+    while (is_size[count]) {
+        ++count;
     }
+    return count;
 }
 
 }  // namespace etprof
@@ -48,6 +42,6 @@ constexpr bool begins_with_sizes(Result (*)(Arguments...)) {
 #define ETPROF_CHECK(symbol, sizes)                                                \
     static_assert(etprof::is_passed_on(decltype(&symbol){}),                       \
                   #symbol " takes or returns what its stand-in does not pass on"); \
-    static_assert(etprof::begins_with_sizes<sizes>(decltype(&symbol){}), #symbol   \
+    static_assert(etprof::count_sizes(decltype(&symbol){}) + 1 > (sizes), #symbol  \
                   " does not begin with the sizes that python/etprof/backends/"    \
                   "kernel_names.py names");

@@ -1,14 +1,15 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <exception>
+#include <memory>
 
 #include "etdump/reader.h"
 
 namespace py = pybind11;
 using etprof::Column;
 using etprof::EventTable;
-using etprof::Fault;
 using etprof::FormatError;
 
 namespace {
@@ -47,70 +48,41 @@ py::tuple decode_names(const EventTable& table) {
     return names;
 }
 
-/// The bytes of a Python object, which cannot be resized or freed meanwhile.
-class PinnedBytes {
- public:
-    explicit PinnedBytes(const py::buffer& object) {
-        if (PyObject_GetBuffer(object.ptr(), &bytes_, PyBUF_SIMPLE) != 0) {
-            throw py::error_already_set();
-        }
-    }
-    PinnedBytes(const PinnedBytes&) = delete;
-    PinnedBytes& operator=(const PinnedBytes&) = delete;
-    ~PinnedBytes() { PyBuffer_Release(&bytes_); }
-
-    const std::uint8_t* data() const { return static_cast<const std::uint8_t*>(bytes_.buf); }
-    std::size_t size() const { return static_cast<std::size_t>(bytes_.len); }
-
- private:
-    Py_buffer bytes_;
-};
-
-EventTable read_buffer(const py::buffer& object) {
-    const PinnedBytes bytes(object);
-    const py::gil_scoped_release release;
-    return etprof::read_etdump(bytes.data(), bytes.size());
-}
-
-/// A PieceReader with the bytes that it reads.
+/// A PieceReader with the bytes that it reads, which cannot be resized or freed meanwhile.
 class PinnedReader {
  public:
-    explicit PinnedReader(const py::buffer& object)
-        : bytes_(object), reader_(bytes_.data(), bytes_.size()) {}
+    explicit PinnedReader(const py::buffer& object) : bytes_(object.request()) {
+        if (PyBuffer_IsContiguous(bytes_.view(), 'C') == 0) {
+            throw py::buffer_error("the bytes do not stand one behind the other");
+        }
+        reader_ = etprof::open_etdump(static_cast<const std::uint8_t*>(bytes_.ptr),
+                                      static_cast<std::size_t>(bytes_.size * bytes_.itemsize));
+    }
 
-    bool at_end() const { return reader_.at_end(); }
+    bool at_end() const { return reader_->at_end(); }
 
     EventTable read(std::size_t rows, const std::string& last) {
         const py::gil_scoped_release release;
-        return reader_.read(rows, last);
+        return reader_->read(rows, last);
     }
 
  private:
-    PinnedBytes bytes_;
-    etprof::PieceReader reader_;
+    py::buffer_info bytes_;
+    std::unique_ptr<etprof::PieceReader> reader_;
 };
 
-const char* name_of(Fault fault) {
-    switch (fault) {
-        case Fault::kEmpty:
-            return "empty";
-        case Fault::kTruncated:
-            return "truncated";
-        case Fault::kNotEtdump:
-            return "not_etdump";
-        case Fault::kDamaged:
-            break;
-    }
-    return "damaged";
-}
+EventTable read_whole(const py::buffer& object) { return PinnedReader(object).read(SIZE_MAX, ""); }
+
+/// In the order of Fault.
+constexpr const char* kFaultNames[] = {"empty", "truncated", "not_etdump", "damaged"};
 
 /// Raises FormatError(reason, offset, fault) in Python.
 void translate_format_error(std::exception_ptr thrown, py::handle type) {
     try {
         std::rethrow_exception(thrown);
     } catch (const FormatError& error) {
-        const py::tuple arguments =
-            py::make_tuple(error.what(), error.offset(), name_of(error.fault()));
+        const char* const fault = kFaultNames[static_cast<int>(error.fault())];
+        const py::tuple arguments = py::make_tuple(error.what(), error.offset(), fault);
         PyErr_SetObject(type.ptr(), arguments.ptr());
     }
 }
@@ -143,5 +115,5 @@ PYBIND11_MODULE(_etdump, m) {
         .def(py::init<const py::buffer&>(), py::arg("data"))
         .def_property_readonly("at_end", &PinnedReader::at_end)
         .def("read", &PinnedReader::read, py::arg("rows"), py::arg("last"));
-    m.def("read_etdump", &read_buffer, py::arg("data"));
+    m.def("read_etdump", &read_whole, py::arg("data"));
 }

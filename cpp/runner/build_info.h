@@ -1,6 +1,6 @@
 #pragma once
 
-#include "json_writer.h"
+#include "base/json_writer.h"
 
 namespace etprof {
 

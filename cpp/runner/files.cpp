@@ -10,7 +10,7 @@
 #include <iterator>
 #include <system_error>
 
-#include "runner_error.h"
+#include "base/runner_error.h"
 
 namespace etprof {
 namespace {

@@ -47,10 +47,10 @@ void refuse_unwritable(const Options& options) {
     }
 }
 
-/// The trace that was asked for; null when none was.
+/// The trace that was asked for, or one that watches nothing.
 std::unique_ptr<KernelTrace> make_trace(const Options& options) {
     if (!options.kernel_trace_path) {
-        return nullptr;
+        return std::make_unique<KernelTrace>();
     }
     std::unique_ptr<KernelTrace> trace = make_kernel_trace();
     if (trace == nullptr) {
@@ -63,7 +63,7 @@ std::unique_ptr<KernelTrace> make_trace(const Options& options) {
 
 /// Writes everything under temporary names first, so that a failure leaves nothing behind.
 void write_results(const Options& options, const ProgramDescription& program, const SmeReport& sme,
-                   Session& session, KernelTrace* trace) {
+                   Session& session, KernelTrace& trace) {
     std::vector<Output> outputs = session.outputs();
     ResultFiles files;
     if (options.outputs_dir) {
@@ -77,9 +77,9 @@ void write_results(const Options& options, const ProgramDescription& program, co
         const EtdumpBytes etdump = session.take_etdump();
         files.add(*options.etdump_path, etdump.data.get(), etdump.size_bytes);
     }
-    if (trace != nullptr) {
+    if (options.kernel_trace_path) {
         files.add(*options.kernel_trace_path,
-                  trace_document(options, program, session, sme, *trace));
+                  trace_document(options, program, session, sme, trace));
     }
     files.add(options.result_path, result_document(options, program, session, outputs, sme));
     files.commit();
@@ -94,10 +94,10 @@ void run_program(const Options& options) {
     if (options.data_path) {
         require_file(*options.data_path, "the data file", ExitCode::kModel);
     }
-    Session session(options, program, trace.get());
+    Session session(options, program, *trace);
     session.load();
     session.run();
-    write_results(options, program, sme, session, trace.get());
+    write_results(options, program, sme, session, *trace);
     if (options.observer_lines) {
         print(observer_lines(options, session));
     }

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <mutex>
 #include <new>
+#include <vector>
 
 #if defined(__APPLE__)
 #include <dlfcn.h>
@@ -138,18 +139,14 @@ void clear_runtime_errors() {
     logged_errors.clear();
 }
 
-std::vector<std::string> runtime_errors() {
-    const std::lock_guard<std::mutex> lock(log_mutex);
-    return logged_errors;
-}
-
 std::string reason_for(executorch::runtime::Error error) {
-    const std::vector<std::string> reasons = runtime_errors();
-    return reasons.empty() ? to_string(error) : reasons.front();
+    const std::string reason = find_runtime_error("");
+    return reason.empty() ? to_string(error) : reason;
 }
 
 std::string find_runtime_error(const std::string& part) {
-    for (const std::string& error : runtime_errors()) {
+    const std::lock_guard<std::mutex> lock(log_mutex);
+    for (const std::string& error : logged_errors) {
         const std::size_t position = error.find(part);
         if (position != std::string::npos) {
             return error.substr(position);

@@ -3,9 +3,8 @@
 #include <executorch/runtime/core/error.h>
 
 #include <string>
-#include <vector>
 
-#include "runner_error.h"
+#include "base/runner_error.h"
 
 namespace etprof {
 
@@ -32,13 +31,11 @@ void capture_runtime_log();
 /// Forgets the errors that were logged so far.
 void clear_runtime_errors();
 
-/// The errors ExecuTorch logged since the last clear, oldest first; at most the first 16.
-std::vector<std::string> runtime_errors();
-
 /// What ExecuTorch said first since then, for it names the cause; else the error's name.
 std::string reason_for(executorch::runtime::Error error);
 
-/// The first of these errors that contains `part`, cut to begin there; "" when there is none.
+/// The oldest of the errors since then, of the first 16, that contains `part`, cut to begin there;
+/// "" when there is none.
 std::string find_runtime_error(const std::string& part);
 
 }  // namespace etprof

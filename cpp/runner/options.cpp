@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "runner_error.h"
+#include "base/runner_error.h"
 
 namespace etprof {
 namespace {

@@ -8,11 +8,6 @@
 namespace etprof {
 namespace {
 
-using executorch::runtime::ChainID;
-using executorch::runtime::DebugHandle;
-using executorch::runtime::DelegateDebugIntId;
-using executorch::runtime::EventTracerEntry;
-
 /// Beside its name; measured: files are 0.8 to 1.1 times the estimate.
 constexpr std::size_t kEventBytes = 48;
 /// Offsets in a FlatBuffer are signed 32-bit numbers; an eighth is left for the estimate's error.
@@ -55,38 +50,37 @@ void PhaseTracer::create_event_block(const char* name) {
     ETDumpGen::create_event_block(is_execution ? phase_ : name);
 }
 
-EventTracerEntry PhaseTracer::start_profiling(const char* name, ChainID chain_id,
-                                              DebugHandle debug_handle) {
+PhaseTracer::Entry PhaseTracer::start_profiling(const char* name, ChainID chain_id,
+                                                DebugHandle debug_handle) {
     count_event(name, 0);
-    const EventTracerEntry entry = ETDumpGen::start_profiling(name, chain_id, debug_handle);
+    const Entry entry = ETDumpGen::start_profiling(name, chain_id, debug_handle);
     if (listener_ != nullptr) {
         listener_->start_profiling(name, chain_id, debug_handle);
     }
     return entry;
 }
 
-void PhaseTracer::end_profiling(EventTracerEntry entry) {
+void PhaseTracer::end_profiling(Entry entry) {
     if (listener_ != nullptr) {
         listener_->end_profiling(entry);
     }
     ETDumpGen::end_profiling(entry);
 }
 
-EventTracerEntry PhaseTracer::start_profiling_delegate(const char* name,
-                                                       DelegateDebugIntId delegate_debug_index) {
+PhaseTracer::Entry PhaseTracer::start_profiling_delegate(const char* name, DelegateId delegate_id) {
     count_event(name, 0);
-    return ETDumpGen::start_profiling_delegate(name, delegate_debug_index);
+    return ETDumpGen::start_profiling_delegate(name, delegate_id);
 }
 
-void PhaseTracer::log_profiling_delegate(const char* name, DelegateDebugIntId delegate_debug_index,
+void PhaseTracer::log_profiling_delegate(const char* name, DelegateId delegate_id,
                                          et_timestamp_t start_time, et_timestamp_t end_time,
                                          const void* metadata, std::size_t metadata_len) {
     count_event(name, metadata_len);
-    ETDumpGen::log_profiling_delegate(name, delegate_debug_index, start_time, end_time, metadata,
+    ETDumpGen::log_profiling_delegate(name, delegate_id, start_time, end_time, metadata,
                                       metadata_len);
     if (listener_ != nullptr) {
-        listener_->log_profiling_delegate(name, delegate_debug_index, start_time, end_time,
-                                          metadata, metadata_len);
+        listener_->log_profiling_delegate(name, delegate_id, start_time, end_time, metadata,
+                                          metadata_len);
     }
 }
 

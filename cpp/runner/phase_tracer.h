@@ -12,6 +12,11 @@ namespace etprof {
 /// a watch on its size: the generator itself neither reports a failed allocation nor survives it.
 class PhaseTracer : public executorch::etdump::ETDumpGen {
  public:
+    using ChainID = executorch::runtime::ChainID;
+    using DebugHandle = executorch::runtime::DebugHandle;
+    using DelegateId = executorch::runtime::DelegateDebugIntId;
+    using Entry = executorch::runtime::EventTracerEntry;
+
     /// `listener` hears of everything that happens in executions, events in the order of their
     /// nesting with entries that are not its own; null when nobody listens.
     explicit PhaseTracer(std::unique_ptr<executorch::runtime::EventTracer> listener)
@@ -29,16 +34,12 @@ class PhaseTracer : public executorch::etdump::ETDumpGen {
     bool has_room();
 
     void create_event_block(const char* name) override;
-    executorch::runtime::EventTracerEntry start_profiling(
-        const char* name, executorch::runtime::ChainID chain_id,
-        executorch::runtime::DebugHandle debug_handle) override;
-    void end_profiling(executorch::runtime::EventTracerEntry entry) override;
-    executorch::runtime::EventTracerEntry start_profiling_delegate(
-        const char* name, executorch::runtime::DelegateDebugIntId delegate_debug_index) override;
-    void log_profiling_delegate(const char* name,
-                                executorch::runtime::DelegateDebugIntId delegate_debug_index,
-                                et_timestamp_t start_time, et_timestamp_t end_time,
-                                const void* metadata, std::size_t metadata_len) override;
+    Entry start_profiling(const char* name, ChainID chain_id, DebugHandle debug_handle) override;
+    void end_profiling(Entry entry) override;
+    Entry start_profiling_delegate(const char* name, DelegateId delegate_id) override;
+    void log_profiling_delegate(const char* name, DelegateId delegate_id, et_timestamp_t start_time,
+                                et_timestamp_t end_time, const void* metadata,
+                                std::size_t metadata_len) override;
 
  private:
     void count_event(const char* name, std::size_t metadata_bytes);

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "runner_error.h"
+#include "base/runner_error.h"
 
 #if defined(__APPLE__)
 #include <libkern/OSCacheControl.h>

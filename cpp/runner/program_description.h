@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runner_error.h"
+#include "base/runner_error.h"
 
 namespace etprof {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/json_writer.h"
 #include "build_info.h"
-#include "json_writer.h"
 
 namespace etprof {
 namespace {

@@ -24,7 +24,7 @@ void make_room(std::vector<std::uint64_t>& samples, std::uint64_t count) {
 
 }  // namespace
 
-Session::Session(const Options& options, const ProgramDescription& program, KernelTrace* trace)
+Session::Session(const Options& options, const ProgramDescription& program, KernelTrace& trace)
     : options_(options), trace_(trace) {
     if (options.generates()) {
         generation_ = std::make_unique<Generation>(options, program);
@@ -34,10 +34,7 @@ Session::Session(const Options& options, const ProgramDescription& program, Kern
         inputs_ = prepare_inputs(*method_, options);
     }
     measurements_.threads_in_force = configure_thread_pool(options.threads);
-    std::unique_ptr<executorch::runtime::EventTracer> tracer;
-    if (trace_ != nullptr) {
-        tracer = trace_->take_event_tracer();
-    }
+    auto tracer = trace_.take_event_tracer();
     PhaseTracer* phases = nullptr;
     if (options_.etdump_path) {
         auto recorder = std::make_unique<PhaseTracer>(std::move(tracer));
@@ -49,9 +46,7 @@ Session::Session(const Options& options, const ProgramDescription& program, Kern
 }
 
 void Session::load() {
-    if (trace_ != nullptr) {
-        trace_->begin_load();
-    }
+    trace_.begin_load();
     clear_runtime_errors();
     measurements_.rss_before_load_bytes = resident_bytes();
     measurements_.load_started_at = system_clock::now();
@@ -67,9 +62,7 @@ void Session::load() {
     measurements_.rss_after_load_bytes = resident_bytes();
     measurements_.program_load_ns = elapsed_ns(begin, program_loaded);
     measurements_.method_load_ns = elapsed_ns(program_loaded, methods_loaded);
-    if (trace_ != nullptr) {
-        trace_->end_load();
-    }
+    trace_.end_load();
     if (generation_ != nullptr) {
         generation_->bind(*module_);
     } else {
@@ -106,15 +99,11 @@ Session::Sample Session::iterate(const char* phase) {
     }
     module_->set_phase(phase);
     module_->open_block();
-    if (trace_ != nullptr) {
-        trace_->begin_execution(phase);
-    }
+    trace_.begin_execution(phase);
     const auto started = Clock::now();
     const auto error = inference_->execute();
     const auto ended = Clock::now();
-    if (trace_ != nullptr) {
-        trace_->end_execution();
-    }
+    trace_.end_execution();
     inference_->require_executed(error);
     const auto reading = Clock::now();
     inference_->take_outputs();
@@ -214,7 +203,8 @@ bool Session::is_steady() const {
 /// inputs given anew, which is not to be timed.
 void Session::choose_batch() {
     constexpr std::uint64_t kLeastTicks = 100;
-    const bool is_watched = trace_ != nullptr || options_.etdump_path || options_.cold_inputs;
+    const bool is_watched =
+        options_.kernel_trace_path || options_.etdump_path || options_.cold_inputs;
     const std::uint64_t least_ns = kLeastTicks * measurements_.clock.tick_ns;
     const std::uint64_t fastest_ns = std::max<std::uint64_t>(1, fastest_so_far());
     if (generation_ == nullptr && !is_watched && options_.warmup > 0 && fastest_ns < least_ns &&

@@ -55,9 +55,9 @@ struct Measurements {
 /// --etdump or --kernel-trace nothing observes the executions.
 class Session {
  public:
-    /// All arguments must outlive the session; `trace` is null when there is none. Prepares the
+    /// All arguments must outlive the session. Prepares the
     /// inputs or plans the generation. Sets the size of the process's thread pool.
-    Session(const Options& options, const ProgramDescription& program, KernelTrace* trace);
+    Session(const Options& options, const ProgramDescription& program, KernelTrace& trace);
 
     void load();
     void run();
@@ -92,7 +92,7 @@ class Session {
     std::uint64_t fastest_so_far() const;
 
     const Options& options_;
-    KernelTrace* trace_;
+    KernelTrace& trace_;
     std::unique_ptr<Generation> generation_;
     const MethodDescription* method_;
     std::vector<Input> inputs_;

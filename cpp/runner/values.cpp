@@ -9,7 +9,7 @@
 #include <new>
 #include <type_traits>
 
-#include "runner_error.h"
+#include "base/runner_error.h"
 
 namespace etprof {
 namespace {
@@ -75,8 +75,6 @@ std::string type_text(const ValueDescription& value) {
     return dtype_name(value.dtype) + " " + shape_text(value.shape);
 }
 
-constexpr char kLargest[] = "largest";
-
 /// "1x3x96x96" or "scalar" to sizes; missing: not a shape.
 std::optional<std::vector<std::int32_t>> parse_shape(const std::string& text) {
     std::vector<std::int32_t> shape;
@@ -96,7 +94,7 @@ void apply_shape(ValueDescription& value, const std::string& text, const std::st
     const std::size_t colon = text.find(':');
     const std::string dtype = text.substr(0, colon == std::string::npos ? 0 : colon);
     const std::string sizes = text.substr(colon == std::string::npos ? 0 : colon + 1);
-    const auto shape = sizes == kLargest ? value.shape : parse_shape(sizes);
+    const auto shape = sizes == "largest" ? value.shape : parse_shape(sizes);
     if (!shape) {
         throw RunnerError(ExitCode::kUsage, "--shapes has '" + text + "'",
                           "write a shape as sizes joined by x, such as 1x3x96x96, or scalar");

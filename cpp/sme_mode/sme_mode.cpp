@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "runner/runner_error.h"
+#include "base/runner_error.h"
 #include "sme_mode/cpu_table.h"
 
 namespace etprof {
-
-#if !defined(__aarch64__)
-// A processor family without SME has nothing to switch; see cpu_table_arm.cpp.
-CpuTable read_cpu_table() { return {}; }
-#endif
-
 namespace {
 
 /// In the order of SmeMode.

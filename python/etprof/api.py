@@ -186,7 +186,7 @@ class Run:
         Executions with impossible time stamps are left out; `notes` says how many.
         """
         found = self._experiment(experiment)
-        return event_blocks(found.dump, found.events)
+        return event_blocks(found.executions)
 
     def find_total_for_module(
         self, module: str, *, experiment: str | None = None, unit: Unit = "ms"

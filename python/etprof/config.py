@@ -38,7 +38,7 @@ from etprof.run.directory import runs_folder
 from etprof.run.generation import problem_of_prompt
 from etprof.run.manifest import Compared, Measurement, Seconds, Setup
 from etprof.run.program import describe_program
-from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of
+from etprof.targets.registry import KINDS, LOCAL, TARGETS, kind_of, runner_of_preset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -359,12 +359,24 @@ def _rebase(value: Any, folder: Path) -> Any:  # noqa: ANN401 - whatever a confi
         given = {name: getattr(value, name) for name in value.model_fields_set}
         if isinstance(value, ProgramConfig) and not value.is_file_below(folder):
             del given["model"]
+        for preset, runner in (("preset", "runner"), ("trace_preset", "trace_runner")):
+            built = _built_beside(folder, given[preset]) if given.get(preset) else None
+            if built is not None and not given.get(runner):
+                # A preset is a folder's, as a path is: no working folder has part in it.
+                given |= {preset: None, runner: built.absolute()}
         return value.model_copy(update={k: _rebase(v, folder) for k, v in given.items()})
     if isinstance(value, dict):
         return {name: _rebase(each, folder) for name, each in value.items()}
     if isinstance(value, tuple):
         return tuple(_rebase(each, folder) for each in value)
     return folder / value if isinstance(value, Path) else value
+
+
+def _built_beside(folder: Path, preset: str) -> Path | None:
+    """Returns the preset's runner of the checkout that a config is in; None where it is in none."""
+    place = runner_of_preset(preset)
+    checkouts = (each for each in (folder.resolve(), *folder.resolve().parents))
+    return next((each / place for each in checkouts if (each / place).is_file()), None)
 
 
 def _missing_files(config: Config) -> list[str]:

@@ -7,39 +7,41 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Literal
 
 import etprof
-from etprof.base.errors import EtprofError
+from etprof.base.errors import EtprofError, UsageError
 from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.base.units import format_size
-from etprof.targets.registry import find_parts
+from etprof.targets.policy import Check
+from etprof.targets.registry import find_parts, kind_of, load
 from etprof.targets.runner import ask_host_runner, read_cpu
 
-Status = Literal["ok", "missing", "note"]
 _LEAST_CMAKE = (3, 28)
 _LEAST_FREE_BYTES = 2 * 2**30
 _COMPILERS = ("c++", "g++", "clang++")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What is known of one part, and what to do when it is not there."""
+def examine_target(name: str, fields: Mapping[str, object]) -> list[Check]:
+    """Walks the checklist of a kind of target; `fields` are those of a config's `target`.
 
-    part: str
-    status: Status
-    detail: str
-    way_out: str | None = None
+    Raises UsageError for a kind without one: `examine` says of those what there is to say.
+    """
+    kind = kind_of(name)
+    if kind.checklist is None:
+        raise UsageError(f"--target {name} has no checklist; `etprof doctor` says what is there")
+    walked: list[Check] = load(kind.checklist)(
+        **{kind.takes[key]: value for key, value in fields.items() if key in kind.takes}
+    )
+    return [_check_cmake(), _check_ninja(), *walked]
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Check]:
     """Examines every part; none of them stops the others."""
-    checks: tuple[Callable[[], Finding], ...] = (
+    checks: tuple[Callable[[], Check], ...] = (
         _check_python,
         _check_reader,
         _check_runner,
@@ -47,24 +49,25 @@ def examine() -> list[Finding]:
         _check_executorch,
         _check_torch,
         _check_cmake,
+        _check_ninja,
         _check_compiler,
         _check_disk,
     )
     return [check() for check in checks] + _check_target_parts()
 
 
-def _check_python() -> Finding:
+def _check_python() -> Check:
     detail = f"etprof {etprof.__version__} on Python {platform.python_version()}"
-    return Finding("etprof", "ok", f"{detail}, {platform.system()} {platform.machine()}")
+    return Check("etprof", "ok", f"{detail}, {platform.system()} {platform.machine()}")
 
 
-def _check_reader() -> Finding:
+def _check_reader() -> Check:
     part = "ETDump reader"
     try:
         importlib.import_module("etprof.etdump.reader")
     except EtprofError as error:
-        return Finding(part, "missing", str(error), "pip install .")
-    return Finding(part, "ok", "native")
+        return Check(part, "missing", str(error), "pip install .")
+    return Check(part, "ok", "native")
 
 
 def _ask_runner(flag: str) -> dict[str, object]:
@@ -74,29 +77,29 @@ def _ask_runner(flag: str) -> dict[str, object]:
     return document if isinstance(document, dict) else {}
 
 
-def _check_runner() -> Finding:
+def _check_runner() -> Check:
     part = "etprof-runner"
     try:
         build = _ask_runner("--build-info")
     except (EtprofError, ValueError) as error:
-        return Finding(part, "missing", str(error), "pip install .")
+        return Check(part, "missing", str(error), "pip install .")
     built = build.get("build", build)
     detail = "built for this machine"
     if isinstance(built, dict):
         detail += f" against ExecuTorch {built.get('executorch_version', '?')}"
-    return Finding(part, "ok", detail)
+    return Check(part, "ok", detail)
 
 
-def _check_sme2() -> Finding:
+def _check_sme2() -> Check:
     part = "SME2"
     try:
         has_sme2 = read_cpu(ask_host_runner(["--cpu-info"], timeout_s=30).stdout).has_sme2
     except (EtprofError, ValueError) as error:
-        return Finding(part, "missing", str(error), "pip install .")
+        return Check(part, "missing", str(error), "pip install .")
     if has_sme2:
-        return Finding(part, "ok", "this CPU has it: on and off can be measured here")
+        return Check(part, "ok", "this CPU has it: on and off can be measured here")
     way_out = "measure on an SME2 phone or Mac; the emulator proves kernels, not times"
-    return Finding(part, "note", f"not in this {platform.machine()} CPU", way_out)
+    return Check(part, "note", f"not in this {platform.machine()} CPU", way_out)
 
 
 def _pinned(package: str) -> str | None:
@@ -107,58 +110,65 @@ def _pinned(package: str) -> str | None:
     return None
 
 
-def _check_package(package: str, gives: str) -> Finding:
+def _check_package(package: str, gives: str) -> Check:
     needed = _pinned(package) or package
     try:
         found = version(package)
     except PackageNotFoundError:
-        return Finding(package, "missing", f"{gives} needs it", f"pip install '{needed}'")
-    return Finding(package, "ok", f"{found} (wanted: {needed})")
+        return Check(package, "missing", f"{gives} needs it", f"pip install '{needed}'")
+    return Check(package, "ok", f"{found} (wanted: {needed})")
 
 
-def _check_executorch() -> Finding:
+def _check_executorch() -> Check:
     return _check_package("executorch", "export")
 
 
-def _check_torch() -> Finding:
+def _check_torch() -> Check:
     return _check_package("torch", "export")
 
 
-def _check_cmake() -> Finding:
+def _check_cmake() -> Check:
     part, way_out = "CMake", "pip install 'cmake>=3.28'"
     needed = "only to build runners from a checkout"
     program = shutil.which("cmake")
     if program is None:
-        return Finding(part, "note", f"not found; needed {needed}", way_out)
+        return Check(part, "note", f"not found; needed {needed}", way_out)
     match = re.search(r"(\d+)\.(\d+)", run_command([program, "--version"], timeout_s=30).stdout)
     if match is None or (int(match[1]), int(match[2])) < _LEAST_CMAKE:
         found = match[0] if match else "unknown version"
-        return Finding(part, "note", f"{found} is too old; needed {needed}", way_out)
-    return Finding(part, "ok", f"{match[0]} at {program}")
+        return Check(part, "note", f"{found} is too old; needed {needed}", way_out)
+    return Check(part, "ok", f"{match[0]} at {program}")
 
 
-def _check_compiler() -> Finding:
+def _check_ninja() -> Check:
+    if path := shutil.which("ninja"):
+        return Check("Ninja", "ok", path)
+    detail = "not found; needed only to build runners from a checkout"
+    return Check("Ninja", "note", detail, "pip install ninja")
+
+
+def _check_compiler() -> Check:
     part = "C++ compiler"
     for name in _COMPILERS:
         if path := shutil.which(name):
-            return Finding(part, "ok", path)
+            return Check(part, "ok", path)
     way_out = "apt install g++" if sys.platform == "linux" else "xcode-select --install"
-    return Finding(part, "note", "not found; needed only to build runners from a checkout", way_out)
+    return Check(part, "note", "not found; needed only to build runners from a checkout", way_out)
 
 
-def _check_target_parts() -> list[Finding]:
+def _check_target_parts() -> list[Check]:
     """Reports what targets need beside etprof; none is needed to measure on this machine."""
     return [
-        Finding(part.name, "ok", str(part.path))
+        Check(part.name, "ok", str(part.path))
         if part.path
-        else Finding(part.name, "note", part.problem or "not set up", part.way_out)
+        else Check(part.name, "note", part.problem or "not set up", part.way_out)
         for part in find_parts()
     ]
 
 
-def _check_disk() -> Finding:
+def _check_disk() -> Check:
     free = shutil.disk_usage(Path.cwd()).free
     detail = f"{format_size(free)} free in this folder"
     if free < _LEAST_FREE_BYTES:
-        return Finding("Disk", "note", detail, "exports and runs of large models need more")
-    return Finding("Disk", "ok", detail)
+        return Check("Disk", "note", detail, "exports and runs of large models need more")
+    return Check("Disk", "ok", detail)

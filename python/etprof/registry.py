@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 from etprof.base.errors import ExportError, UsageError
 from etprof.base.files import hash_file
+from etprof.base.units import count_of
 from etprof.export import families
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ FOLDER_PACKAGE = "etprof_model_folder_"
 """How the packages begin that folders of models are imported as; the folder's path follows."""
 _EXECUTORCH_NAMES = {"mv2": "mobilenet_v2", "mv3": "mobilenet_v3_small"}
 """What ExecuTorch's examples call the same models."""
+_SHOWN_CLASSES = 3
 _INTERFACE = ("get_eager_model", "get_example_inputs")
 
 
@@ -128,6 +130,8 @@ def _hint(name: str, models: Iterable[str]) -> str:
     if Path(name).exists() or Path(name).suffix in (".pt", ".pth", ".onnx", ".safetensors"):
         return "a program's name ends in .pte, a model's file in .py; "
     name = _EXECUTORCH_NAMES.get(name, name)
+    if name in families.executorch_names():
+        return f"did you mean 'executorch:{name}'? "
     plain = {re.sub(r"[\W_]", "", model).lower(): model for model in models}
     close = difflib.get_close_matches(re.sub(r"[\W_]", "", name).lower(), plain, n=1)
     return f"did you mean {plain[close[0]]!r}? " if close else ""
@@ -198,19 +202,21 @@ def _import_file(file: Path) -> ModuleType:
 
 def _find_class(module: ModuleType, source: ModelSource) -> type[EagerModelBase]:
     """Returns the class asked for, or the module's only one with the interface."""
-    if source.class_name is not None:
-        if not hasattr(module, source.class_name):
-            raise UsageError(f"{source.origin} has no class {source.class_name!r}")
-        return _checked_class(getattr(module, source.class_name), source.origin)
     own = [
         value
         for value in vars(module).values()
         if inspect.isclass(value) and value.__module__ == module.__name__ and _has_interface(value)
     ]
+    names = [f"{source.file}:{value.__name__}" for value in own[:_SHOWN_CLASSES]]
+    way_out = f"; give {' or '.join(names)}" if names else "; docs/own_model.md shows one"
+    if source.class_name is not None:
+        if not hasattr(module, source.class_name):
+            raise UsageError(f"{source.origin} has no class {source.class_name!r}{way_out}")
+        return _checked_class(getattr(module, source.class_name), source.origin, way_out)
     if len(own) != 1:
-        found = ", ".join(value.__name__ for value in own) or "none"
         raise ExportError(
-            f"{source.origin} must define one class with {' and '.join(_INTERFACE)}; it has {found}"
+            f"{source.origin} has {count_of(len(own), 'class', 'classes')} with {' and '.join(_INTERFACE)}, not one"
+            f"{way_out}"
         )
     return cast("type[EagerModelBase]", own[0])
 
@@ -219,13 +225,15 @@ def _has_interface(value: type) -> bool:
     return all(callable(getattr(value, name, None)) for name in _INTERFACE)
 
 
-def _checked_class(value: object, origin: str) -> type[EagerModelBase]:
+def _checked_class(value: object, origin: str, way_out: str = "") -> type[EagerModelBase]:
     """Returns `value` when it is a class with the interface of EagerModelBase."""
     if not inspect.isclass(value):
         raise ExportError(f"{origin}: {value!r} is not a class")
     missing = [name for name in _INTERFACE if not callable(getattr(value, name, None))]
     if missing:
-        raise ExportError(f"{origin}: class {value.__name__!r} lacks {' and '.join(missing)}")
+        raise ExportError(
+            f"{origin}: class {value.__name__!r} lacks {' and '.join(missing)}{way_out}"
+        )
     return cast("type[EagerModelBase]", value)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.atomic import replacing, write_bytes, write_json, write_text
 from etprof.run.directory import ANALYSIS_SUMMARY, safe_name
-from etprof.tables.operators import operator_row_table
+from etprof.tables.operators import OPERATORS
 from etprof.views.documents import assessment_document
 from etprof.views.events import timeline_csv
 from etprof.views.files import encode_csv
@@ -30,9 +30,9 @@ def write_report_files(assessment: Assessment, folder: Path) -> None:
         place = experiment.etdump.parent if folder == run.source else folder
         stem = safe_name(experiment.etdump.stem)
         with replacing(place / f"{stem}_timeline.csv") as stream:
-            for text in timeline_csv(experiment.dump, experiment.events, experiment.delegates):
+            for text in timeline_csv(experiment.executions):
                 stream.write(text.encode("utf-8", "surrogateescape"))
-        table = operator_row_table(experiment)
+        table = OPERATORS.of_each([assessment.insight.of(experiment.name)])
         write_text(place / f"{stem}_ops_stats.csv", encode_csv(table))
     write_json(folder / ANALYSIS_SUMMARY, assessment_document(assessment))
     write_documents([assessment], folder, ("html", "md"))

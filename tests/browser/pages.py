@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+WIDE, TABLET = {"width": 1400, "height": 900}, {"width": 800, "height": 1000}
+_IMPACTS = ("minor", "moderate", "serious", "critical")
 
 
 class Opened:
@@ -37,12 +39,12 @@ class Opened:
             self.complaints.append(url)
 
 
-def find_accessibility_problems(page: Page) -> list[tuple[str, list[str]]]:
-    """Returns what axe-core calls serious or critical, with the elements in question."""
+def find_accessibility_problems(page: Page, least: str = "serious") -> list[tuple[str, list[str]]]:
+    """Returns what axe-core calls that bad or worse, with the elements in question."""
     from axe_playwright_python.sync_playwright import Axe
 
     return [
         (violation["id"], [node["html"] for node in violation["nodes"]][:3])
         for violation in Axe().run(page).response["violations"]
-        if violation["impact"] in {"serious", "critical"}
+        if violation["impact"] in _IMPACTS[_IMPACTS.index(least) :]
     ]

@@ -15,10 +15,11 @@ from etprof.analysis.assessment import assess_runs
 from etprof.dashboard.addresses import file_name, make_address
 from etprof.dashboard.export import export_site
 from etprof.dashboard.queries import list_series
+from etprof.dashboard.visit import Catalogue
 from etprof.history.store import open_store
 from etprof.run.load import Run
 from etprof.views.formats.html import render_html
-from tests.browser.pages import DESKTOP, PHONE, Opened, find_accessibility_problems
+from tests.browser.pages import DESKTOP, Opened, find_accessibility_problems
 from tests.dashboard_server import serving
 from tests.known_history import (
     FAILING,
@@ -62,6 +63,8 @@ class Sites:
     """Configuration by model, precision and device."""
     newest: dict[tuple[str, str, str, str], int]
     """Newest run by model, precision, device and SME mode."""
+    keys: dict[str, str]
+    """What links call a run, by its number."""
 
     def config(self, model: str, precision: str = "fp32", device: str = "Phone A") -> str:
         return self.configs[model, precision, device]
@@ -74,6 +77,9 @@ class Sites:
         if kind == "served":
             return f"{self.served}{address.view}?{query}"
         filters = "&".join(f"{name}={value}" for name, value in address.filters.items())
+        # Files are named as links are: by what stays of a run.
+        named = {name: self.keys.get(value, value) for name, value in address.values.items()}
+        address = make_address(address.view, named)
         return f"{(self.exported / file_name(address)).as_uri()}?{filters}"
 
 
@@ -87,18 +93,25 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
     export_site(store, folder / "site")
     with store.session() as session:
         series = list_series(session)
+        catalogue = Catalogue(session)
+        keys = {str(s.run.id): catalogue.link_of(s.run.id) for s in series}
     runs = [s.run for s in series]
     configs = {(s.run.model, s.run.precision or "", s.run.device): s.config for s in series}
     newest = {(r.model, r.precision or "", r.device, r.sme_mode): r.id for r in runs}
     with serving(store) as server:
-        yield Sites(server.url, folder / "site", configs, newest)
+        yield Sites(server.url, folder / "site", configs, newest, keys)
 
 
 def visit(
-    browser: Browser, sites: Sites, kind: str, address: Address, *, phone: bool = False
+    browser: Browser,
+    sites: Sites,
+    kind: str,
+    address: Address,
+    *,
+    size: dict[str, int] = DESKTOP,
+    scheme: str = "light",
 ) -> Opened:
     own = (sites.served, "data:") if kind == "served" else ("file:", "data:")
-    size, scheme = (PHONE, "dark") if phone else (DESKTOP, "light")
     return Opened(browser, sites.url(kind, address), size, scheme, own)
 
 
@@ -120,6 +133,9 @@ def addresses(sites: Sites) -> dict[str, Address]:
     }
 
 
+CUT_TABLES = """[...document.querySelectorAll(".scroll:has(table.wide)")]
+    .filter((box) => box.scrollWidth > box.clientWidth + 1)
+    .map((box) => box.getAttribute("aria-label"))"""
 VIEWS = (
     "overview", "trend", "sides", "models", "run", "compare", "failures", "hostile trend",
     "failed run",
@@ -127,24 +143,37 @@ VIEWS = (
 
 
 @pytest.mark.parametrize("name", VIEWS)
-@pytest.mark.parametrize(("kind", "phone"), [("served", False), ("exported", True)])
+@pytest.mark.parametrize(
+    "screen",
+    [("served", 1400, "light"), ("exported", 800, "light"), ("exported", 390, "dark")],
+    ids=str,
+)
 def test_page_is_quiet_offline_and_accessible(
-    browser: Browser, sites: Sites, name: str, kind: str, phone: bool
+    browser: Browser, sites: Sites, name: str, screen: tuple[str, int, str]
 ) -> None:
-    opened = visit(browser, sites, kind, addresses(sites)[name], phone=phone)
-    page, width = opened.page, (PHONE if phone else DESKTOP)["width"]
+    kind, width, scheme = screen
+    size = {"width": width, "height": 900}
+    opened = visit(browser, sites, kind, addresses(sites)[name], size=size, scheme=scheme)
+    page = opened.page
     # THEN nothing was loaded from elsewhere, nothing was complained about, nothing ran
     assert opened.complaints == []
     # THEN the page itself never scrolls sideways; wide tables scroll in their own boxes
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert find_accessibility_problems(page) == []
+    if width == 390:
+        # THEN a wide table is a list there: nothing is cut off at the side
+        assert page.evaluate(CUT_TABLES) == []
+    # THEN the other colours are as readable
+    page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+    assert find_accessibility_problems(page) == []
+    page.emulate_media(color_scheme=scheme)
     levels = [int(tag[1]) for tag in page.eval_on_selector_all(
         "h1,h2,h3", "all => all.map(each => each.tagName)")]  # fmt: skip
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
     if pictures := os.environ.get("ETPROF_PICTURES"):
-        page.screenshot(path=f"{pictures}/{name}_{kind}.png", full_page=True)
+        page.screenshot(path=f"{pictures}/{name}_{width}.png", full_page=True)
     page.close()
 
 
@@ -169,7 +198,7 @@ def test_overview_says_what_changed_and_is_red_only_for_it(
     page = visit(browser, sites, kind, make_address("overview", {})).page
     # THEN a known slow-down of a quarter is red, in a sign and a word too, and its neighbour grey
     assert re.search(r"\+2\d\.\d % regression", row_of(page, REGRESSED, "Phone A", "fp32"))
-    red = page.locator(".change.worse")
+    red = page.locator("table .change.worse")
     assert [re.sub(r".* ", "", text) for text in red.all_inner_texts()] == ["regression"] * 2
     assert page.locator(".change.same").count() > 2
     # THEN SME2 is held against off on devices alone
@@ -375,3 +404,68 @@ def test_long_lists_are_served_in_parts(browser: Browser, tmp_path: Path) -> Non
         assert len(rows_shown(page)) == 50
         assert opened.complaints == []
         page.close()
+
+
+@pytest.mark.parametrize("kind", ["served", "exported"])
+def test_tables_sort_by_a_heading_and_are_searched(
+    browser: Browser, sites: Sites, kind: str
+) -> None:
+    """Issue 18, item 3 and U4: dashboard tables did not sort."""
+    opened = visit(browser, sites, kind, make_address("overview", {}))
+    page = opened.page
+    # THEN what became worse is first, before anything is clicked
+    assert REGRESSED in rows_shown(page)[0]
+    assert page.locator(".worse-list li:visible").count() == 2
+    # WHEN sorted by a value, THEN by its size whatever its unit, and what has none is last
+    for order in ("ascending", "descending"):
+        page.get_by_role("button", name="SME off", exact=True).press("Enter")
+        heading = page.get_by_role("columnheader", name="SME off", exact=True)
+        assert heading.get_attribute("aria-sort") == order
+        keys = page.eval_on_selector_all(
+            "tr[data-row]", "rows => rows.map((row) => Number(row.cells[1].dataset.sort || -1))"
+        )
+        known = [key for key in keys if key > 0]
+        assert keys[: len(known)] == sorted(known, reverse=order == "descending")
+        assert 2 < len(known) < len(keys)
+    # WHEN a search is asked for, THEN rows, the list above them and the address have it
+    page.get_by_label("Search").fill("MOBILENET int8 phone")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("find="))
+    page.wait_for_load_state()
+    assert page.locator("#count").inner_text() == "1 configuration"
+    assert page.get_by_label("Search").input_value() == "MOBILENET int8 phone"
+    assert page.locator(".worse-list li:visible").count() == 1
+    assert opened.complaints == []
+    page.close()
+
+
+@pytest.mark.parametrize("kind", ["served", "exported"])
+def test_a_part_of_a_trend_is_chosen_with_a_brush(
+    browser: Browser, sites: Sites, kind: str
+) -> None:
+    """Issue 18, item 3: a trend of 1000 runs could not be looked at closely."""
+    opened = visit(browser, sites, kind, addresses(sites)["trend"])
+    page, said = opened.page, opened.page.locator("#brush-said")
+    # WHEN a slider moves by keyboard, THEN a part is drawn, the ends say which
+    whole = page.locator(".ends").inner_text()
+    page.get_by_label("From", exact=True).press("End")
+    assert re.fullmatch(r"2 of 36 runs", said.inner_text())
+    assert page.locator(".ends").inner_text() != whole
+    page.get_by_role("button", name="Whole range").click()
+    assert (said.inner_text(), page.locator(".ends").inner_text()) == ("", whole)
+    # WHEN dragged over a quarter, THEN that quarter is drawn, and the address keeps it
+    box = page.locator("svg.trend").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 40, steps=3)
+    page.mouse.up()
+    told = said.inner_text()
+    assert re.fullmatch(r"(8|10) of 36 runs", told)
+    assert re.search(r"#x=(49|50)\d-7[45]\d$|#x=500-75\d$", page.url)
+    page.reload()
+    assert said.inner_text() == told
+    # THEN every change of level is drawn with its interval
+    assert page.locator(".level-band:visible, .level-band").count() == 2
+    assert opened.complaints == []
+    page.close()

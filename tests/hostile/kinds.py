@@ -10,7 +10,7 @@ from tests.hostile import api_calls, commands
 from tests.hostile.containers import bomb, mutate_parquet, mutate_store, mutate_tar, mutate_zip
 from tests.hostile.damage import damage_bytes, damage_place, file_sizes
 from tests.hostile.etdumps import mutate_etdump
-from tests.hostile.stand_ins import SpoiledTarget
+from tests.hostile.stand_ins import SpoiledTarget, read_in_pieces
 from tests.hostile.values import OUTSIDE, TEXTS, double_a_key, mutate_json
 from tests.hostile.words import WORDS
 
@@ -219,7 +219,9 @@ def damage(kind: Kind, folder: Path, random: Random) -> str:
     found = sorted(folder.glob(kind.files)) or [folder / kind.files]
     path = random.choice(found)
     told = kind.mutate(path, random)
-    return f"{path.relative_to(folder)}: {told}"
+    events = random.choice((None, 1, 5, 64)) if path.suffix == ".etdump" else None
+    read_in_pieces(events)
+    return f"{path.relative_to(folder)}: {told}{f', in pieces of {events}' if events else ''}"
 
 
 def secret(folder: Path) -> Path:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import etprof.bench.archives
 import etprof.cli
+import etprof.etdump.reader
 import etprof.history.store
 import etprof.measuring.journal
 import etprof.targets.local
@@ -32,6 +33,15 @@ class SpoiledTarget(GeneratingTarget):
             return result
         SpoiledTarget.spoil(request)
         return read_result(request.result)
+
+
+_READING: Final = (etprof.etdump.reader._SHORT_BYTES, etprof.etdump.reader._PIECE_EVENTS)
+
+
+def read_in_pieces(events: int | None) -> None:
+    """Has ETDumps of any length read in pieces of so many events; None: as they are read else."""
+    short, rows = _READING if events is None else (0, events)
+    vars(etprof.etdump.reader).update(_SHORT_BYTES=short, _PIECE_EVENTS=rows)
 
 
 class Escaped:

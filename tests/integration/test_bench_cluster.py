@@ -139,7 +139,7 @@ def test_both_workers_worked_and_each_with_its_own_devices(finished: Pool) -> No
 @pytest.mark.parametrize("device", DEVICES)
 def test_no_device_ran_two_runs_at_once(finished: Pool, device: str) -> None:
     order = launches(finished, device)
-    outputs, blocks, operators = 1, 6, 5
+    outputs, blocks, operators = 1, 6, 6
     assert len(order) == 2 * 2 * (outputs + blocks + operators)
     names = [name for name, *_ in order]
     assert names == sorted(names) or names == sorted(names, reverse=True)

@@ -132,7 +132,7 @@ def test_a_killed_matrix_goes_on_where_it_was(folder: Path, tmp_path: Path) -> N
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGKILL)
     kept = launches(manifest, blocks=30)
-    outputs, blocks, operators = 1, 30, 5
+    outputs, blocks, operators = 1, 30, 6
     assert len(kept) < outputs + blocks + operators
     completed = etprof(tmp_path, "bench", matrix, "--resume")
     assert completed.exit_code == 0, completed.stderr

@@ -115,6 +115,7 @@ MODELS = """
         network = nn.ReLU()
 """
 
+NEXT = "; give {file}:Base or {file}:DataDependent or {file}:NoKernel"
 CASES = {
     "number-output": (
         ["NumberOutput"],
@@ -145,7 +146,8 @@ CASES = {
         (
             "torch.export cannot trace method 'forward': GuardOnDataDependentSymNode: Could not guard "
             "on data-dependent expression Eq(u0, 1) (unhinted: Eq(u0, 1)).  (Size-like symbols: none) "
-            "({file}:23: if x.sum() > 0:); write that part of the model otherwise"
+            "({file}:23: if x.sum() > 0:); a program cannot branch on values: use torch.where, or "
+            "torch.cond for whole branches"
         ),
     ),
     "no-kernel": (
@@ -195,11 +197,11 @@ CASES = {
             "as fp16"
         ),
     ),
-    "no-class": (["Absent"], 2, "{file} has no class 'Absent'"),
+    "no-class": (["Absent"], 2, "{file} has no class 'Absent'" + NEXT),
     "no-interface": (
         ["Function"],
         6,
-        "{file}: class 'Function' lacks get_eager_model and get_example_inputs",
+        "{file}: class 'Function' lacks get_eager_model and get_example_inputs" + NEXT,
     ),
     "rule": (
         ["Base", "--operators", "linaer"],

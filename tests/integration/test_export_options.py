@@ -11,6 +11,8 @@ from etprof.base.process import run_command
 from etprof.cli import main
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.runtime_check import check_bundle
+from etprof.run.delegation import DelegationReport
+from etprof.tables.export import kinds_table
 from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:
@@ -184,6 +186,16 @@ def test_the_command_shows_what_it_found(
         "toy_cnn_xnnpack_fp32.bpte",
     ):
         assert text in shown
+    # AND operators by kind add up (R061)
+    (report,) = tmp_path.glob("*.delegation.json")
+    found = DelegationReport.model_validate_json(report.read_text())
+    *kinds, total = kinds_table(found).records()
+    assert {(each["operator"], each["inside"], each["outside"]) for each in kinds} >= {
+        ("convolution.default", 3, 0),
+        ("mean.dim", 0, 1),
+    }, kinds
+    for column in ("inside", "outside", "total"):
+        assert total[column] == sum(int(each[column] or 0) for each in kinds)
     # AND the traces: every stage with the steps in it, and as many live bytes at the peak as the
     # report says
     traces = {path.name.split(".")[2]: read(path) for path in tmp_path.glob("*.trace.json")}
@@ -207,6 +219,5 @@ def test_the_command_shows_what_it_found(
     # AND all of this changes nothing in the program
     assert program.read_bytes() == exports.get(toy()).pte.read_bytes()
     levels = [each["args"] for each in traces["memory"]["traceEvents"] if each["ph"] == "C"]
-    (report,) = tmp_path.glob("*.delegation.json")
     memory = read(report)["methods"]["forward"]["memory"]
     assert max(sum(each.values()) for each in levels) == memory["peak_live_bytes"]

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,7 +86,8 @@ class Machine:
             process.kill()
             process.communicate()
             for left in self.tree.living():
-                os.kill(left, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it may just have ended
+                    os.kill(left, signal.SIGKILL)
 
     def runners(self) -> list[int]:
         """Processes of the runner itself, in a launch that does not end by itself.

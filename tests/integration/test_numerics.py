@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from etprof.analysis.numeric_gap import NumericGaps
     from etprof.export.lowering import Lowered
     from etprof.export.request import ExportOptions
+    from etprof.run.runner_result import RunnerResult
+    from etprof.targets.request import RunnerRequest
     from tests.integration.conftest import Exports
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +75,59 @@ def test_a_weight_that_is_off_by_one_per_cent_is_named_first(
         assert first is not None
         assert first.node == worst.node == WEIGHTS[weight]
         assert first.own.snr_db == pytest.approx(40, abs=4)
+
+
+class TwoModes(LocalTarget):
+    """This machine with an SME2 that computes one operator wrong."""
+
+    def sme_modes(self) -> tuple[str, ...]:
+        return ("sme2", "off")
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        result = super().run(replace(request, sme="off"))
+        if request.sme == "sme2":
+            for path in request.result.parent.rglob("output_2.bin"):
+                path.write_bytes(bytes(path.stat().st_size))
+        return result
+
+
+def test_what_sme2_computes_otherwise_is_held_against_sme_off() -> None:
+    """R296: the gap between the modes, by operator."""
+    gaps = compare_with_eager(TOY, TwoModes())
+    apart = {row.node for row in gaps.rows if row.off is not None and row.off.snr_db is not None}
+    assert apart == {"relu_1"}
+    assert {row.mode for row in gaps.rows if row.off is not None} == {"sme2"}
+
+
+_POSITIVE = """\
+import torch
+from torch import nn
+
+class Positive:
+    def get_eager_model(self):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.ReLU(), nn.Conv2d(32, 8, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+        net[1].weight.data.abs_()
+        net[2].momentum = None
+        with torch.no_grad():
+            net.train()(*self.get_example_inputs())
+        return net.eval()
+
+    def get_example_inputs(self):
+        return (torch.rand(4, 32, 8, 8, generator=torch.Generator().manual_seed(1)) + 2,)
+"""
+
+
+def test_a_sound_batch_norm_behind_positive_values_parts_nowhere(tmp_path: Path) -> None:
+    """Such a one of transformers' resnet was named: what it sums up is larger than its result."""
+    code = tmp_path / "positive.py"
+    code.write_text(_POSITIVE)
+    request = GapRequest(export=ExportRequest(f"{code}:Positive", "fp16"))
+    gaps = compare_with_eager(request, LocalTarget())
+    assert {mode: gaps.first_parted(mode) for mode in gaps.modes} == dict.fromkeys(gaps.modes)
+    (row,) = (row for row in gaps.rows if row.mode == gaps.modes[0] and row.node == "relu_1")
+    # 32 products that begin with nothing explain 55 dB.
+    assert row.explained.least_db < 50
 
 
 def test_taps_inside_a_fused_operator_name_the_fusion_that_they_prevent() -> None:

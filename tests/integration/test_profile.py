@@ -143,6 +143,7 @@ def test_the_command_says_what_it_left_out_of_a_damaged_recording(
 
 
 def test_csv_twins_have_the_numbers_of_the_json(profiled: Profiled) -> None:
+    """R154: neither file told of an event's execution and backend, of an operator's microkernel."""
     (path,) = profiled.run.glob("*/*_ops_stats.csv")
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -153,8 +154,13 @@ def test_csv_twins_have_the_numbers_of_the_json(profiled: Profiled) -> None:
     ]
     (timeline,) = profiled.run.glob("*/*_timeline.csv")
     with timeline.open(newline="") as stream:
-        names = [row["name"] for row in csv.DictReader(stream)]
-    assert names.count("Method::execute") == 1 + 10 + 100
+        events = list(csv.DictReader(stream))
+    executions = [row["execution"] for row in events if row["name"] == "Method::execute"]
+    assert executions == [str(number) for number in range(1 + 10 + 100)]
+    assert {row["backend"] for row in events if row["delegated"] == "1"} == {"xnnpack"}
+    assert {row["backend"] for row in events if row["delegated"] == "0"} == {""}
+    hints = [row["kernel_hint"] or None for row in rows]
+    assert hints == [operator["kernel_hint"] for operator in experiment["operators"]]
 
 
 def test_metrics_keep_every_raw_sample(profiled: Profiled) -> None:

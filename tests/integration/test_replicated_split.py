@@ -98,7 +98,7 @@ def test_operators_have_intervals_between_launches_and_verdicts(tmp_path: Path) 
         assert all(row["mean_ns_low"] < row["mean_ns"] < row["mean_ns_high"] for row in rows)
         shares = [row["share"] for row in (*rows, *experiment["overheads"])]
         assert sum(shares) == pytest.approx(1, abs=1e-12)
-        assert experiment["executions"] == 100
+        assert experiment["executions"] == 102
     (comparison,) = report["comparisons"]
     changes = {row["candidate_label"]: row for row in comparison["operators"]}
     product, copy = (
@@ -135,7 +135,7 @@ def test_one_stretched_execution_moves_nothing(tmp_path: Path) -> None:
         assert all(abs(one["share"] - other["share"]) < 0.01 for one, other in rows)
     left_out = [each["left_out"] for each in disturbed["experiments"].values()]
     assert sorted(each["disturbed"] for each in left_out) == [0, 1]
-    assert any("1 of 100 executions (operator launch 2)" in each for each in disturbed["notes"])
+    assert any("1 of 102 executions (operator launch 2)" in each for each in disturbed["notes"])
     assert findings(quiet) == findings(disturbed) != []
 
 
@@ -190,7 +190,7 @@ def test_one_stretched_execution_of_a_real_recording_moves_nothing(
         reports.append(json.loads(done.stdout))
     (quiet,), (disturbed,) = (report["experiments"].values() for report in reports)
     # What else disturbed this host while it was recorded is left out too.
-    assert quiet["executions"] + quiet["left_out"]["disturbed"] == 100
+    assert quiet["executions"] + quiet["left_out"]["disturbed"] == 102
     assert disturbed["left_out"]["disturbed"] == quiet["left_out"]["disturbed"] + 1
     tables = [[*each["operators"], *each["overheads"]] for each in (quiet, disturbed)]
     assert max(abs(a["share"] - b["share"]) for a, b in zip(*tables, strict=True)) < 0.01

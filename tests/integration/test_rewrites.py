@@ -133,9 +133,9 @@ def make(model: nn.Module, inputs: tuple[torch.Tensor, ...], *names: str) -> Mad
     from executorch.runtime import Runtime
 
     rewriting, options = rewriting_of(*names), ExportOptions(rewrites=names)
-    traced = rewriting.before_lowering(
-        lowering.trace("forward", ExportMethod(model.eval(), inputs))
-    )
+    # A quantised graph is as it is, and says so by an error.
+    plain = model if isinstance(model, torch.fx.GraphModule) else model.eval()
+    traced = rewriting.before_lowering(lowering.trace("forward", ExportMethod(plain, inputs)))
     lowered = lowering.lower({"forward": traced}, DEFAULT, options)
     rewriting.operators += lowered.rewritten
     report = delegation.describe_method(lowered.methods["forward"], None)
@@ -293,23 +293,53 @@ def test_an_image_s_casts_stay_where_they_are() -> None:
     assert make(model, inputs, "delegated_casts").outside == 1
 
 
+def quantized(precision: str, model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> nn.Module:
+    scheme = parse_precision(precision).quantization
+    assert scheme is not None
+    method, _ = lowering.quantize_method(
+        "forward", ExportMethod(model.eval(), inputs), scheme, BY_NAME[DEFAULT], Rewriting()
+    )
+    return method.module
+
+
 def test_rows_of_four_bits_take_a_scale_a_channel() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32)).eval()
     inputs = (torch.randn(3, 64),)
-    scheme = parse_precision("8da4w").quantization
-    assert scheme is not None
-    method, _ = lowering.quantize_method(
-        "forward", ExportMethod(model, inputs), scheme, BY_NAME[DEFAULT], Rewriting()
-    )
+    module = quantized("8da4w", model, inputs)
     with torch.no_grad():
-        expected = method.module(*inputs)
-    assert weight_types(make(method.module, inputs).report) == ["qbint4"] * 2
-    made = make(method.module, inputs, "channel_weights")
+        expected = module(*inputs)
+    assert weight_types(make(module, inputs).report) == ["qbint4"] * 2
+    made = make(module, inputs, "channel_weights")
     assert weight_types(made.report) == ["qcint4"] * 2
     assert made.report.summary is not None
     assert made.report.summary.predicted_sme2_macs_share == 1
     assert snr_db(expected, made.output) > 100
+
+
+@pytest.mark.parametrize(
+    ("layer", "types"),
+    [
+        (nn.Conv2d(16, 32, 1), ("qint8", "qcint8")),
+        (nn.Linear(8, 32), ("qint8", "qcint8")),
+        (nn.Conv2d(16, 32, 3, padding=1), ("qint8", "qint8")),
+        (nn.ConvTranspose2d(16, 32, 3), ("qint8", "qint8")),
+    ],
+)
+def test_weights_of_products_take_their_scale_for_each_channel(
+    layer: nn.Module, types: tuple[str, str]
+) -> None:
+    """Of one scale for all, XNNPACK's 8-bit products have no SME2 microkernel."""
+    torch.manual_seed(0)
+    inputs = (torch.randn(1, 16, 8, 8),)
+    model = quantized("int8_per_tensor", nn.Sequential(layer, nn.ReLU()), inputs)
+    with torch.no_grad():
+        expected = model(*inputs)
+    plain, made = make(model, inputs), make(model, inputs, "channel_scales")
+    assert (weight_types(plain.report), weight_types(made.report)) == ([types[0]], [types[1]])
+    assert made.rewriting.operators["channel_scales"] == (types[0] != types[1])
+    # One unit of the last place of 8 bits, where a kernel rounds otherwise.
+    assert snr_db(expected, made.output) > 40
 
 
 def test_each_product_of_attention_does_its_own_work() -> None:

@@ -61,7 +61,7 @@ def test_a_right_program_is_measured_after_its_outputs(
     launches = json.loads((run / "manifest.json").read_text())["launches"]
     first, *others = (each["purpose"] for each in launches)
     assert first == "outputs"
-    assert sorted(others) == ["operators"] * 5 + ["timing"] * 2
+    assert sorted(others) == ["operators"] * 6 + ["timing"] * 2
     loaded = analyze_run(Run.load(run))
     found = {(each.where, each.question): each.answer for each in loaded.verdicts}
     assert len(found) == 4

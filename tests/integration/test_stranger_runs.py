@@ -85,7 +85,8 @@ def test_a_manifests_own_command_is_shown_and_not_started(
     run = write_manifest(folder, config(chosen))
     assert main(["run", "--from-manifest", str(run)]) == 2
     *shown, message = capsys.readouterr().err.splitlines()
-    assert f"experiments.0.{field}" in message
+    # What the preset of a folder of theirs leads to is named by its path.
+    assert f"experiments.0.{field.replace('preset', 'runner_path')}" in message
     assert "--allow-launcher" in message
     assert any("model.pte" in line and "out" in line for line in shown)
     (value,) = chosen.values()

@@ -25,7 +25,8 @@ from tests.world.spec import Capabilities, RunSpec
 RAW = ("*_result.json", "*.etdump", "*_kernels.json", "manifest.json", "metrics.json")
 """What was measured, as the runner wrote it, and when each launch began."""
 OF_TIME = re.compile(r"(^|_)(ns|us|ms)$|^(p_value|speed_up\w*|share)$|_speed_up$")
-OF_OUTPUTS = {"calls_per_inference", "snr_db", "minimum_snr_db", "max_abs", "max_rel", "top1"}
+OF_OUTPUTS = {"calls_per_inference", "snr_db", "minimum_snr_db", "max_abs", "max_rel", "top1",
+              "mse", "cosine"}  # fmt: skip
 OF_TILES = {"tile_use"}
 """Of counted sizes."""
 OF_STEPS = {"ts", "dur"}

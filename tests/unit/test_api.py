@@ -21,6 +21,14 @@ from tests.known_runs import OFF_OPS, ON_OPS, on_off_run, write_run
 GUIDE = Path(__file__).parents[2] / "docs" / "python_api.md"
 
 
+def test_the_page_of_stable_names_has_those_of_the_package() -> None:
+    """R011: nothing said which names may be relied on, and how one goes."""
+    page = GUIDE.with_name("stability.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`etprof\.([A-Za-z_]+)`", page)) == set(etprof.__all__)
+    for name in etprof.__all__:
+        assert hasattr(etprof, name)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> etprof.Run:
     kinds = [("Conv2d", "conv"), ("DepthwiseConv2d", "depthwise"), ("Conv2d", "last")]

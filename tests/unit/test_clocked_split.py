@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 
 from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.operator_clock import put_on_clock
-from etprof.etdump.reader import ETDumpFormatError, LongETDump
+from etprof.etdump import reader
+from etprof.etdump.reader import ETDump, ETDumpFormatError, LongETDump, open_etdump
 from etprof.run.load import Run
 from etprof.tables.operators import SPLIT
 from etprof.views.cells import shown_rows
@@ -20,9 +22,8 @@ from tests.world.sim_target import SimTarget
 from tests.world.spec import Capabilities, RunSpec
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
-    from etprof.etdump.reader import ETDump
     from etprof.run.load import LoadedSplit
     from etprof.tables.table import Value
     from etprof.targets.request import RunnerRequest
@@ -101,7 +102,7 @@ class Damaged(LongETDump):
     def __init__(self) -> None:
         """Without a file."""
 
-    def whole(self) -> ETDump:
+    def pieces(self) -> Iterator[ETDump]:
         raise ETDumpFormatError("m.etdump", reason="torn", offset=5_000_000, fault="damaged")
 
 
@@ -127,7 +128,7 @@ def test_a_clock_of_other_operators_is_refused(tmp_path: Path) -> None:
     launch = clocked_launch(tmp_path)
     assert launch.clock is not None
     trace = launch.clock
-    assert not isinstance(put_on_clock(launch.dump.whole(), trace), str)
+    assert not isinstance(put_on_clock(launch.dump, trace), str)
     first = next(i for i, each in enumerate(trace.operators) if each.delegate is not None)
     operators = list(trace.operators)
     operators[first] = operators[first].model_copy(update={"name": "Softmax (NC, F32) #9"})
@@ -143,23 +144,44 @@ def test_a_clock_of_other_operators_is_refused(tmp_path: Path) -> None:
         {"all_operators_named": False},
     ]
     for change in changes:
-        assert isinstance(
-            put_on_clock(launch.dump.whole(), trace.model_copy(update=change)), str
-        ), change
+        assert isinstance(put_on_clock(launch.dump, trace.model_copy(update=change)), str), change
 
 
 def test_operators_stay_inside_the_calls_that_hold_them(tmp_path: Path) -> None:
     launch = clocked_launch(tmp_path)
     assert launch.clock is not None
-    found = put_on_clock(launch.dump.whole(), launch.clock)
-    assert not isinstance(found, str)
+    found = put_on_clock(launch.dump, launch.clock)
+    assert isinstance(found, ETDump)
+    assert isinstance(launch.dump, ETDump)
     inside = found.profile.delegate_debug_id_str_id >= 0
     unchanged = ~inside
     for name in ("start_time", "end_time"):
-        before, after = (getattr(each.profile, name) for each in (launch.dump.whole(), found))
+        before, after = (getattr(each.profile, name) for each in (launch.dump, found))
         assert np.array_equal(before[unchanged], after[unchanged])
     length = found.profile.end_time[inside] - found.profile.start_time[inside]
     assert (length % 1000 == 1000 - GAP_NS).all()
+
+
+def test_a_long_etdump_is_put_on_the_clock_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N17: it was read whole, and each event had a text of the longest name."""
+    launch = clocked_launch(tmp_path)
+    assert launch.clock is not None
+    whole = put_on_clock(launch.dump, launch.clock)
+    assert isinstance(whole, ETDump)
+    monkeypatch.setattr(reader, "_SHORT_BYTES", 0)
+    monkeypatch.setattr(reader, "_PIECE_EVENTS", 7)
+    assert isinstance(launch.etdump, Path)
+    long = open_etdump(launch.etdump)
+    found = put_on_clock(long, launch.clock)
+    assert isinstance(found, LongETDump)
+    for name in ("start_time", "end_time"):
+        pieces = [getattr(piece.profile, name) for piece in found.pieces()]
+        assert len(pieces) > 1
+        assert np.array_equal(np.concatenate(pieces), getattr(whole.profile, name))
+    less = launch.clock.model_copy(update={"executions": launch.clock.executions[1:]})
+    assert isinstance(put_on_clock(long, less), str)
 
 
 def test_a_damaged_clock_leaves_the_etdumps_times_and_is_told(tmp_path: Path) -> None:

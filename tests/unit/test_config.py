@@ -215,6 +215,16 @@ def test_shipped_configs_lack_nothing_but_files(path: Path, good: dict[str, Any]
     parse_config(json.dumps(document), path.name)
 
 
+def test_an_example_counts_microkernels_on_a_phone() -> None:
+    """R114: no shipped config named a runner that counts, and on a phone none comes along."""
+    configs = [json.loads(path.read_text()) for path in shipped("examples")]
+    targets = [each["target"] for each in configs if isinstance(each["target"], dict)]
+    counting = [each for each in targets if each["kind"] == "android" and "trace_preset" in each]
+    assert [each["trace_preset"] for each in counting] == ["android-sme2-trace"]
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+    assert "android-sme2-trace" in {each["name"] for each in presets}
+
+
 def test_templates_say_what_to_fill_in() -> None:
     for path in shipped("templates"):
         with pytest.raises(UsageError, match="is a placeholder; fill it in"):
@@ -244,6 +254,30 @@ def test_paths_are_relative_to_the_config(
     assert config.programs["b"].model == Path("../m.pte")
     assert config.experiments[0].runner == Path("../forks.sh")
     assert config.folder == Path("../out")
+
+
+def test_a_preset_is_of_the_checkout_that_the_config_is_in(
+    good: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R125: presets were looked for below the working folder alone."""
+    runner = tmp_path / "build" / "host" / "cpp" / "runner" / "etprof-runner"
+    (tmp_path / "configs" / "mine").mkdir(parents=True)
+    runner.parent.mkdir(parents=True)
+    runner.touch()
+    path = tmp_path / "configs" / "mine" / "c.json"
+    target = {"kind": "android", "trace_preset": "host"}
+    ways = [{"name": "a", "preset": "host"}, {"name": "b", "preset": "not-built"}]
+    program = tmp_path / "m.pte"
+    program.touch()
+    given = {"model": str(program), "target": target, "experiments": ways, "analysis": {}}
+    path.write_text(json.dumps(good | given))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    config = load_config(Path("../configs/mine/c.json"))
+    first, second = config.experiments
+    assert (first.runner, config.target.trace_runner) == (runner, runner)
+    # AND one that is not built there is still sought in the working folder
+    assert (second.runner, second.preset) == (None, "not-built")
 
 
 def test_a_config_may_name_models(good: dict[str, Any], tmp_path: Path) -> None:

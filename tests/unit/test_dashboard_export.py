@@ -13,7 +13,6 @@ from etprof.cli import main
 from etprof.dashboard.addresses import (
     ExportedLinks,
     ServedLinks,
-    file_name,
     file_word,
     make_address,
 )
@@ -65,30 +64,30 @@ def without_links(page: str) -> str:
 
 @pytest.mark.slow
 def test_exported_pages_are_the_served_ones_up_to_links(store: Store, site: Path) -> None:
-    links = ExportedLinks(lambda _: True)
     views = set()
     with store.session() as session:
         catalogue = Catalogue(session)
+        links = ExportedLinks(lambda _: True, catalogue.link_of)
         first = make_address("overview", {})
         links.href(first)
-        for address in iterate(links):
+        for name, address in iterate(links):
             views.add(address.view)
             served = answer(Visit(address, ServedLinks(), catalogue))[0].decode()
-            exported = (site / file_name(address)).read_text()
+            exported = (site / name).read_text()
             assert without_links(exported) == without_links(served), address
             answer(Visit(address, links, catalogue))[0].decode()  # finds further pages
     assert views == {"overview", "trend", "sides", "models", "run", "compare", "failures"}
 
 
-def iterate(links: ExportedLinks) -> Iterator[Address]:
-    """Yields pages while rendering them finds further ones; the form for two runs is no page."""
+def iterate(links: ExportedLinks) -> Iterator[tuple[str, Address]]:
+    """Yields files and pages while rendering them finds further ones; the form for two runs is no page."""
     done: set[str] = set()
     while new := [name for name in links.pages if name not in done]:
         done |= set(new)
         for name in new:
             address = links.pages[name]
             if address.view != "compare" or address["baseline"]:
-                yield address
+                yield name, address
 
 
 @pytest.mark.slow

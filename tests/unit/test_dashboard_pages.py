@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import event, select, update
 
 from etprof.base.units import format_change
 from etprof.dashboard.addresses import ServedLinks, make_address
 from etprof.dashboard.judging import BASELINE
-from etprof.dashboard.queries import list_series
+from etprof.dashboard.queries import list_series, load_trend
 from etprof.dashboard.render import answer
 from etprof.dashboard.views import trend
-from etprof.dashboard.visit import Catalogue, Visit
+from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
 from etprof.history.check import CheckRequest, check_history
-from etprof.history.schema import Run
+from etprof.history.schema import Run, make_run, record_of
 from etprof.history.store import Store, open_store
+from etprof.history.tables import format_moment
+from etprof.statistics.change_points import find_change_points
 from tests.known_history import (
     EMULATOR,
     IMPROVED,
@@ -63,7 +65,9 @@ def show(store: Store, view: str, **values: str) -> str:
 
 
 def colours(page: str) -> list[str]:
-    return re.findall(r'<span class="change (better|worse|same)"', page)
+    """Of the table; what got worse stands above it once more."""
+    table = page[page.find('<h2 id="latest">') :]
+    return re.findall(r'<span class="change (better|worse|same)"', table)
 
 
 def words(page: str) -> str:
@@ -294,3 +298,95 @@ def test_a_page_costs_little_however_long_the_history_is(
         assert steps - before[1] <= 100 * further, page
         assert size < 300_000, page
     assert sum(steps for _, steps, _ in long.values()) > 0
+
+
+def test_links_name_a_run_by_what_stays_when_a_history_moves(
+    make_store: Callable[[KnownHistory], Store], tmp_path: Path
+) -> None:
+    """Issue 18, item 3: a link held the store's own number, which another store gives to another run."""
+    store = make_store(ONE)
+    links = set(re.findall(r'href="run\?id=(\w+)"', served(store, "overview")))
+    assert links == {key_of(store, 3), key_of(store, 4)}
+    page = served(store, "run", id="3")
+    # WHEN the same runs stand in a store in another order
+    other = open_store(tmp_path / "moved.sqlite")
+    try:
+        with store.session() as session:
+            runs = [record_of(run).model_dump(mode="json") for run in session.scalars(select(Run))]
+        with other.session() as session:
+            for facts in reversed(runs):
+                made = make_run(facts)
+                made.added_at = made.measured_at
+                session.add(made)
+            session.commit()
+        # THEN the link shows the same run there, and its number another one
+        assert figures(served(other, "run", id=key_of(store, 3))) == figures(page)
+        assert figures(served(other, "run", id="3")) != figures(page)
+    finally:
+        other.engine.dispose()
+    with pytest.raises(NoSuchPageError):
+        served(store, "run", id="0" * 16)
+
+
+def figures(page: str) -> str:
+    """Of a page of a run, without its number and the history's size."""
+    return words(page).partition(" Figures ")[2].partition(" Written by ")[0]
+
+
+def key_of(store: Store, number: int) -> str:
+    with store.session() as session:
+        return Catalogue(session).link_of(number)
+
+
+def served(store: Store, view: str, **values: str) -> str:
+    """A page with the links that the server writes."""
+    with store.session() as session:
+        catalogue = Catalogue(session)
+        visit = Visit(make_address(view, values), ServedLinks(catalogue.link_of), catalogue)
+        return answer(visit)[0].decode()
+
+
+def test_what_became_worse_stands_first(make_store: Callable[[KnownHistory], Store]) -> None:
+    """Issue 18, item 3: the overview was by name, so a regression could be on its last page."""
+    known = replace(ONE, commits=9, models=("a_model", REGRESSED, "z_model"))
+    page = show(make_store(known), "overview")
+    first = re.findall(r'<tr data-row data-model="(\w+)"', page)
+    assert first == [REGRESSED, "a_model", "z_model"]
+    (told,) = re.findall(r'<ol class="worse-list">(.*?)</ol>', page, re.DOTALL)
+    assert re.findall(r'<li data-model="(\w+)"', told) == [REGRESSED]
+    assert re.search(r"\+2\d\.\d % regression", words(told))
+    # THEN each cell has its line, from as many runs as there are
+    lines = re.findall(r'class="spark".*? d="(M[^"]*)"', page)
+    assert [line.count("L") for line in lines] == [8] * 6
+    # WHEN nothing is worse, THEN the page says that
+    assert "Nothing: no newest run is a regression" in words(show(make_store(ONE), "overview"))
+
+
+def test_a_search_looks_at_every_fact_of_every_part(
+    make_store: Callable[[KnownHistory], Store],
+) -> None:
+    """Issue 18, item 3: tables could not be searched."""
+    models = tuple(f"m{i:02}" for i in range(60))
+    store = make_store(replace(ONE, commits=1, models=models, all_metrics=False))
+    for view in ("overview", "models"):
+        page = show(store, view, find="M59 phone")
+        assert set(re.findall(r'data-row data-model="(\w+)"', page)) == {"m59"}
+        assert 'type="search" id="f-find" name="find" maxlength="80" value="M59 phone"' in page
+    assert "<tr data-row" not in show(store, "overview", find="m59 tablet")
+
+
+def test_a_change_of_level_is_shown_with_its_interval(
+    make_store: Callable[[KnownHistory], Store],
+) -> None:
+    """Issue 18, item 3: the most probable run was drawn as if it were certain."""
+    store = make_store(replace(ONE, models=(IMPROVED,), commits=24, noise=0.08, sme_modes=("off",)))
+    with store.session() as session:
+        (series,) = list_series(session)
+        points = load_trend(session, series.run.series, "latency_ns", branch="", limit=1000)
+    (found,) = find_change_points([point.value or 0.0 for point in points])
+    page = show(store, "trend", config=series.config)
+    (band,) = re.findall(r'class="level-band"[^>]* data-order="([\d.]+) ([\d.]+)"', page)
+    places = [1000 * n / (len(points) - 1) for n in (found.earliest, found.latest)]
+    assert [float(each) for each in band] == pytest.approx(places, abs=0.1)
+    moments = [format_moment(points[n].measured_at) for n in (found.earliest, found.latest)]
+    assert f"began {' … '.join(dict.fromkeys(moments))} (95 %)" in words(page)

@@ -60,7 +60,7 @@ def split_of(dump: ETDump) -> OperatorSplit:
 def intervals(dump: ETDump) -> dict[str, tuple[float, float]]:
     """95 % interval of each part's mean over the executions of a sound file."""
     (executions,) = keep_near_median([examine_executions(dump)])
-    ((_, events, number),) = executions.pieces()
+    ((_, events, number, _),) = executions.pieces()
     times = timed(events)
     series = {
         name: times.beyond[
@@ -427,7 +427,7 @@ def test_wraps_are_undone_in_durations_everywhere(tmp_path: Path) -> None:
     assert wrapped.any()
     for block in etprof.load_run(path).event_blocks():
         assert all(event.raw_ns.min() >= 0 and event.raw_ns.max() < S for event in block.events)
-    text = "".join(timeline_csv(dump, examine_events(dump)))
+    text = "".join(timeline_csv(examine_executions(dump)))
     rows = [line.split(",") for line in text.splitlines()[1:]]
     assert len(rows) == len(wrapped)
     assert all(0 <= int(row[-2]) < S for row in rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +53,72 @@ def test_a_name_that_the_package_lacks_is_refused(name: str) -> None:
         load_model(name).get_eager_model()
 
 
+TORCHVISION = """
+import torch
+class Weights:
+    @staticmethod
+    def transforms():
+        return type("Crop", (), {"crop_size": [48]})()
+class models:
+    list_models = staticmethod(lambda: ["resnet18"])
+    get_model_weights = staticmethod(lambda name: [Weights])
+    @staticmethod
+    def get_model_builder(name):
+        def build(*, weights="downloaded", weights_backbone="downloaded"):
+            assert weights is None and weights_backbone is None
+            return torch.nn.Conv2d(3, 4, 3)
+        return build
+"""
+TIMM = """
+import torch
+list_models = lambda: ["vit_tiny"]
+def create_model(name, pretrained):
+    assert not pretrained
+    model = torch.nn.Conv2d(3, 4, 3)
+    model.default_cfg = {"input_size": (3, 40, 56)}
+    return model
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "shape"),
+    [
+        ("torchvision:resnet18", TORCHVISION, (1, 3, 48, 48)),
+        ("timm:vit_tiny", TIMM, (1, 3, 40, 56)),
+    ],
+)
+def test_models_of_a_package_are_built_without_weights_at_the_size_they_take(
+    name: str,
+    source: str,
+    shape: tuple[int, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R027: no test called what builds them; stand-ins have the functions that it calls."""
+    package = name.partition(":")[0]
+    (tmp_path / f"{package}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, package, raising=False)
+    model = load_model(name)
+    (value,) = model.get_example_inputs()
+    assert tuple(value.shape) == shape
+    assert model.get_eager_model()(value).shape[1] == 4
+    with pytest.raises(UsageError, match="no model"):
+        load_model(f"{package}:nope").get_eager_model()
+    monkeypatch.delitem(sys.modules, package)
+
+
+def test_a_model_of_executorchs_own_examples_is_built_and_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R022: only names that are refused were tried, never one that builds."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", "executorch:linear", "--precision", "fp32"]) == 0
+    (manifest,) = tmp_path.rglob("*.pte.json")
+    told = json.loads(manifest.read_text())
+    assert (told["model"], told["precision"]) == ("executorch_linear", "fp32")
+
+
 def test_files_are_named_after_family_and_model() -> None:
     assert ExportRequest("timm:vit_tiny").files().pte.name == "timm_vit_tiny_xnnpack_fp16.pte"
     assert ExportRequest("hf:../a b/c").model_name() == "hf_c"
@@ -78,7 +145,7 @@ def test_a_package_that_fails_to_import_says_which_pytorch_it_must_fit(
 ) -> None:
     (tmp_path / "timm.py").write_text("raise RuntimeError('operator does not exist')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "timm", raising=False)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
     with pytest.raises(BuildError, match=torch.__version__.replace("+", r"\+")):
         load_class("timm:resnet18")().get_eager_model()
 

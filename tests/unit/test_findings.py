@@ -270,7 +270,8 @@ def test_convolution_below_the_reference_is_good_news(tmp_path: Path) -> None:
                  [Op(PACKED, 30), Op("Copy (NC, X16) #1", 30)])  # fmt: skip
     mine = insight(tmp_path / "a", run)
     high, low = (
-        insight(tmp_path / name, one(around(100 - us, us))) for name, us in (("b", 60), ("c", 40))
+        insight(tmp_path / name, one(around(100 - us, us), sme="sme2"))
+        for name, us in (("b", 60), ("c", 40))
     )
     assert fired(mine, reference=high)["F8"].severity == "good"
     assert "F8" not in fired(mine, reference=low)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from etprof.base.errors import TargetError
 from etprof.base.process import Completed, run_command
 from etprof.targets import local
 from etprof.targets.local import LocalTarget
-from etprof.targets.runner import find_host_runner, library_environment, read_cpu
+from etprof.targets.runner import check_completed, find_host_runner, library_environment, read_cpu
 
 
 @pytest.fixture
@@ -109,3 +110,17 @@ def test_a_cpu_that_nobody_describes_is_refused_in_one_line(cpuinfo: object) -> 
     said = {"architecture": "x86_64", "logical_cores": 8, "cpuinfo": cpuinfo}
     with pytest.raises(ValueError, match=r"^features: Field required$"):
         read_cpu(json.dumps(said))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "etprof-runner: /lib/libc.so.6: version `GLIBC_2.38' not found (required by etprof-runner)",
+        "etprof-runner: error while loading shared libraries: libxnnpack.so: cannot open",
+        'CANNOT LINK EXECUTABLE "etprof-runner": library "libc++_shared.so" not found',
+    ],
+)
+def test_a_runner_of_another_system_is_told_with_the_way_out(said: str) -> None:
+    """R336: the loader's words alone help nobody."""
+    with pytest.raises(TargetError, match=r"built for another system.*LD_LIBRARY_PATH"):
+        check_completed(Completed(("etprof-runner",), 127, "", said))

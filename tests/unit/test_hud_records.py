@@ -43,6 +43,7 @@ def test_every_metric_has_its_values(records: list[dict[str, object]]) -> None:
     assert values["trimmean_inference_latency(ms)"] == [pytest.approx(0.0010005)]
     assert values["peak_inference_mem_usage(mb)"] == [4.194304, 5.24288]
     assert values["peak_load_mem_usage(mb)"] == [2.097152] * 2
+    assert values["ram_pss_usage(mb)"] == [1.048576] * 2
 
 
 def test_extra_info_takes_texts_only(records: list[dict[str, object]]) -> None:

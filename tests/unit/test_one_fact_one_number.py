@@ -11,6 +11,7 @@ import io
 import itertools
 import json
 import re
+import statistics
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -58,6 +59,9 @@ NO_TABLE_FOR_PEOPLE: Final = {
     "kernel_uses": "hundreds of rows, for programs",
     "work": "where kernels were counted, vector lengths side by side",
     "threads": "with several thread counts",
+    "icicle": "of a run without comparison",
+    "icicle_changes": "drawn, a box each",
+    "intensity": "with an export's description",
     "split": "on terminals: pages have the operators' table, which can be searched",
     "source_lines": "with an export's description",
     "modules": "with an export's description",
@@ -131,7 +135,7 @@ def texts(table: Table, place: Place) -> list[list[str]]:
 
 def shown_tables(assessment: Assessment) -> Iterator[Table]:
     for section in report_sections(assessment):
-        yield from (table for table in section.tables if table.rows)
+        yield from (table for table in section.tables if table.rows and not table.is_drawn)
 
 
 def test_files_hold_the_declared_values(assessment: Assessment) -> None:
@@ -193,7 +197,8 @@ def test_operators_side_by_side_are_the_changes(assessment: Assessment) -> None:
         for record in report_tables(assessment)["operator_changes"].records()
         if record["comparison"] == name
     ]
-    shown = section.tables[0].records()
+    # Pages have the slowest first, with the number of each in the program's order.
+    shown = sorted(section.tables[0].records(), key=lambda record: int(record["number"] or 0))
     assert len(shown) == len(changes) > 0
     for record, change in zip(shown, changes, strict=True):
         assert record["label"] in {change["candidate_label"], change["baseline_label"]}
@@ -381,6 +386,21 @@ def test_a_new_format_is_one_file(
     with pytest.raises(SystemExit):
         run_command_line(["report", "--help"])
     assert "toy-words" in capsys.readouterr().out
+
+
+def test_the_summary_has_the_figures_of_the_raw_samples(assessment: Assessment) -> None:
+    """R152: where docs/measuring.md sends those who want medians; metrics.json has samples alone."""
+    document = assessment_document(assessment)
+    found = document["experiments"]
+    assert found
+    for name, measured in assessment.run.timed.items():
+        samples = [each for block in measured.blocks for each in block.latency_ns]
+        if not document["times_are_meaningful"]:
+            assert found[name].get("latency") is None
+            continue
+        told = found[name]["latency"]["samples"]
+        figures = (told["median"], told["minimum"], told["maximum"])
+        assert figures == (statistics.median(samples), min(samples), max(samples))
 
 
 def test_the_summary_has_the_same_operators(assessment: Assessment) -> None:

@@ -121,7 +121,7 @@ def write_export(
     program.write_bytes(b"program")
     exported = {
         "model": "net", "backend": "xnnpack", "precision": "fp16", "methods": {"forward": {}},
-        "source": {"origin": "mine/net.py"}, **more,
+        "source": {"origin": "mine/nets.py"}, **more,
     }  # fmt: skip
     rewrites = ["plain_views"] if missed else []
     operators = [
@@ -165,7 +165,7 @@ def test_a_measurement_ends_with_the_search_that_may_change_the_program(
     lines = [each for each in done.stderr.splitlines() if each.startswith("Next: ")]
     assert len(lines) <= 1
     found = [each for each in lines if "etprof optimize" in each]
-    wanted = f"Next: {told}`etprof optimize mine/net.py:net --dtype fp16` tries what changes that"
+    wanted = f"Next: {told}`etprof optimize mine/nets.py:net --dtype fp16` tries what changes that"
     assert found == ([] if told is None else [wanted])
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etprof.optimize.search import Search
+from etprof.export.request import ExportedFiles, ExportRequest
+from etprof.optimize.optimizing import Optimizer
+from etprof.optimize.search import Search, choose_layers
 from etprof.optimize.trial import Counted, Gain, Trial, compare
 from etprof.run.program import AppliedRewrite
 from etprof.statistics.effect import estimate_effect
@@ -93,6 +98,19 @@ def test_a_baseline_whose_outputs_fail_sets_no_mark() -> None:
 
     _, baseline, best = search("a", make)
     assert (baseline.passed, best.passed) == (False, True)
+
+
+def test_a_model_that_is_wrong_with_and_without_rewrites_is_not_searched_for_a_culprit() -> None:
+    """It took an export for each rewrite, twice, of a model that only another precision mends."""
+    tried: list[tuple[str, ...]] = []
+
+    def make(names: tuple[str, ...]) -> Trial:
+        tried.append(names)
+        return program(names, passed=False)
+
+    _, baseline, best = search("a b c", make)
+    assert best is baseline
+    assert tried == [(), ("a", "b", "c")]
 
 
 def test_work_that_a_rewrite_adds_cannot_raise_the_share() -> None:
@@ -228,6 +246,88 @@ def test_counted_work_stands_above_predicted_work() -> None:
     counted = program(("a",), counted=Counted(sme2_calls=1, macs_on_sme2=900))
     assert counted.sme2_share(MACS) == pytest.approx(0.9)
     assert compare(counted, program(()), MACS) == "better"
+
+
+class Planted(Optimizer):
+    """A search for whose programs nothing is exported."""
+
+    def _names(self) -> Sequence[str]:
+        return ["a", "b", "c"]
+
+    def _left_out(self) -> dict[str, str]:
+        return {}
+
+    def _export(self, asked: Trial) -> Trial:
+        figures: dict[str, Any] = {"outside": 9 - 3 * len({"a", "b"} & set(asked.rewrites))}
+        return program(asked.rewrites, number=asked.number, **figures)
+
+    def _find(self, trial: Trial) -> ExportedFiles:
+        return ExportedFiles(Path(",".join(trial.rewrites) or "none"))
+
+
+def count_trials(tmp_path: Path, count: Callable[[str], Counted]) -> tuple[list[str], Trial]:
+    """Returns the programs that were counted, in their order, and the result."""
+    asked: list[str] = []
+
+    def counted(path: Path, *_: object) -> Counted:
+        asked.append(str(path))
+        return count(str(path))
+
+    target = SimpleNamespace(platform="emulated")
+    prover: Any = SimpleNamespace(proves_times=False, target=target, count=counted)
+    found = Planted(ExportRequest("toy_cnn"), tmp_path, 2.0, None, lambda _: None, prover=prover)
+    found.record = found._recall()
+    return asked, found._search()[2]
+
+
+def test_while_counts_are_as_predicted_only_the_ends_of_a_search_are_counted(
+    tmp_path: Path,
+) -> None:
+    """Every trial was counted under emulation, which took most of an hour for mobilenet_v2."""
+    asked, best = count_trials(tmp_path, lambda _: Counted(sme2_calls=1, macs_on_sme2=500))
+    assert asked == ["none", "a,b,c", "a,b"]
+    assert (best.rewrites, best.counted is not None) == (("a", "b"), True)
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_where_a_count_differs_every_program_is_counted(tmp_path: Path, *, is_wrong: bool) -> None:
+    """Of the result alone: all before it are counted too, and then decided on again."""
+
+    def count(path: str) -> Counted:
+        if path != "a,b":
+            return Counted(sme2_calls=1, macs_on_sme2=500)
+        # In one SME mode it is wrong, or less than predicted is on SME2.
+        return Counted(sme2_calls=1, macs_on_sme2=400, problem="off: wrong" if is_wrong else None)
+
+    asked, best = count_trials(tmp_path, count)
+    assert asked[:3] == ["none", "a,b,c", "a,b"]
+    # Without `c` the outputs are wrong, or less is on SME2: it stays.
+    assert best.rewrites == ("a", "b", "c")
+    assert {"b,c", "a,c"} <= set(asked)
+    assert len(asked) == len(set(asked))
+
+
+def choose(order: str, needed: set[str], *, trials: int = 99) -> tuple[str, int]:
+    tried: list[str] = []
+
+    def is_sound(layers: tuple[str, ...]) -> bool:
+        tried.append("".join(layers))
+        return needed <= set(layers)
+
+    return "".join(choose_layers(order, is_sound, lambda: len(tried) < trials)), len(tried)
+
+
+@pytest.mark.parametrize(("needed", "chosen"), [("a", "a"), ("cf", "cf"), ("abcdefgh", "abcdefgh")])
+def test_layers_in_float32_are_no_more_than_are_needed(needed: str, chosen: str) -> None:
+    """However they are ranked: each that the outputs hold without is taken out again."""
+    assert choose("abcdefgh", set(needed))[0] == chosen
+
+
+def test_no_layer_is_chosen_where_all_do_not_suffice_or_no_time_is_left() -> None:
+    assert choose("abcd", {"z"}) == ("", 3)
+    assert choose("abcd", {"d"}, trials=1) == ("", 1)
+    # What was found until then is sound, only not the least.
+    assert choose("abcdefgh", {"d"}, trials=3) == ("abcd", 3)
 
 
 names_of = st.lists(st.sampled_from("abcdef"), unique=True, min_size=1)

@@ -427,6 +427,15 @@ def test_times_from_a_trace_runner_are_refused(tmp_path: Path) -> None:
         run(tmp_path, SimTarget(plain(only_counts=True)), EXPERIMENTS[:1])
 
 
+def test_operators_that_a_trace_runner_timed_are_refused(tmp_path: Path) -> None:
+    """R003: the split of a trace runner without its clock stood beside those of others."""
+    splits = [Experiment(name="linux_sme2_on", sme="sme2", mode="operators")]
+    with pytest.raises(TargetError, match="is timed with a trace runner, whose counters cost"):
+        run(tmp_path, SimTarget(plain(only_counts=True)), splits)
+    # AND the clock's own launches, which every target's own pair makes, go on
+    assert run(tmp_path / "own", SimTarget(plain()), splits).errors == []
+
+
 @pytest.mark.parametrize("sme", [{"in_force": "off"}, {"requested": "auto", "in_force": "sme2"}])
 def test_an_answer_in_another_sme_mode_is_refused(tmp_path: Path, sme: dict[str, str]) -> None:
     """T11: what the runner was asked for, and what came of it, was read by nobody."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tomllib
@@ -267,3 +268,22 @@ def test_cmake_and_python_read_one_pin(tmp_path: Path) -> None:
     # THEN CMake asks for that version too, whatever is installed
     assert done.exit_code == 1
     assert "pip could not fetch executorch==9.8.7:" in done.stderr
+
+
+def test_names_that_the_page_of_builds_translates_exist() -> None:
+    """R071, R090: nothing led from the names of other tools to ours."""
+    page = (ROOT / "docs" / "building.md").read_text(encoding="utf-8")
+    presets = set(configure_presets())
+    named = [re.findall(r"`([^`]+)`", cell) for cell in translated(page, "| name elsewhere")]
+    assert len(named) == 6
+    assert all(each and presets.issuperset(each) for each in named)
+    options = (ROOT / "cpp" / "runner" / "options.cpp").read_text(encoding="utf-8")
+    flags = [re.findall(r"--[a-z-]+", cell) for cell in translated(page, "| executor_runner")]
+    assert len(flags) == 11
+    assert {flag for each in flags for flag in each if f'{{"{flag}", ' not in options} == set()
+
+
+def translated(page: str, heading: str) -> list[str]:
+    """The second cells of the table with this heading."""
+    table = page[page.index(heading) :].partition("\n\n")[0]
+    return [line.split("|")[2] for line in table.splitlines()[2:]]

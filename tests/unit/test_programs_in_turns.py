@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from etprof.cli.profile import name_programs
 from etprof.history.ingest import read_run_directory
 from etprof.run.load import Run
 from etprof.run.manifest import load_manifest
+from etprof.tables.findings import shown_findings
 from tests.manifests import edit_manifest
 from tests.world.host import Done, etprof, simulated_host
 from tests.world.sim_target import SimTarget
@@ -302,6 +304,23 @@ def test_what_cannot_be_measured_in_turns_is_told(
         done = etprof(tmp_path, "profile", *words)
     assert done.exit_code != 0
     assert told in done.stderr
+
+
+def test_what_only_the_program_before_had_is_no_advice(tmp_path: Path) -> None:
+    """Issue 18's trial: after a suggestion was applied, the same one was printed again."""
+    outside = Operator("native_call_mean.out", 400, 1)
+    spec = of(CONVOLUTION, outside, programs={"b": of(CONVOLUTION)})
+    first = write_program(tmp_path, "a", b"one", precision="fp32")
+    second = write_program(tmp_path, "b", b"other", precision="fp32")
+    done, _ = measure(tmp_path, write_config(tmp_path, first, b=second), spec)
+    assert done.exit_code == 0, done.stderr
+    found = assess(tmp_path / "run")
+    with_f5 = {
+        entry.experiment for entry in found.findings for f in entry.findings if f.rule == "F5"
+    }
+    assert with_f5 == {"sme2_first", "off_first"}
+    assert "F5" not in {finding.rule for finding in shown_findings(found)}
+    assert not re.search(r"^F5 ", done.stdout, re.MULTILINE)
 
 
 def write_report(program: Path, *nodes: Sequence[str]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from etprof.analysis.assessment import assess_run
+from etprof.analysis.assessment import assess_run, assess_runs
 from etprof.analysis.run_analysis import analyze_run
+from etprof.base.errors import UsageError
 from etprof.run.load import Run as LoadedRun
 from etprof.views.formats.html import render_html
 from tests.known_runs import Experiment, Op, Run, write_run
@@ -68,3 +70,33 @@ def test_a_damaged_one_is_none_and_a_reference_has_none(run: Path, tmp_path: Pat
 def test_runs_elsewhere_have_none(tmp_path: Path) -> None:
     write_reference(tmp_path, MOBILENET)
     assert LoadedRun.load(write_run(tmp_path / "r", MINE), with_reference=True).reference is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(MOBILENET, precision="int8"),
+        replace(MOBILENET, platform="mac"),
+        replace(MOBILENET, cpu={**MOBILENET.cpu, "model_name": "Cortex-X4"}),
+    ],
+)
+def test_a_named_reference_of_another_kind_is_refused(
+    run: Path, tmp_path: Path, other: Run
+) -> None:
+    """R239: what differs between machines would be told of the model."""
+    place = write_reference(tmp_path, other, "elsewhere")
+    with pytest.raises(UsageError, match=r"--reference.* against "):
+        assess_runs([LoadedRun.load(run)], reference=LoadedRun.load(place))
+
+
+@pytest.mark.parametrize("other", [{"threads": 4}, {"sme": "sme2"}])
+def test_shares_of_other_threads_or_modes_are_set_beside_nothing(
+    run: Path, tmp_path: Path, other: dict[str, Any]
+) -> None:
+    """R239: the rules of the reference are silent, where they once took what was there."""
+    (experiment,) = MOBILENET.experiments
+    place = write_reference(
+        tmp_path, replace(MOBILENET, experiments=[replace(experiment, **other)])
+    )
+    (found,) = assess_runs([LoadedRun.load(run)], reference=LoadedRun.load(place))
+    assert found.findings_of("e").reference_answers == ()

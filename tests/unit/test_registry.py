@@ -8,6 +8,9 @@ import pytest
 
 from etprof import registry
 from etprof.base.errors import EtprofError, ExportError, UsageError
+from etprof.export.request import ExportRequest
+from etprof.export.session import describe_source
+from etprof.run.program import ExportManifest
 
 MODEL = """
     from torch import nn, zeros
@@ -82,9 +85,17 @@ def test_two_models_of_one_name_are_an_error(user_folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("toy_cn", "toy_cnn"), ("mv2", "mobilenet_v2"), ("mv3", "mobilenet_v3_small")],
+    [
+        ("toy_cn", "toy_cnn"),
+        ("mv2", "mobilenet_v2"),
+        ("mv3", "mobilenet_v3_small"),
+        ("resnet50", "executorch:resnet50"),
+        ("w2l", "executorch:w2l"),
+        ("dl3", "executorch:dl3"),
+    ],
 )
 def test_an_unknown_name_gets_a_suggestion(name: str, meant: str) -> None:
+    """R052: names of ExecuTorch's own examples were told nothing of their prefix."""
     with pytest.raises(
         UsageError, match=rf"no model is called '{name}'; did you mean '{meant}'\? "
     ):
@@ -112,13 +123,16 @@ BROKEN = {
     ),
     "no-class": (
         "",
-        "{file} must define one class with get_eager_model and get_example_inputs; it has none",
+        (
+            "{file} has 0 classes with get_eager_model and get_example_inputs, not one; "
+            "docs/own_model.md shows one"
+        ),
     ),
     "two-classes": (
         textwrap.dedent(MODEL) + "class Other(Tiny): pass",
         (
-            "{file} must define one class with get_eager_model and get_example_inputs; "
-            "it has Tiny, Other"
+            "{file} has 2 classes with get_eager_model and get_example_inputs, not one; "
+            "give {file}:Tiny or {file}:Other"
         ),
     ),
     "constructor-fails": (
@@ -139,8 +153,9 @@ def test_a_model_that_cannot_be_loaded_says_why(user_folder: Path, text: str, me
 def test_a_class_named_in_a_file_is_checked(tmp_path: Path) -> None:
     file = write_model(tmp_path, "m", textwrap.dedent(MODEL) + "class Half: pass\nvalue = 3\n")
     for name, message in {
-        "Absent": f"{file} has no class 'Absent'",
-        "Half": f"{file}: class 'Half' lacks get_eager_model and get_example_inputs",
+        "Absent": f"{file} has no class 'Absent'; give {file}:Tiny",
+        "Half": f"{file}: class 'Half' lacks get_eager_model and get_example_inputs; "
+        f"give {file}:Tiny",
         "value": f"{file}: 3 is not a class",
     }.items():
         with pytest.raises(EtprofError) as caught:
@@ -152,3 +167,19 @@ def test_a_model_file_that_does_not_exist_is_named() -> None:
     with pytest.raises(UsageError) as caught:
         registry.find_model("nowhere/model.py:Tiny")
     assert str(caught.value) == "model file nowhere/model.py does not exist"
+
+
+@pytest.mark.parametrize("words", ["Tiny", "", "mine", "torchvision:resnet18"])
+def test_commands_find_the_model_under_the_name_that_findings_give_it(
+    tmp_path: Path, user_folder: Path, words: str
+) -> None:
+    """Issue 18's trial: `etprof export Net` was suggested for a class in a file, and does not exist."""
+    file = write_model(tmp_path / "elsewhere", "m", MODEL)
+    write_model(user_folder, "mine", MODEL)
+    named = {"Tiny": f"{file}:Tiny", "": str(file)}.get(words, words)
+    exported = ExportManifest(
+        model=ExportRequest(named).model_name(), backend="xnnpack", precision="fp16",
+        source=describe_source(named),
+    )  # fmt: skip
+    assert registry.find_model(exported.asked_as).origin == registry.find_model(named).origin
+    assert ExportRequest(exported.asked_as).model_name() == exported.model

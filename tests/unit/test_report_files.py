@@ -18,6 +18,7 @@ from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.run.load import Run as LoadedRun
+from etprof.run.manifest import seal
 from etprof.tables.report import report_tables
 from etprof.views.files import safe_cell
 from etprof.views.formats import format_names
@@ -216,6 +217,37 @@ def test_every_format_can_be_asked_for(run: Path, tmp_path: Path) -> None:
     assert report(run, "--format", ",".join(formats), "--out", tmp_path / "o") == 0
     names = {path.name.split("_model")[0] for path in (tmp_path / "o").iterdir()}
     assert {"report.html", "report.perfetto-trace", "report_chrome_trace.json"} <= names
+
+
+def test_folded_stacks_add_up_to_the_split(run: Path, tmp_path: Path) -> None:
+    """R313: each line is a stack by module; together they are the inference."""
+    assert report(run, "--format", "folded,csv", "--out", tmp_path) == 0
+    stacks = sorted(tmp_path.glob("*.folded"))
+    assert len(stacks) == len(analyze_run(LoadedRun.load(run)).experiments)
+    for path, experiment in zip(
+        stacks,
+        sorted(analyze_run(LoadedRun.load(run)).experiments, key=lambda e: e.name),
+        strict=True,
+    ):
+        times = experiment.split.times
+        assert times is not None
+        lines = [line.rpartition(" ") for line in path.read_text().splitlines()]
+        assert len(lines) == len(experiment.split.entries)
+        assert sum(int(line[2]) for line in lines) == pytest.approx(
+            times.execute.mean_ns, abs=len(lines)
+        )
+
+
+def test_markdown_lists_the_files_of_the_run(run: Path) -> None:
+    """R250: what was left is named on the page, where it had been dropped."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    names = [f"launch_{number:02}.etdump" for number in range(22)]
+    manifest["files"] = {name: {"kind": "etdump", "sha256": "0" * 64} for name in names}
+    (run / "manifest.json").write_bytes(seal(manifest))
+    assert report(run) == 0
+    (line,) = [x for x in (run / "report.md").read_text().splitlines() if "Files of the run" in x]
+    assert [name.replace("_", "\\_") in line for name in names] == [True] * 20 + [False] * 2
+    assert "and 2 more" in line
 
 
 def test_wrong_words_are_refused(run: Path) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from etprof.analysis.assessment import assess_run, assess_runs
 from etprof.run.load import Run as LoadedRun
+from etprof.tables.brief import brief_of
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from etprof.views.terminal import render_report
@@ -167,10 +168,14 @@ def test_platforms_that_are_not_representative_say_so(tmp_path: Path) -> None:
 def test_terminals_say_so_too(tmp_path: Path, platform: str) -> None:
     """R006: pages had the banner, terminals had none."""
     run = replace(on_off_run(), platform=platform, meaningful=platform == "mac")
+    assessment = assess_run(analyze(tmp_path / "r", run))
     console = Console(file=io.StringIO(), width=200)
     with console.capture() as captured:
-        console.print(render_report(assess_run(analyze(tmp_path / "r", run)), top=12))
+        console.print(render_report(assessment, top=12))
     assert "Not representative. Measured" in captured.get()
+    # AND so does the answer of a screen, which is what run, profile and analyze print
+    told = [each.text for each in brief_of(assessment).told]
+    assert any(text.startswith("Not representative. Measured") for text in told)
 
 
 def test_several_runs_in_one_page(tmp_path: Path) -> None:

@@ -10,9 +10,13 @@ from pydantic import ValidationError
 from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.cold_start import build_ledger
 from etprof.base.atomic import write_json
+from etprof.base.errors import InputFileError, TargetError
 from etprof.base.records import read_record
+from etprof.run.directory import kind_of
 from etprof.run.load import Run as LoadedRun
 from etprof.run.runner_result import RunnerResult, SmeState
+from etprof.targets.local import LocalTarget
+from etprof.targets.request import RunnerRequest
 from tests.known_runs import analyze, on_off_run, write_run
 from tests.world.results import result_document
 
@@ -78,3 +82,51 @@ def test_a_generation_of_an_older_runner_is_read(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     write_json(path, document)
     assert read_record(RunnerResult, path, way_out="run again").generation is not None
+
+
+def launch(folder: Path, script: str) -> RunnerRequest:
+    """A launch of a runner that the user has named, which is this script."""
+    runner = folder / "runner"
+    runner.write_text(f"#!/bin/sh\n{script}\n")
+    runner.chmod(0o755)
+    return RunnerRequest(model=folder / "m.pte", result=folder / "m_result.json", runner=runner)
+
+
+def test_what_the_runner_printed_is_kept_of_every_launch(tmp_path: Path) -> None:
+    """R150, R136: only the last line of a launch that failed was kept, as an error."""
+    request = launch(tmp_path, "printf 'first\\n'; printf 'I ExecuTorch: \\033[2Jx\\n' >&2; exit 0")
+    request.result.write_text("{}")
+    with pytest.raises(InputFileError):
+        LocalTarget().run(request)
+    assert request.words.read_text() == "first\nI ExecuTorch: \\x1b[2Jx\n"
+    assert request.words in request.written
+    assert kind_of(f"on/{request.words.name}") == "log"
+
+
+def test_what_is_kept_of_a_runners_words_is_bounded(tmp_path: Path) -> None:
+    """R150: an XNNPACK log of a large model has megabytes; the end says why a launch failed."""
+    request = launch(
+        tmp_path, "yes a line | head -n 40000; echo etprof-runner: the end >&2; exit 5"
+    )
+    with pytest.raises(TargetError, match=r"^the end$"):
+        LocalTarget().run(request)
+    kept = request.words.read_text()
+    assert len(kept) < 70_000
+    assert kept.endswith("\netprof-runner: the end\n")
+
+
+def test_a_silent_runner_leaves_no_file_of_words(tmp_path: Path) -> None:
+    request = launch(tmp_path, "exit 5")
+    with pytest.raises(TargetError):
+        LocalTarget().run(request)
+    assert not request.words.exists()
+
+
+@pytest.mark.parametrize(
+    "script", ["echo \"ERROR: unknown command line flag 'result'\" >&2; exit 1", "exit 0"]
+)
+def test_a_program_that_is_no_runner_of_ours_is_told(tmp_path: Path, script: str) -> None:
+    """R070: executor_runner as `runner_path` ended in its own words, or in a missing file."""
+    request = launch(tmp_path, script)
+    with pytest.raises(TargetError, match="does not answer as etprof-runner does: name one that"):
+        LocalTarget().run(request)

@@ -29,12 +29,19 @@ if TYPE_CHECKING:
 SPREAD = 0.05
 
 
-def measured(folder: Path, seed: int, *, spread: float = SPREAD, **experiment: object) -> Path:
+def measured(
+    folder: Path,
+    seed: int,
+    *,
+    spread: float = SPREAD,
+    block: float = 0.005,
+    **experiment: object,
+) -> Path:
     """One run of the simulated machine, whose runs differ by `spread`."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     model = folder.parent / "m.pte"
     model.write_bytes(b"program")
-    noise = Noise(run=spread, block=0.005)
+    noise = Noise(run=spread, block=block)
     target = SimTarget(RunSpec(noise=noise, seed=seed))
     named = {"name": "off", "sme": "off", "iterations": 20, **experiment}
     settings = Settings(blocks=6, operator_iterations=2, kernels=False)
@@ -94,6 +101,36 @@ def test_repeated_runs_tell_nothing_from_nothing(
         for i in range(4)
     )
     assert verdicts == {"inconclusive": 4}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [0.005, 0.02])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 0.03, 0.08])
+def test_every_spread_of_runs_and_launches_tells_nothing_from_nothing(
+    spread: float,
+    block: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """I6, N1: and a run that takes three times as long is told, or this could not fail."""
+    monkeypatch.chdir(tmp_path)
+    first = round(10_000 * (spread + block))
+    same = [
+        measured(tmp_path / f"r{seed}", seed, spread=spread, block=block)
+        for seed in range(first, first + 6)
+    ]
+    found = compared(capsys, *same[:3], "--against", *same[3:])["latency"]
+    assert found["verdict"] not in {"faster", "slower"}
+    assert found["interval"]["low"] <= 1 <= found["interval"]["high"]
+    for run in same[3:]:
+        metrics = json.loads((run / "metrics.json").read_text())
+        for each in metrics["experiments"]["off"]["blocks"]:
+            each["latency_ns"] = [3 * taken for taken in each["latency_ns"]]
+        (run / "metrics.json").write_text(json.dumps(metrics))
+        edit_manifest(run, lambda document: document["files"].clear())
+    found = compared(capsys, *same[:3], "--against", *same[3:])["latency"]
+    assert found["verdict"] == "slower"
 
 
 def test_a_history_says_how_much_runs_differ(

@@ -284,9 +284,14 @@ def documented() -> dict[str, set[str]]:
 @pytest.mark.parametrize("case", SLOW_CASES)
 def test_an_export_fits_a_screen(world: World, case: str) -> None:
     """U1: the same of commands that need PyTorch."""
-    shown = world.brief(case)
-    assert len(shown.splitlines()) <= MOST_LINES
-    check_widths(shown, 80)
+    assert world.again(case) == world.brief(case)
+    ways: list[dict[str, Any]] = [{"columns": each} for each in WIDTHS]
+    for way in (*ways, {"encoding": "ascii"}, {"NO_COLOR": "1"}):
+        shown = world.again(case, **way)
+        assert len(shown.splitlines()) <= MOST_LINES
+        check_widths(shown, way.get("columns", 80))
+    known = words_of(world.again(case, columns=WIDE))
+    assert sorted(word for word in words_of(world.brief(case)) if not is_whole(word, known)) == []
     document = json.loads(world.run(case, "--json")[0].stdout)
     assert isinstance(document["schema_version"], int)
 

@@ -16,11 +16,16 @@ def test_summary_of_known_samples() -> None:
     summary = summarise([1, 2, 3, 4, 100])
     assert (summary.count, summary.median, summary.mean) == (5, 3, 22)
     assert (summary.minimum, summary.maximum) == (1, 100)
+    # AND the deviation of 43.6 is nearly twice the mean (R231)
+    assert summary.variation == pytest.approx(1.98262, abs=1e-5)
+    assert summarise([-1, 1]).variation is None
+    assert summarise([7]).variation == 0
 
 
 def test_a_summary_tells_outliers_from_spread() -> None:
     # GIVEN 1 to 20 and one sample far away; quartiles 6 and 16, so that 31 is the last one inside
     inside, outside = (summarise([*range(1, 21), last]) for last in (31, 31.5))
+    assert (inside.p10, inside.p25) == (3, 6)
     assert (inside.p75, inside.p90, inside.p95) == (16, 19, 20)
     assert (inside.outliers, outside.outliers) == (0, 1)
     # AND the mean without two samples at each end is that of 3 to 19

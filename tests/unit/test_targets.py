@@ -72,7 +72,7 @@ def test_a_new_kind_touches_three_files(tmp_path: Path) -> None:
     (package / "configs" / "templates" / "toy_template.json").write_text(json.dumps(template))
 
     def ask(*words: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "COLUMNS": "300"}
         done = run_command([sys.executable, *words], environment=environment, folder=tmp_path)
         assert done.exit_code == 0, done.stderr
         return done.stdout

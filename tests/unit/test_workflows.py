@@ -20,6 +20,7 @@ yaml = pytest.importorskip("yaml", reason="needs PyYAML")
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+ACTION = ROOT / "action.yml"
 LANE = ROOT / ".github/workflows/bench-lane.yml"
 MAKE_MATRIX = ROOT / ".ci/make_matrix.py"
 OURS = re.compile(r"\$\{\{ matrix\.\w+ \}\}")
@@ -52,6 +53,15 @@ def test_nothing_from_outside_is_pasted_into_a_script(path: Path) -> None:
     for step in steps(path):
         assert "${{" not in OURS.sub("", step.get("run", "")), step
         assert "github-script" not in step.get("uses", "")
+
+
+def test_the_action_pastes_nothing_and_pins_what_it_uses() -> None:
+    """Its inputs are of other people's repositories: they reach scripts as variables only."""
+    used = load(ACTION)["runs"]["steps"]
+    assert [step for step in used if "run" in step]
+    for step in used:
+        assert "${{" not in step.get("run", "")
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}|", step.get("uses", ""))
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
@@ -104,7 +114,7 @@ def bench_steps(script: str) -> list[str]:
 
 def test_on_demand_takes_what_the_issue_asks_for() -> None:
     inputs = load(ROOT / ".github/workflows/bench.yml")[True]["workflow_dispatch"]["inputs"]
-    assert {"model", "precision", "pool", "ref"} <= set(inputs)
+    assert {"model", "precision", "backend", "pool", "ref"} <= set(inputs)
     given = jobs(ROOT / ".github/workflows/bench.yml")["bench"]["with"]
     assert {name: f"${{{{ inputs.{name} }}}}" for name in inputs}.items() <= given.items()
 
@@ -134,17 +144,19 @@ def test_actionlint_has_no_complaint() -> None:
 
 
 def make_matrix(**variables: str) -> tuple[int, str]:
-    unset = dict.fromkeys(("MATRIX", "MODEL", "PRECISION", "POOL", "ETPROF_DEVICES"), "")
+    unset = dict.fromkeys(("MATRIX", "MODEL", "PRECISION", "BACKEND", "POOL", "ETPROF_DEVICES"), "")
     completed = run_command([sys.executable, MAKE_MATRIX], environment={**unset, **variables})
     return completed.exit_code, completed.stdout or completed.stderr
 
 
 def test_what_is_typed_into_the_form_becomes_a_matrix() -> None:
-    code, text = make_matrix(MODEL="toy_cnn, resnet18", PRECISION="fp32,int8", POOL="emulator")
+    chosen = {"PRECISION": "fp32,int8", "BACKEND": "portable, xnnpack", "POOL": "emulator"}
+    code, text = make_matrix(MODEL="toy_cnn, resnet18", **chosen)
     assert code == 0
     matrix = parse_matrix(text, "made")
     assert [model.name for model in matrix.models] == ["toy_cnn", "resnet18"]
     assert matrix.precisions == ("fp32", "int8")
+    assert matrix.backends == ("portable", "xnnpack")
     assert [device.kind for device in matrix.devices] == ["emulator"]
 
 

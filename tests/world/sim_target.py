@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from etprof.backends.kernel_names import size_arguments, tile_of
-from etprof.base.atomic import write_bytes, write_json
+from etprof.base.atomic import write_bytes, write_json, write_text
 from etprof.base.errors import TargetError
 from etprof.run.runner_result import read_result
 from etprof.targets.device_lock import this_host
@@ -93,7 +93,7 @@ class SimTarget:
         best = spec.capabilities.sme
         if asked != "auto" and modes.index(asked) > modes.index(best):
             msg = f"--sme {asked}: this CPU has no {asked.upper()}; use --sme off, or a CPU with it"
-            raise TargetError(msg)
+            raise self._said(request, msg)
         if request.kernel_trace is not None and not spec.capabilities.counts:
             msg = "--kernel-trace is given, but this runner has no trace"
             raise TargetError(msg)
@@ -107,7 +107,7 @@ class SimTarget:
         has_method = spec.methods is None or request.method in spec.methods
         if request.generation is None and not has_method:
             msg = f"the program has no method {request.method!r}"
-            raise TargetError(msg)
+            raise self._said(request, msg)
         failure = spec.failure
         instruments = [
             name
@@ -122,6 +122,12 @@ class SimTarget:
         ):
             msg = f"launch {number} failed; try again"
             raise TargetError(msg)
+
+    @staticmethod
+    def _said(request: RunnerRequest, message: str) -> TargetError:
+        """What a runner that fails prints is kept beside the launch."""
+        write_text(request.words, f"etprof-runner: {message}\n")
+        return TargetError(message)
 
     def _threads(self, request: RunnerRequest) -> int:
         asked = request.threads or 1

@@ -13,6 +13,7 @@ from etprof.analysis.output_check import OutputCheck, check_unsplit
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.analysis.split.tracer_cost import TracerCost, find_tracer_costs
 from etprof.base.errors import UsageError
+from etprof.base.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,7 +105,10 @@ def assess_runs(
     """Assesses several runs; those of one model at several precisions are each other's rivals.
 
     `reference` is another model's run; by default MobileNet's, where it was loaded with them.
+    Raises UsageError for one of another machine or precision.
     """
+    for source in sources:
+        _refuse_unlike_reference(source, reference)
     runs, named = [describe_run(analyze_run(source)) for source in sources], _describe(reference)
     return tuple(
         _assess(
@@ -116,6 +120,20 @@ def assess_runs(
         )
         for each in runs
     )
+
+
+def _refuse_unlike_reference(mine: Run, reference: Run | None) -> None:
+    """What was not measured alike would say of the model what is the machine's."""
+    if reference is None or reference.manifest is None or mine.manifest is None:
+        return
+    kinds = zip(reference.manifest.kind, mine.manifest.kind, strict=True)
+    if unlike := [f"{theirs} against {own}" for theirs, own in kinds if theirs != own]:
+        msg = (
+            f"--reference {reference.source}: was not measured as {mine.source} was "
+            f"({clean('; '.join(unlike))}); measure the reference model on the same machine at the "
+            "same precision"
+        )
+        raise UsageError(msg)
 
 
 def _describe(run: Run | None) -> RunInsight | None:

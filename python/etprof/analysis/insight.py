@@ -69,6 +69,14 @@ class OperatorDetail:
         moved = self.attribution.moved_bytes if self.attribution else None
         return self._per_ns(moved) if moved else None
 
+    @property
+    def macs_per_byte(self) -> float | None:
+        """Arithmetic intensity: multiply-accumulates for each byte moved, by the export's shapes."""
+        found = self.attribution
+        if found is None or not found.macs or not found.moved_bytes:
+            return None
+        return found.macs / found.moved_bytes
+
     def _per_ns(self, amount: int) -> float | None:
         times = self.row.times
         return amount / times.median_ns if times and times.median_ns > 0 else None
@@ -123,7 +131,7 @@ class RunInsight:
 
 def describe_run(run: RunAnalysis) -> RunInsight:
     """Joins everything that lies beside the run's ETDumps; what is missing becomes a note."""
-    experiments = tuple(_describe_experiment(entry) for entry in run.experiments)
+    experiments = tuple(describe_experiment(entry) for entry in run.experiments)
     notes = []
     for program in run.loaded.programs:
         if program.report is not None:
@@ -141,7 +149,8 @@ def describe_run(run: RunAnalysis) -> RunInsight:
     return RunInsight(run, experiments, tuple(notes))
 
 
-def _describe_experiment(experiment: ExperimentAnalysis) -> ExperimentInsight:
+def describe_experiment(experiment: ExperimentAnalysis) -> ExperimentInsight:
+    """Joins one experiment's operators with what is known of each."""
     rows = experiment.split.rows
     details = map(OperatorDetail, rows, experiment.evidence, experiment.attributions)
     return ExperimentInsight(experiment, tuple(details), experiment.counted is not None)

@@ -118,8 +118,13 @@ class Explained:
         return max(noise, abs((1.0 if own.gain is None else own.gain) - 1) / self.most_gain)
 
 
-def explain_error(precision: str, summed: float, size: int) -> Explained:
+def explain_error(
+    precision: str, summed: float, size: int, *, steps: int = 1, growth: float = 1.0
+) -> Explained:
     """Returns what is explained of `size` results with `summed` products in each sum.
+
+    `steps` are the roundings that a kernel in half precision needs for one value. `growth` is the
+    power of what is summed up on the way ÷ that of the result: each addition rounds the sum so far.
 
     Roundings are independent of each other and of mean zero (Higham and Mary, "A new approach to
     probabilistic rounding error analysis", 2019). So where each result is off by ρ of the results'
@@ -130,7 +135,10 @@ def explain_error(precision: str, summed: float, size: int) -> Explained:
         least_db = _FLOAT_FLOOR_DB if precision == "fp32" else _INTEGER_FLOOR_DB
         return Explained(least_db, 10 ** (-least_db / 20))
     long_sum_db = _HALF_FLOOR_DB - 10 * float(np.log10(max(summed, 1.0)))
-    least_db = min(_HALF_ROUNDING_DB, long_sum_db)
+    least_db = min(
+        _HALF_ROUNDING_DB - 10 * float(np.log10(steps)),
+        long_sum_db - 10 * float(np.log10(max(growth, 1.0))),
+    )
     noise = 10 ** (-least_db / 20)
     return Explained(least_db, _HALF_GAIN + _DEVIATIONS * noise / max(size, 1) ** 0.5)
 
@@ -196,6 +204,20 @@ class NumericGaps:
         """The operators of one mode; first the one whose error is explained least."""
         found = [row for row in self.rows if row.mode == mode]
         return sorted(found, key=lambda row: -row.excess)
+
+    def added_noise(self, mode: str) -> dict[str, float]:
+        """Returns by module how much its operators add to the distance from float32.
+
+        The distance is error power ÷ signal power, and each operator's is held against that of the one
+        before it in the graph: a guide to which layers a precision is too small for, not a proof.
+        """
+        found, before = dict[str, float](), 0.0
+        for row in self.rows:
+            if row.mode == mode and row.float32 is not None:
+                now = row.float32.relative**2
+                found[row.module] = found.get(row.module, 0.0) + max(0.0, now - before)
+                before = now
+        return found
 
     def first_parted(self, mode: str) -> OperatorGap | None:
         """The first operator in the graph whose own gap is larger than its precision explains."""

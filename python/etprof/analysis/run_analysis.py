@@ -32,8 +32,7 @@ from etprof.base.errors import InputFileError
 from etprof.base.records import SME_MODES, SME_ON
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_duration, format_share
-from etprof.etdump.plausibility import Events, examine_events
-from etprof.etdump.reader import ETDump, ETDumpFormatError
+from etprof.etdump.reader import ETDumpFormatError
 from etprof.run.load import LoadedExperiment, LoadedLaunches, LoadedSplit
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
@@ -97,17 +96,6 @@ class ExperimentAnalysis:
     latency: Latency | None
     generation: GenerationSpeed | None
     """Speed of a language model; None when no tokens were generated, or not timed."""
-
-    @cached_property
-    def dump(self) -> ETDump:
-        """The first operator launch's ETDump, whole: 60 bytes for an event."""
-        return self.executions.dump.whole()
-
-    @cached_property
-    def events(self) -> Events:
-        """The first ETDump's profile events, each checked."""
-        units, is_timed = self.delegates.units, self.executions.duration is not None
-        return self.executions.events or examine_events(self.dump, units, is_timed=is_timed)
 
     @property
     def delegates(self) -> Delegates:
@@ -386,7 +374,7 @@ def _on_one_clock(
     found, problems, refused = list[LoadedSplit](), list[str](), list[InputFileError]()
     for each in splits:
         try:
-            changed = put_on_clock(each.dump.whole(), each.clock) if each.clock else ""
+            changed = put_on_clock(each.dump, each.clock) if each.clock else ""
         except InputFileError as error:
             refused.append(_named(error, each))
             continue
@@ -447,7 +435,7 @@ def split_notes(experiment: ExperimentAnalysis) -> list[str]:
 
 def _opaque_note(experiment: ExperimentAnalysis) -> str:
     """Says what of a delegate is known when its words and unit are not."""
-    foreign, is_timed = experiment.executions.foreign, experiment.executions.duration is not None
+    foreign, is_timed = experiment.executions.foreign, experiment.executions.is_timed
     unit = f", {foreign.ticks} ticks of a unit that is not known," if is_timed else ""
     return (
         f"{experiment.name}: {count_of(len(experiment.delegates.opaque), 'delegate call')} of a "

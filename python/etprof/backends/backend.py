@@ -148,8 +148,10 @@ class Exporter:
         """Yields why nodes were left out, by name; they arrive while the block lowers a model."""
         return nullcontext({})
 
-    def make_quantizer(self, *, per_channel: bool, dynamic: bool) -> Any:  # noqa: ANN401 - torchao's
-        """Returns the quantizer of PT2E that annotates what the delegate takes."""
+    def make_quantizer(
+        self, *, per_channel: bool, dynamic: bool, may_quantize: Callable[[Any], bool]
+    ) -> Any:  # noqa: ANN401 - torchao's
+        """Returns the quantizer of PT2E that annotates what the delegate takes, of what it may."""
         raise NotImplementedError
 
     def read_delegate(

@@ -21,8 +21,8 @@ MOST_ENTRIES: Final = 1000
 VectorBits = Literal[128, 256, 512]
 """Streaming vector lengths of parts with SME that there are, or that are planned."""
 USUAL_BLOCKS: Final = 10
-USUAL_OPERATOR_LAUNCHES: Final = 5
-"""Least number of launches between which an interval means much: Student's t with 4 degrees."""
+USUAL_OPERATOR_LAUNCHES: Final = 6
+"""Least number of launches whose interval a periodic disturbance cannot mislead: the exact one of pairs."""
 USUAL_SECONDS: Final = 0.2
 """Least time of a block."""
 USUAL_TIMEOUT_S: Final = 3600

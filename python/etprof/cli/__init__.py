@@ -139,7 +139,8 @@ def run_command_line(words: Sequence[str]) -> int:
         return 0
     arguments, unknown = build_parser(command).parse_known_args(words)
     if unknown:
-        command = f"etprof {arguments.command}"
+        action = getattr(arguments, "action", None) or ""
+        command = f"etprof {arguments.command} {action}".rstrip()
         raise UsageError(f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`")
     return cast("int", arguments.run(arguments))
 

@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="init|check|schema", required=True)
     init = actions.add_parser("init", help="print a config to start from")
     init.add_argument("--template", choices=TEMPLATES, default=TEMPLATES[0])
-    init.add_argument("--model", metavar="FILE.pte", help="program to put in")
+    init.add_argument(
+        "--model", metavar="MODEL", help="model to put in, as `etprof profile` takes it"
+    )
     init.add_argument("--out", type=Path, metavar="FILE", help="write there; never overwrites")
     check = actions.add_parser("check", help="list every problem of a config")
     add_flags(check, ("config", Path, "", "the file to check"), FULL, JSON)

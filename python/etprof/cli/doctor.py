@@ -4,7 +4,8 @@ Exit code 0 when models can be profiled here, 3 when a needed part is missing; w
 "note" is for some uses only, such as phones or the emulator.
 
   etprof doctor
-  etprof doctor --json
+  etprof doctor --target android           from nothing to a phone that can be measured, step by step
+  etprof doctor --target android --runner etprof-runner --connect 192.168.1.7
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from etprof.base.errors import BuildError
+from etprof.base.errors import BuildError, UsageError
 from etprof.base.units import count_of
-from etprof.cli.flags import FULL, JSON, add_flags
+from etprof.cli.flags import FULL, JSON, RUNNER, SERIAL, add_flags
 from etprof.cli.output import answer
 
 _ORDER = ("missing", "note", "ok")
@@ -22,22 +23,40 @@ _ORDER = ("missing", "note", "ok")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    add_flags(parser, FULL, JSON)
+    from etprof.targets.registry import TARGETS
+
+    add_flags(
+        parser,
+        ("--target", tuple(kind.name for kind in TARGETS if kind.checklist), "",
+         "walk through what a first measurement there needs"),
+        SERIAL,
+        ("--connect", str, "HOST:PORT", "Android: a device on the network"),
+        RUNNER,
+        FULL,
+        JSON,
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Examines the machine and prints what was found."""
-    from etprof.doctor import examine
+    from etprof.doctor import examine, examine_target
     from etprof.tables.brief import Brief, Told
     from etprof.tables.machine import PARTS
 
-    findings = examine()
+    given = {"serial": arguments.serial, "connect": arguments.connect, "runner": arguments.runner}
+    if arguments.target:
+        findings = examine_target(arguments.target, given)
+    elif any(given.values()):
+        raise UsageError("--serial, --connect and --runner are of a target: give --target android")
+    else:
+        findings = examine()
     table = PARTS.of(dataclasses.asdict(finding) for finding in findings)
     urgent = sorted(findings, key=lambda finding: _ORDER.index(finding.status))
     missing = sum(finding.status == "missing" for finding in findings)
     told = Told(f"{count_of(missing, 'needed part')} missing", "bold red")
     if not missing:
-        told = Told("Models can be profiled here", "green")
+        place = "on this device" if arguments.target else "here"
+        told = Told(f"Models can be profiled {place}", "green")
     brief = Brief((told,), table=PARTS.of(dataclasses.asdict(finding) for finding in urgent))
     answer(arguments, {"findings": table.records()}, brief)
     return BuildError.exit_code if missing else 0

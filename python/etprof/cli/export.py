@@ -82,6 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          {"default": ()}),
         ("--rewrite", word_list, "LIST", "apply these rewrites (see docs/optimize.md), or all",
          {"default": (), "dest": "rewrites"}),
+        ("--float-layers", word_list, "LIST", "modules that compute in float32, by their paths",
+         {"default": ()}),
         ("--per-op", bool, "", "one delegate call per operator: less memory",
          {"dest": "per_op_mode"}),
     )  # fmt: skip
@@ -142,6 +144,7 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
     from etprof.tables.export import (
         REWRITES,
         headline,
+        kinds_table,
         share_of_work,
         summary_table,
         undelegated_tables,
@@ -151,6 +154,7 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
     report = read_record(DelegationReport, files.report, way_out="export again")
     written = [str(path) for path in files.written()]
     outside = list(undelegated_tables(report, explain=arguments.explain))
+    kinds = kinds_table(report)
     left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
     brief = Brief(
         (Told(headline(manifest, report)),),
@@ -163,6 +167,7 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
         ),
         rest=(
             summary_table(manifest, report),
+            kinds,
             REWRITES.of(manifest.rewrites),
             *outside[1:],
             *left_out,
@@ -173,6 +178,7 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
     document = {
         "manifest": manifest.model_dump(mode="json"),
         "delegation": report.model_dump(mode="json"),
+        "operator_kinds": kinds.records(),
         "files": written,
     }
     answer(arguments, document, brief)

@@ -73,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--tolerance", decibels, "DB",
          "how many dB the result may be farther from eager than the model as it is (default 2)",
          {"default": 2.0}),
+        ("--least-snr", decibels, "DB",
+         "least signal-to-noise ratio of the result, in place of the precision's usual one"),
         ("--budget", duration, "TIME",
          "begin no new trial after this long: seconds, or such as 10min or 2h"),
         ("--outdir", Path, "DIR", "folder of the files"),
@@ -170,6 +172,7 @@ def _request(arguments: argparse.Namespace) -> ExportRequest:
         model=arguments.model,
         precision=arguments.dtype,
         backend=arguments.backend or DEFAULT,
+        least={} if arguments.least_snr is None else {"snr_db": arguments.least_snr},
         options=ExportOptions(weights=arguments.weights, rewrites=arguments.rewrites),
     )
     # What cannot be exported at all is told before anything is written.

@@ -48,6 +48,10 @@ def pages() -> dict[str, Page]:
 
 PART: Final = "page"
 """The one parameter that every list has: which part of it is shown."""
+FIND: Final = "find"
+"""The filter that is text: a row shows if its facts have every word."""
+_RUNS: Final = ("id", "baseline", "candidate")
+"""What names a run: by its number in this store, or, in links, by its key."""
 DEFAULTS: Final = {"metric": "latency_ns", "by": "precision", "axis": "time"}
 
 
@@ -90,6 +94,13 @@ def make_address(view: str, values: Mapping[str, str]) -> Address:
     return Address(view, {n: clean(v) for n, v in chosen.items() if v != DEFAULTS.get(n)})
 
 
+def _as_linked(address: Address, link_of: Callable[[int], str]) -> Address:
+    """Returns the address with runs by their keys, which are the same in every store."""
+    values = address.values
+    named = {n: link_of(int(values[n])) for n in _RUNS if values.get(n, "").isdecimal()}
+    return Address(address.view, {**values, **named}) if named else address
+
+
 class Links(Protocol):
     """Turns addresses into links: to a server, or to files beside each other."""
 
@@ -107,8 +118,12 @@ class ServedLinks:
 
     is_exported = False
 
+    def __init__(self, link_of: Callable[[int], str] = str) -> None:
+        self._link_of = link_of
+
     def href(self, address: Address) -> str | None:
         """Every address has a page."""
+        address = _as_linked(address, self._link_of)
         query = urlencode(address.values)
         return f"{address.view}?{query}" if query else address.view
 
@@ -122,14 +137,16 @@ class ExportedLinks:
 
     is_exported = True
 
-    def __init__(self, accepts: Callable[[Address], bool]) -> None:
-        self._accepts = accepts
+    def __init__(
+        self, accepts: Callable[[Address], bool], link_of: Callable[[int], str] = str
+    ) -> None:
+        self._accepts, self._link_of = accepts, link_of
         self.pages: dict[str, Address] = {}
         """The pages that were linked to, by file, in the order in which they came up."""
 
     def href(self, address: Address) -> str | None:
         """The file of the address, with the filters as its query string."""
-        name = file_name(address)
+        name = file_name(_as_linked(address, self._link_of))
         if name not in self.pages:
             if not self._accepts(address):
                 return None
@@ -147,6 +164,12 @@ def file_name(address: Address) -> str:
     """Returns the exported file of a page: safe on every file system, whatever the names are."""
     parts = (file_word(address[name]) for name in pages()[address.view].subject)
     return "-".join([address.view, *parts]) + ".html"
+
+
+def words_match(find: str, facts: Mapping[str, str]) -> bool:
+    """Whether facts have every word that is looked for, in any spelling of capitals."""
+    known = " ".join(facts.values()).lower()
+    return all(word in known for word in find.lower().split())
 
 
 def file_word(value: str) -> str:

@@ -128,7 +128,13 @@ def _line(line: Line, number: int, scale: Scale, unit: str, most: int) -> View:
         "path": "".join(
             f"{'L' if i else 'M'}{point['x']} {point['y']}" for i, point in enumerate(points)
         ),
-        "changes": [_mark(measured[change.start], scale) for change in line.changes],
+        "changes": [
+            {
+                **_mark(measured[change.start], scale),
+                "band": [_mark(measured[end], scale) for end in (change.earliest, change.latest)],
+            }
+            for change in line.changes
+        ],
         "failures": [_failure(p, line.name, scale) for p in line.failed[-most:]],
     }
 
@@ -150,6 +156,7 @@ def _point(point: TrendPoint, name: str, scale: Scale, unit: str) -> View:
     interval = format_range(unit, point.low, point.high)
     return {
         **_mark(point, scale),
+        "when": format_moment(point.measured_at),
         "y": f"{y:.1f}",
         "whisker": f"M0 {ends[0]:.1f}V{ends[1]:.1f}",
         "title": f"{_words(point, name)}: {format_value(unit, value)}{f' ({interval})' if point.low is not None else ''}",
@@ -165,6 +172,19 @@ def _words(point: TrendPoint, name: str) -> str:
     words += [f"commit {point.commit[:10]}"] if point.commit else []
     words += [point.branch] if point.branch else []
     return ", ".join(words)
+
+
+def sparkline(values: Sequence[float]) -> str | None:
+    """Returns the path of values in a box of 300 by 72, from the lowest up; None below two."""
+    if len(values) < 2:
+        return None
+    low, reach = min(values), (max(values) - min(values)) or 1.0
+    last = len(values) - 1
+    steps = [
+        f"{round(300 * i / last)} {round(66 - 60 * (value - low) / reach)}"
+        for i, value in enumerate(values)
+    ]
+    return "M" + "L".join(steps)
 
 
 def choose_points(values: Sequence[float], most: int) -> list[int]:

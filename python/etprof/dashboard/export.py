@@ -97,7 +97,7 @@ def _write_site(
     with store.session() as session:
         catalogue = Catalogue(session, most_branches=MOST_BRANCHES)
         kept = _choose_runs(catalogue, newest_runs)
-        links = ExportedLinks(lambda address: _is_exported(address, kept))
+        links = ExportedLinks(lambda address: _is_exported(address, kept), catalogue.link_of)
         links.href(make_address("overview", {}))
         written = 0
         while written < len(links.pages):

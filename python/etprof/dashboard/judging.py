@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from etprof.history.schema import Metric, Run
 
 View = dict[str, Any]
-_COLOURS: Final = {"regression": "worse", "improvement": "better"}
+WORSE: Final = "worse"
+_COLOURS: Final = {"regression": WORSE, "improvement": "better"}
 """Everything else is grey."""
 BASELINE: Final = f"{WINDOW}7"
 """Of runs whose series has none that is pinned; what CI checks against by default."""
@@ -85,6 +86,7 @@ class Judge:
         (found,) = judge_all([comparison], self._catalogue.family)
         candidate = comparison.candidate
         return {
+            "size": found.change,
             "text": format_change(found.change),
             "word": found.verdict,
             "colour": _COLOURS.get(found.verdict, "same"),

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from etprof.base.records import SME_MODES
 from etprof.base.units import count_of
-from etprof.dashboard.addresses import DEFAULTS, PART, file_word, make_address, pages
+from etprof.dashboard.addresses import (
+    DEFAULTS,
+    FIND,
+    PART,
+    file_word,
+    make_address,
+    pages,
+    words_match,
+)  # fmt: skip
 from etprof.dashboard.visit import NoSuchPageError
 from etprof.history.metric_names import metric_label
 from etprof.history.schema import FLAGS
@@ -68,7 +76,9 @@ def config_words(run: Run) -> str:
 
 def passes(facts: Mapping[str, str], filters: Mapping[str, str]) -> bool:
     """Whether a row shows under the filters; filters that it knows nothing of do not count."""
-    return all(facts.get(name, value) == value for name, value in filters.items())
+    if not words_match(filters.get(FIND, ""), facts):
+        return False
+    return all(facts.get(name, value) == value for name, value in filters.items() if name != FIND)
 
 
 def filter_form(visit: Visit, entries: Iterable[Mapping[str, str]], **choices: list[str]) -> View:
@@ -81,7 +91,9 @@ def filter_form(visit: Visit, entries: Iterable[Mapping[str, str]], **choices: l
             visit.links.href(make_address(address.view, {**address.values, name: value}))
     fields = []
     for name in (*rule.subject, *rule.filters):
-        if name in choices:
+        if name == FIND:
+            fields.append({"name": FIND, "label": "Search", "value": address[FIND], "options": ()})
+        elif name in choices:
             fields.append(_field(address[name], name, choices[name], name in rule.subject))
         elif name in rule.filters:
             values = sorted({row[name] for row in rows if row.get(name)})

@@ -6,11 +6,12 @@ Lists start from one row per series (some hundreds), never from the runs (some h
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, or_, select, union_all
 from sqlalchemy.orm import aliased, defer
 
 from etprof.history.schema import FAILED, OF_A_SERIES, Baseline, Metric, Run
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry")
 _OF_A_CONFIG: Final = tuple(name for name in OF_A_SERIES if name != "sme_mode")
+_SERIES_AT_ONCE: Final = 100
+"""In one statement; SQLite joins 500 at most."""
 RECENT_RUNS: Final = 5_000
 """Branches on offer, and what is latest on one, are of this many newest runs."""
 
@@ -152,6 +155,18 @@ def count_runs(session: Session) -> tuple[int, int]:
     return count, newest or 0
 
 
+def list_keys(session: Session, first: int, count: int) -> dict[int, str]:
+    """Returns the keys of the runs with the numbers from `first` on, `count` of them at most."""
+    wanted = select(Run.id, Run.key).where(Run.id >= first, Run.id < first + count)
+    return {row.id: row.key for row in session.execute(wanted)}
+
+
+def find_by_key(session: Session, begin: str) -> Run | None:
+    """Returns the run whose key begins so; None for none."""
+    between = select(Run).where(Run.key >= begin, Run.key < f"{begin}g").limit(1)
+    return session.scalar(between)
+
+
 def load_runs(session: Session, ids: Iterable[int]) -> dict[int, Run]:
     """Returns runs by id."""
     return {run.id: run for run in _select(session, select(Run), Run.id, set(ids))}
@@ -170,6 +185,34 @@ def load_latest(
     """Returns the latest run of each series, and the metric of each that has it, by run."""
     runs = load_runs(session, (entry.latest_id for entry in series if entry.latest_id))
     return runs, load_values(session, runs.values(), metric)
+
+
+def load_newest_values(
+    session: Session, series: Iterable[Series], metric: str, *, branch: str, most: int
+) -> dict[str, list[float]]:
+    """Returns the newest values of each series, the oldest first, by series."""
+    place = _on_branch(session, branch)
+    found = defaultdict[str, list[tuple[datetime, float]]](list)
+    for names in batches(sorted({entry.run.series for entry in series}), _SERIES_AT_ONCE):
+        parts = [select(_newest_values(name, metric, place, most).subquery()) for name in names]
+        for row in session.execute(union_all(*parts)):
+            found[row.series].append((row.measured_at, row.value))
+    return {name: [value for _, value in sorted(rows)] for name, rows in found.items()}
+
+
+def _newest_values(
+    series: str, metric: str, place: Place | None, most: int
+) -> Select[str, datetime, float]:
+    conditions = [Run.series == series, Run.representative]
+    if place is not None:
+        conditions += [Run.git_branch == place[0], Run.measured_at >= place[1]]
+    return (
+        select(Run.series, Run.measured_at, Metric.value)
+        .join(Metric, and_(Metric.run_id == Run.id, Metric.name == metric))
+        .where(*conditions)
+        .order_by(*NEWEST_FIRST)
+        .limit(most)
+    )
 
 
 def find_runs_before(session: Session, runs: Iterable[Run]) -> dict[int, int]:

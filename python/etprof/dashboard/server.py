@@ -96,7 +96,9 @@ def _respond_with_page(store: Store, kept: Kept, name: str, query: dict[str, str
         msg = "the dashboard has no page of this name"
         raise NoSuchPageError(msg)
     with store.session() as session:
-        visit = Visit(make_address(name, query), ServedLinks(), Catalogue(session, kept=kept))
+        catalogue = Catalogue(session, kept=kept)
+        links = ServedLinks(catalogue.link_of)
+        visit = Visit(make_address(name, query), links, catalogue)
         content, is_report = answer(visit)
     headers = _REPORT_HEADERS if is_report else _COMMON_HEADERS
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)

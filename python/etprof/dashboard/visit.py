@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from etprof.base.errors import InputFileError
 from etprof.dashboard.queries import (
     count_runs,
+    find_by_key,
     list_branches,
+    list_keys,
     list_metrics,
     list_series,
     load_runs,
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from etprof.history.schema import Run
 
 
+LINK_DIGITS: Final = 16
+"""Of a run's key, in links."""
+
+
 class NoSuchPageError(InputFileError):
     """An address that no page has."""
 
@@ -38,6 +44,8 @@ Kind = TypeVar("Kind")
 Kept = dict[tuple[Hashable, ...], Any]
 """What a server keeps from page to page; the state of the store is part of every key."""
 _MOST_KEPT: Final = 500
+_BLOCK: Final = 512
+"""Runs whose keys are read together; a page's links are mostly to neighbours."""
 _LONGEST_ID: Final = 10
 """Digits of a number that every database takes."""
 
@@ -64,23 +72,23 @@ class Catalogue:
 
     def series(self, branch: str = "") -> list[Series]:
         """All series, or those with recent runs of a branch."""
-        return self._keep(lambda: list_series(self.session, branch=branch), "series", branch)
+        return self.keep(lambda: list_series(self.session, branch=branch), "series", branch)
 
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics on offer, the headline first."""
-        return self._keep(
+        return self.keep(
             lambda: sorted(list_metrics(self.session, self.series()), key=metric_key), "metrics"
         )
 
     @property
     def branches(self) -> list[str]:
         """Branches on offer."""
-        return self._keep(lambda: list_branches(self.session, self._most_branches), "branches")
+        return self.keep(lambda: list_branches(self.session, self._most_branches), "branches")
 
     def gate(self) -> Gate:
         """The gate of this store, with what it knows of devices kept from page to page."""
-        of_devices: Known = self._keep(dict, "devices")
+        of_devices: Known = self.keep(dict, "devices")
         return Gate(self.session, of_devices=of_devices)
 
     @property
@@ -88,7 +96,13 @@ class Catalogue:
         """How many comparisons a check of the whole store makes, drifts included, at most."""
         return 2 * len(self.series()) * len({*self.metrics} & {*CHECKED})
 
-    def _keep(self, read: Callable[[], Kind], *name: Hashable) -> Kind:
+    def link_of(self, number: int) -> str:
+        """Returns what links call a run: the beginning of its key, which no store changes."""
+        block = number // _BLOCK
+        keys = self.keep(lambda: list_keys(self.session, block * _BLOCK, _BLOCK), "keys", block)
+        return keys.get(number, str(number))[:LINK_DIGITS]
+
+    def keep(self, read: Callable[[], Kind], *name: Hashable) -> Kind:
         """Returns what is kept under a name for this state of the store, else reads it."""
         key = (self.run_count, self._newest, *name)
         with suppress(KeyError):
@@ -115,9 +129,12 @@ class Visit:
 
 
 def find_run(visit: Visit, text: str) -> Run:
-    """Returns the run with this number; raises NoSuchPageError."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_ID else 0
-    run = load_runs(visit.session, [number]).get(number)
+    """Returns the run with this number in the store, or whose key begins so; raises NoSuchPageError."""
+    if len(text) == LINK_DIGITS:
+        run = find_by_key(visit.session, text)
+    else:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < _LONGEST_ID else 0
+        run = load_runs(visit.session, [number]).get(number)
     if run is None:
         msg = f"no run {text[:40]} in this history"
         raise NoSuchPageError(msg)

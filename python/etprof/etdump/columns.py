@@ -20,6 +20,7 @@ class BlockColumns:
     event_begin: NDArray[np.int64]
     """Position in the file's order of events, of whatever kind."""
     event_end: NDArray[np.int64]
+    """Of a block that a piece cuts, where the piece ends."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -16,7 +16,7 @@ end before its start for that, where both fit in 32 bits; so does this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -119,12 +119,12 @@ class Outermost(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Every profile event of a file, in file order; what cannot be is marked."""
+    """Every profile event of a file or a piece of it, in file order; what cannot be is marked."""
 
     roles: NDArray[np.int8]
     """A Role each."""
     execution: NDArray[np.int32]
-    """Number of the execution over the whole file; -1 for events of none."""
+    """Number of the execution, of a piece from its first; -1 for events of none."""
     impossible: NDArray[np.bool_]
     execution_possible: NDArray[np.bool_]
     """Of each execution, whether all of its events can be so, shape (executions,)."""
@@ -138,13 +138,78 @@ class Events:
     is_last_before_wrong: bool
     """Whether that of the piece before overlaps with the first here, so that it cannot be so."""
 
-    @property
-    def usable(self) -> NDArray[np.bool_]:
-        """Events that may be shown: possible, in ns, and of an execution that can be so."""
-        known = np.append(self.execution_possible, np.True_)  # the last is for row -1
+    def usable(self, possible: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Events that may be shown: possible, in ns, and of an execution that is `possible`."""
+        known = np.append(possible, np.True_)  # the last is for row -1
         usable: NDArray[np.bool_] = known[self.execution] & ~self.impossible
         usable &= self.roles != Role.FOREIGN
         return usable
+
+
+@dataclass(eq=False)
+class Damage:
+    """What of a file cannot be so, added up piece by piece."""
+
+    events: int = 0
+    first: str = ""
+    """Where the first event stands; empty without one."""
+    loads: set[int] = field(default_factory=set)
+    """Names of load events."""
+    _possible: list[NDArray[np.bool_]] = field(default_factory=list)
+    _last: _Last | None = None
+
+    @property
+    def before(self) -> Outermost | None:
+        """What the next piece is examined with."""
+        return self._last.event if self._last else None
+
+    @property
+    def possible(self) -> NDArray[np.bool_]:
+        """Of each execution, whether all of its events can be so."""
+        return np.concatenate([*self._possible, np.empty(0, np.bool_)])
+
+    def add(self, dump: ETDump, events: Events) -> None:
+        """Counts what is wrong in the next piece, and the last event of the piece before with it."""
+        last = self._last
+        if events.is_last_before_wrong and last is not None:
+            self.events += not last.is_impossible
+            self.first = self.first or last.position
+            if last.event.is_load:
+                self.loads.add(last.name_id)
+            else:
+                self._possible[last.piece][last.execution] = False
+            last.is_impossible = True
+        rows = np.flatnonzero(events.impossible)
+        self.events += rows.size
+        if rows.size and not self.first:
+            self.first = describe_position(dump, int(rows[0]))
+        loads = dump.profile.name_id[events.impossible & (events.roles == Role.LOAD)]
+        self.loads.update(loads.tolist())
+        self._possible.append(events.execution_possible)
+        if events.last is not None and events.last.row >= 0:
+            row = events.last.row
+            self._last = _Last(
+                events.last,
+                len(self._possible) - 1,
+                int(events.execution[row]),
+                int(dump.profile.name_id[row]),
+                describe_position(dump, row),
+                bool(events.impossible[row]),
+            )
+
+
+@dataclass
+class _Last:
+    """The last outermost event of the pieces so far, which the next may contradict."""
+
+    event: Outermost
+    piece: int
+    execution: int
+    """Of that piece."""
+    name_id: int
+    position: str
+    is_impossible: bool
+    """Whether it is counted already."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,11 +318,14 @@ def _find_nesting(dump: ETDump, opaque: Collection[int]) -> _Nesting:
 
 
 def _find_roles(dump: ETDump, opaque: Collection[int]) -> NDArray[np.int8]:
+    profile = dump.profile
     by_name = np.full(len(dump.names) + 1, Role.OTHER, dtype=np.int8)
-    for index, name in enumerate(dump.names):
+    is_used = np.zeros(by_name.size, dtype=bool)  # a piece has few of all the file's names
+    is_used[profile.name_id] = True
+    for index in np.flatnonzero(is_used[:-1]).tolist():
+        name = dump.names[index]
         is_kernel = name.startswith(KERNEL_PREFIX)
         by_name[index] = Role.KERNEL if is_kernel else _ROLE_OF_NAME.get(name, Role.OTHER)
-    profile = dump.profile
     delegated = (profile.delegate_debug_id_str_id >= 0) | (profile.delegate_debug_id_int >= 0)
     roles = np.where(delegated, np.int8(Role.DELEGATED), by_name[profile.name_id])
     if opaque:

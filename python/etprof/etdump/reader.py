@@ -14,7 +14,7 @@ import math
 import mmap
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
@@ -23,7 +23,7 @@ import numpy as np
 
 from etprof.base.errors import BuildError, InputFileError, UsageError
 from etprof.base.files import open_regular
-from etprof.base.text import clean_all
+from etprof.base.text import clean, clean_all
 from etprof.etdump.columns import (
     AllocationColumns,
     AllocatorColumns,
@@ -34,7 +34,7 @@ from etprof.etdump.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
     import pandas as pd
@@ -51,7 +51,7 @@ WAYS_OUT = {
 
 
 EXECUTE: Final = "Method::execute"
-"""The event that ends an execution."""
+"""The event that ends an execution, if it is no delegate's; the native reader cuts pieces there."""
 _PIECE_EVENTS: Final = 1 << 16
 """Profile events of a piece, at least: 4 MB of columns, and as much again for each step of work."""
 _SHORT_BYTES: Final = 64 * _PIECE_EVENTS
@@ -134,7 +134,7 @@ class ETDump:
 
     version: int
     size_bytes: int
-    names: tuple[str, ...]
+    names: Sequence[str]
     """Fit to be shown, and no two alike; `raw_names` has the file's own bytes."""
     blocks: BlockColumns
     profile: ProfileColumns
@@ -142,7 +142,7 @@ class ETDump:
     allocators: AllocatorColumns
     debug: DebugColumns
     tensors: TensorColumns
-    _texts: tuple[str, ...]
+    _texts: Sequence[str]
     _data: memoryview
     first_block: int = 0
     """Of the file, where this is a piece: `profile.block_index` counts from there."""
@@ -158,10 +158,6 @@ class ETDump:
     def pieces(self) -> Iterator[ETDump]:
         """Yields itself: as a piece it is the only one."""
         yield self
-
-    def whole(self) -> ETDump:
-        """Returns itself."""
-        return self
 
     @property
     def raw_names(self) -> tuple[bytes, ...]:
@@ -214,6 +210,25 @@ class ETDump:
         )
 
 
+@dataclass(slots=True)
+class _Names:
+    """The names of the pieces so far: each piece brings those that none before it had."""
+
+    texts: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+    _taken: set[str] = field(default_factory=set)
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Cleans the new names alone, unless one of them looks like another."""
+        self.texts += texts
+        cleaned = [clean(text) for text in texts]
+        self.shown += cleaned
+        self._taken.update(cleaned)
+        if len(self._taken) < len(self.shown):
+            self.shown = list(clean_all(self.texts))
+            self._taken = set(self.shown)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class LongETDump:
     """An ETDump that is too long to be in memory whole: every reading parses the file anew."""
@@ -230,21 +245,15 @@ class LongETDump:
         """
         with _telling_faults(self.name, len(self.data)) as reader_module:
             reader = reader_module.PieceReader(self.data)
-            known: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+            names = _Names()
             is_last = False
             while not is_last:
                 table = reader.read(_PIECE_EVENTS, EXECUTE)
                 is_last = reader.at_end
-                texts = table.names()
-                if len(texts) > len(known[0]):
-                    known = texts, clean_all(texts)
-                yield _from_table(table, self.data, *known)
+                names.add(table.names())
+                yield _from_table(table, self.data, names.texts, names.shown)
                 if hasattr(self.data, "madvise"):  # else read pages of the file stay in memory
                     self.data.madvise(mmap.MADV_DONTNEED)
-
-    def whole(self) -> ETDump:
-        """Reads all of it into memory, 60 bytes for an event."""
-        return _read_whole(self.name, self.data)
 
 
 def open_etdump(path: Path) -> ETDump | LongETDump:
@@ -274,7 +283,7 @@ def _read_whole(name: str, data: bytes | mmap.mmap) -> ETDump:
 
 
 def _from_table(
-    table: EventTable, data: bytes | mmap.mmap, texts: tuple[str, ...], names: tuple[str, ...]
+    table: EventTable, data: bytes | mmap.mmap, texts: Sequence[str], names: Sequence[str]
 ) -> ETDump:
     return ETDump(
         version=table.version,
@@ -324,7 +333,7 @@ def events_frame(dump: ETDump) -> pd.DataFrame:
     import pandas as pd  # reading does not need it, and its import takes 0.3 s
 
     profile = dump.profile
-    categories = pd.Index(dump.names, dtype=object)
+    categories = pd.Index(list(dump.names), dtype=object)
     codes = np.append(np.arange(len(dump.names), dtype=np.int32), np.int32(-1))
 
     def texts(name_id: NDArray[np.int32]) -> pd.Categorical[Any]:

@@ -11,7 +11,6 @@ import etprof
 from etprof import registry
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
-from etprof.export import families
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock
 from etprof.run.program import load_export_manifest, refuse_inaccurate
@@ -103,11 +102,7 @@ def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
             "beside it; name the model instead, such as `etprof numerics path/to/file.py:Class`"
         )
     made_of = manifest.source
-    model = manifest.model
-    if families.find_family(made_of.origin) is not None:
-        model = made_of.origin
-    elif made_of.origin.endswith(".py") and model not in registry.find_models():
-        model = f"{made_of.origin}:{manifest.model}"
+    model = manifest.asked_as
     if registry.find_model(model).hash_files() != made_of.sha256:
         raise InputFileError(
             f"{program} was exported from other code than {made_of.origin} is now; export it again"

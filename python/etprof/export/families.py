@@ -58,6 +58,14 @@ def find_family(name: str) -> tuple[Family, str] | None:
     return None if family is None else (family, rest)
 
 
+def executorch_names() -> Mapping[str, tuple[str, str]]:
+    """Returns ExecuTorch's own names of models with module and class; none where it is missing."""
+    if importlib.util.find_spec("executorch") is None:
+        return {}
+    # This module of ExecuTorch's is a table alone: it imports no model and no PyTorch.
+    return dict(importlib.import_module("executorch.examples.models").MODEL_NAME_TO_MODEL)
+
+
 def short_name(name: str) -> str:
     """Returns the name of a family's model for files, such as `torchvision_resnet18`."""
     prefix, _, rest = name.partition(":")
@@ -259,7 +267,7 @@ def _tensors_only(model: torch.nn.Module, names: list[str]) -> torch.nn.Module:
 
 
 def _build_executorch(name: str) -> tuple[torch.nn.Module, Inputs]:
-    known = _import("executorch.examples.models").MODEL_NAME_TO_MODEL
+    known = executorch_names()
     _check_known("executorch", name, sorted(known))
     module, kind = known[name]
     try:

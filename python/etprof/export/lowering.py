@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import sys
 import traceback
 from collections import Counter
@@ -17,7 +18,7 @@ from torch import nn
 
 import etprof
 from etprof.backends.registry import BY_NAME
-from etprof.base.errors import EtprofError, ExportError, first_line
+from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
 from etprof.export import operators, tensors, upstream
 from etprof.export.changes import half_sums
 from etprof.export.changes.rewriting import count_lowered, find_missed
@@ -67,15 +68,49 @@ def run_eager(method: ExportMethod) -> list[Any]:
     return tensors.flatten(outputs)
 
 
-def cast_method(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
-    """Casts the module, in place, and its inputs to `dtype` wherever they are floating-point."""
+def cast_method(
+    method: ExportMethod, dtype: torch.dtype, float_layers: Collection[str] = ()
+) -> ExportMethod:
+    """Casts the module, in place, and its inputs to `dtype` wherever they are floating-point.
+
+    The modules at the paths `float_layers` stay as they are, and so compute in float32. Raises
+    UsageError for a path that leads to none.
+    """
+    module = method.module.eval().requires_grad_(requires_grad=False)
+    layers = {name: each for name, each in module.named_modules() if name in float_layers}
+    for name in float_layers:
+        if name not in layers:
+            known = ", ".join(itertools.islice((path for path, _ in module.named_modules()), 1, 4))
+            raise UsageError(
+                f"--float-layers {name!r}: the model has no such module, but {known}, …"
+            )
+    kept = {name: dict(layer.state_dict()) for name, layer in layers.items()}
+    module = module.to(dtype)
+    for name, layer in layers.items():
+        _keep_float32(layer, kept[name], dtype)
     return type(method)(
-        module=method.module.eval().requires_grad_(requires_grad=False).to(dtype),
+        module=module,
         inputs=tensors.cast_floating(method.inputs, dtype),
         kwarg_inputs=tensors.cast_floating(dict(method.kwarg_inputs), dtype),
         dynamic_shapes=method.dynamic_shapes,
         calibration=tensors.cast_floating(list(method.calibration), dtype),
     )
+
+
+def _keep_float32(layer: nn.Module, state: dict[str, Any], dtype: torch.dtype) -> None:
+    """Gives a layer its weights in float32 back, and casts what goes in and what comes out."""
+    layer.float().load_state_dict(state)
+
+    def widen(_: nn.Module, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - any inputs
+        return tensors.cast_floating((args, kwargs), torch.float32)
+
+    def narrow(_: nn.Module, args: Any, output: Any) -> Any:  # noqa: ANN401 - any outputs
+        del args
+        return tensors.cast_floating(output, dtype)
+
+    if dtype != torch.float32:
+        layer.register_forward_pre_hook(widen, with_kwargs=True)
+        layer.register_forward_hook(narrow)
 
 
 def output_dtypes(program: torch.export.ExportedProgram) -> list[torch.dtype | None]:
@@ -127,7 +162,8 @@ def _trace(
     # torch.export fails with whatever the model's own code or any of its own passes raise.
     except Exception as error:
         msg = f"torch.export cannot trace method {name!r}: {first_line(error)}{blamed_line(error)}"
-        raise ExportError(f"{msg}; {_REWRITE}") from error
+        is_data = "GuardOnDataDependentSymNode" in msg
+        raise ExportError(f"{msg}; {_NO_BRANCH if is_data else _REWRITE}") from error
     sys.stderr.write(printed.getvalue())
     return program
 
@@ -168,7 +204,7 @@ def lower(
     with (
         exporter.collected_reasons() as reasons,
         exporter.rewritten_lowering(options.rewrites),
-        upstream.without_debug_text(),
+        upstream.without_waste(),
     ):
         edge = _lower(programs, partitioners, backend, constants or {})
     known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
@@ -281,6 +317,7 @@ def root_cause(error: BaseException) -> str:
 
 
 _REWRITE = "write that part of the model otherwise"
+_NO_BRANCH = "a program cannot branch on values: use torch.where, or torch.cond for whole branches"
 
 
 def blame(error: BaseException) -> str:
@@ -337,17 +374,33 @@ class QuantizationReport:
     quantized_operators: int
     """Operators of the traced graph, or linear layers, that now compute on integers."""
     float_layers: tuple[str, ...] = ()
-    """Linear layers that stayed in floating point because their rows do not divide into blocks."""
+    """Linear layers in floating point: it was asked for, or their rows do not divide into blocks."""
 
 
-def quantize_method(
-    name: str, method: ExportMethod, scheme: Quantization, backend: Backend, rewriting: Rewriting
+def quantize_method(  # noqa: PLR0913 - one by one as a recipe names them
+    name: str,
+    method: ExportMethod,
+    scheme: Quantization,
+    backend: Backend,
+    rewriting: Rewriting,
+    *,
+    float_layers: Collection[str] = (),
 ) -> tuple[ExportMethod, QuantizationReport]:
-    """Returns `method` with a quantised module; raises ExportError when nothing can be quantised."""
+    """Returns `method` with a quantised module; raises ExportError when nothing can be quantised.
+
+    The modules at the paths `float_layers`, and what is in them, stay in floating point.
+    """
     if scheme.method == "torchao":
-        report = _quantize_linears(method.module, scheme)
+        report = _quantize_linears(method.module, scheme, float_layers)
     else:
-        method, report = _quantize_graph(name, method, scheme, backend, rewriting)
+        quantizer = backend.exporter().make_quantizer(
+            per_channel=scheme.weight_granularity == "per_channel",
+            dynamic=scheme.activations == "dynamic",
+            may_quantize=lambda node: (
+                not _is_in(operators.find_origin(node).module_path, float_layers)
+            ),
+        )
+        method, report = _quantize_graph(name, method, scheme, quantizer, rewriting)
     if report.quantized_operators == 0:
         raise ExportError(
             f"method {name!r} has nothing that {_describe(scheme)} can quantise; export it as fp16"
@@ -373,17 +426,22 @@ def _describe(scheme: Quantization) -> str:
     return f"{scheme.weight_bits}-bit quantisation ({kind})"
 
 
+def _is_in(path: str, layers: Collection[str]) -> bool:
+    """Whether a module is one of `layers`, or inside of one."""
+    return any(path == each or path.startswith(f"{each}.") for each in layers)
+
+
 def _quantize_graph(
-    name: str, method: ExportMethod, scheme: Quantization, backend: Backend, rewriting: Rewriting
+    name: str,
+    method: ExportMethod,
+    scheme: Quantization,
+    quantizer: Any,  # noqa: ANN401 - torchao's
+    rewriting: Rewriting,
 ) -> tuple[ExportMethod, QuantizationReport]:
     """Quantises the traced graph as the backend's quantizer annotates it (PT2E)."""
     samples = list(method.calibration) or [method.inputs]
     check_samples(name, method, samples)
     try:
-        quantizer = backend.exporter().make_quantizer(
-            per_channel=scheme.weight_granularity == "per_channel",
-            dynamic=scheme.activations == "dynamic",
-        )
         traced = rewriting.before_quantization(trace(name, method))
         return _convert_graph(traced.module(), method, quantizer, samples)
     except EtprofError:
@@ -421,7 +479,9 @@ def _count_quantized(graph: torch.fx.GraphModule) -> int:
     )
 
 
-def _quantize_linears(module: nn.Module, scheme: Quantization) -> QuantizationReport:
+def _quantize_linears(
+    module: nn.Module, scheme: Quantization, float_layers: Collection[str]
+) -> QuantizationReport:
     """Gives each linear layer whose rows fit 4-bit weights and 8-bit dynamic activations, in place.
 
     Two methods may share a module; a layer that is quantised already is counted again.
@@ -430,7 +490,11 @@ def _quantize_linears(module: nn.Module, scheme: Quantization) -> QuantizationRe
     linears = {
         name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)
     }
-    fitting = {name for name, layer in linears.items() if layer.in_features % block == 0}
+    fitting = {
+        name
+        for name, layer in linears.items()
+        if layer.in_features % block == 0 and not _is_in(name, float_layers)
+    }
     done = {name for name in fitting if isinstance(linears[name].weight, upstream.TorchAOTensor)}
     granularity = (
         upstream.PerAxis(0) if scheme.block_size is None else upstream.PerGroup(scheme.block_size)

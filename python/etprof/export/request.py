@@ -120,6 +120,8 @@ class ExportOptions:
     """The lowered graphs as text too, with those inside the delegates."""
     rewrites: tuple[str, ...] = ()
     """Names of the rewrites to apply; `all` for every one that is sound here."""
+    float_layers: tuple[str, ...] = ()
+    """Paths of modules that compute in float32, whatever the precision of the others."""
     trace: bool = False
     """Drawings too: where the export's time goes, and the memory plan."""
 

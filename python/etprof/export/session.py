@@ -118,7 +118,10 @@ class ExportSession:
         with self.clock.stage("run eager"):
             references = {name: run_reference(each, dtype) for name, each in methods.items()}
         with self.clock.stage("convert"):
-            methods = {name: lowering.cast_method(each, dtype) for name, each in methods.items()}
+            layers = self.request.options.float_layers
+            methods = {
+                name: lowering.cast_method(each, dtype, layers) for name, each in methods.items()
+            }
             # Quantisation copies the modules, and with them what they share.
             shared = lowering.find_shared_buffers(methods)
             reports = {}
@@ -130,6 +133,7 @@ class ExportSession:
                         precision.quantization,
                         BY_NAME[self.request.backend],
                         self.rewriting,
+                        float_layers=layers,
                     )
         if self.request.options.channels_last:
             methods = {name: tensors.with_channels_last(each) for name, each in methods.items()}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import copy
+import functools
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -56,9 +59,24 @@ EDGE_CAST = edge_operators.edge.dim_order_ops._to_dim_order_copy.default
 
 
 @contextmanager
-def without_debug_text() -> Iterator[None]:
-    """Keeps passes from formatting the whole graph, each time, for a log that nobody reads."""
-    with patch.object(torch.fx.GraphModule, "print_readable", lambda *_, **__: ""):
+def without_waste() -> Iterator[None]:
+    """Keeps passes from repeating what changes no program: a fifth to a third of an export.
+
+    Each pass formats the whole graph for a log that nobody reads, copies every node's history with
+    all that came before it, and asks PyTorch for its operators once a namespace. A version that has
+    no such place is left alone.
+    """
+    history = SimpleNamespace(copy=copy.copy, deepcopy=list)
+    with ExitStack() as changed:
+        changed.enter_context(
+            patch.object(torch.fx.GraphModule, "print_readable", lambda *_, **__: "")
+        )
+        if hasattr(torch.fx.traceback, "copy"):
+            changed.enter_context(patch.object(torch.fx.traceback, "copy", history))
+        utilities, ask = torch._export.utils, "_materialize_cpp_cia_ops"
+        if hasattr(utilities, ask):
+            once = functools.cache(getattr(utilities, ask))
+            changed.enter_context(patch.object(utilities, ask, once))
         yield
 
 

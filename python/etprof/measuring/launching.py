@@ -41,7 +41,7 @@ class Outcome:
     runner: FileIdentity | None = None
     """The runner that was started."""
     files: tuple[Path, ...] = ()
-    """What the launch has left; of one that failed, the target's log at most."""
+    """What the launch has left; of one that failed, what was said of it at most."""
 
 
 class Launcher:
@@ -113,7 +113,7 @@ class Launcher:
             runner = self._identify_runner(request)
             with raw_inputs(request) as given:
                 result = self._target.run(given)
-            check_build(launch, result)
+            check_build(launch, result, has_clock=request.kernel_trace is not None)
             check_mode(launch, result)
         except EtprofError as error:
             result, problem = None, error
@@ -132,7 +132,7 @@ class Launcher:
         )
         if problem is not None:
             # Half of what was asked for is no evidence; what the target says of it is kept.
-            clear(path for path in request.written if path != request.log)
+            clear(path for path in request.written if path not in {request.log, request.words})
         return Outcome(record, result, problem, runner, tuple(files_of(request)))
 
     def _identify_runner(self, request: RunnerRequest) -> FileIdentity | None:
@@ -170,9 +170,13 @@ def files_of(request: RunnerRequest) -> Iterator[Path]:
             yield path
 
 
-def check_build(launch: Launch, result: RunnerResult) -> None:
-    """Refuses times from a trace runner: its instruments are part of what it measures."""
-    if launch.purpose == "timing" and result.runner.build.get("trace") is True:
+def check_build(launch: Launch, result: RunnerResult, *, has_clock: bool) -> None:
+    """Refuses times from a trace runner: its instruments are part of what it measures.
+
+    Operators that its own clock timed are its to time, on both sides alike.
+    """
+    is_timed = launch.purpose == "timing" or (launch.purpose == "operators" and not has_clock)
+    if is_timed and result.runner.build.get("trace") is True:
         msg = (
             f"experiment {launch.experiment.name!r} is timed with a trace runner, whose counters "
             'cost time; use a runner without trace, or set its mode to "kernels"'

@@ -354,7 +354,7 @@ def find_runner(path: Path | None, preset: str | None, where: str, way_out: str)
     if path is not None and preset is not None:
         raise UsageError(f"{where}: give a path or a preset of the runner, not both")
     if preset is not None:
-        path = Path("build", preset, "cpp", "runner", "etprof-runner")
+        path = registry.runner_of_preset(preset)
         way_out = f"run `cmake --workflow --preset {preset}` in etprof's checkout first"
     if path is None:
         return None

@@ -19,7 +19,7 @@ from etprof.export.stages import StageClock
 from etprof.numerics import taps
 
 if TYPE_CHECKING:
-    from etprof.analysis.numeric_gap import Gap
+    from etprof.analysis.numeric_gap import Explained, Gap
     from etprof.export.eager_model import ExportMethod
     from etprof.export.request import ExportRequest
     from etprof.export.session import Prepared
@@ -192,15 +192,16 @@ def _compare(
 ) -> NumericGaps:
     chosen = [tap for group in programs.tapped.values() for tap in group]
     inherited = _compare_inherited(programs, launched)
-    own = {mode: compare_own(programs, each) for mode, each in launched.items()}
+    precision = request.export.precision
+    own = {mode: compare_own(programs, each, precision) for mode, each in launched.items()}
     wide = _compare_float32(request, programs.method, chosen, launched)
-    delegates, precision = programs.delegates, request.export.precision
+    delegates = programs.delegates
     rows = tuple(
         OperatorGap(
             **_describe(order, tap, delegates),
             mode=mode,
-            explained=explain_error(precision, tap.summed, operators.element_count(tap.place)),
-            own=own[mode][tap.place.name],
+            own=own[mode][tap.place.name][0],
+            explained=own[mode][tap.place.name][1],
             eager=inherited[mode, "eager"][tap.place.name],
             float32=wide.get(mode, {}).get(tap.node.name),
             off=inherited.get((mode, "off"), {}).get(tap.place.name),
@@ -257,15 +258,35 @@ def _compare_inherited(
     return found
 
 
-def compare_own(programs: TappedPrograms, launched: Launched) -> dict[str, Gap]:
-    """Returns how far each operator is from eager on the values that the program itself had."""
+def compare_own(
+    programs: TappedPrograms, launched: Launched, precision: str
+) -> dict[str, tuple[Gap, Explained]]:
+    """Returns how far each operator is from eager on the values that the program itself had.
+
+    And how far its precision explains.
+    """
+    chosen = {tap.place.name: tap for group in programs.tapped.values() for tap in group}
+    starts = {name: taps.find_sum_start(programs.traced, tap) for name, tap in chosen.items()}
+    ends = {start.end.name: start for start in starts.values() if start is not None}
+    powers: dict[str, float] = {}
     found = {}
 
     def see(name: str, value: torch.Tensor) -> torch.Tensor:
+        if name in ends and precision == "fp16":
+            powers[name] = ends[name].power_between(value)
         if name not in launched.values:
             return value
-        own = launched.values[name]()
-        found[name] = _gap_between(own, value)
+        tap, start, own = chosen[name], starts[name], launched.values[name]()
+        between = 0.0 if start is None else powers.get(start.end.name, 0.0)
+        power = float(value.double().square().mean()) if between else 1.0
+        explained = explain_error(
+            precision,
+            tap.summed,
+            operators.element_count(tap.place),
+            steps=tap.steps,
+            growth=between / power if power else 1.0,
+        )
+        found[name] = _gap_between(own, value), explained
         return own.to(value.dtype).reshape(value.shape)
 
     _walk(programs.traced, programs.inputs, see)

@@ -27,6 +27,11 @@ _LONGEST_HISTORY: Final = 64
 _NO_WORK: Final = frozenset({"clone", "detach", "alias", "lift_fresh_copy"})
 
 
+_HALF_STEPS: Final = {"sigmoid": 3, "softmax": 3, "silu": 4}
+"""Roundings of what kernels compute in several steps: an exponential, a sum and a quotient (and a product).
+Every other function is one step, or is computed in float32."""
+
+
 @dataclass(frozen=True)
 class Tap:
     """A value to look at."""
@@ -39,6 +44,13 @@ class Tap:
     """What people call it; those that became one with it are named too."""
     summed: float
     """Products in each of its sums; 1 where it multiplies nothing."""
+    fused: tuple[torch.fx.Node, ...] = ()
+    """The operators that became one, in order."""
+
+    @property
+    def steps(self) -> int:
+        """Roundings of one value, in half precision."""
+        return max(_HALF_STEPS.get(kind, 1) for kind in self.operator.split(" + "))
 
     @property
     def bytes(self) -> int:
@@ -111,12 +123,70 @@ def choose_taps(traced: torch.fx.Graph, fusions: Iterable[tuple[str, ...]]) -> l
         if _computes(node) and node.name not in inside:
             group = ends.get(node.name, (node.name,))
             called = " + ".join(kinds[name] for name in group)
-            summed = max(_count_summed(nodes[name]) for name in group)
-            found.append(Tap(node, _place_of(node), called, summed))
+            summed = max(count_summed(nodes[name]) for name in group)
+            fused = tuple(nodes[name] for name in group)
+            found.append(Tap(node, _place_of(node), called, summed, fused))
     return found
 
 
-def _count_summed(node: torch.fx.Node) -> float:
+@dataclass(frozen=True)
+class SumStart:
+    """What a product's sums begin with, and where they are complete."""
+
+    end: torch.fx.Node
+    """Of what was fused: the product, or the batch norm that is folded into its weights and bias."""
+    value: torch.Tensor
+    """The bias, of the shape that `end` adds it in."""
+
+    def power_between(self, value: torch.Tensor) -> float:
+        """Returns the mean square of what is summed up on the way to `value`, times three.
+
+        The sums so far go from the bias b to the result z in equal steps, so it is (b² + b·z + z²) ÷ 3;
+        of a sum that begins with nothing, z² ÷ 3.
+        """
+        start, end = self.value.double(), value.double()
+        return float((start.square() + start * end + end.square()).mean())
+
+
+def find_sum_start(program: torch.export.ExportedProgram, tap: Tap) -> SumStart | None:
+    """Returns it for a convolution or a linear layer with constants; None for other operators.
+
+    A bias that is large beside the result, as after a layer whose values are all positive, is where
+    half precision loses most: the result is what is left of two large numbers.
+    """
+    product, *rest = tap.fused
+    kind = operators.target_name(product).partition(".")[0]
+    is_image = kind.startswith("conv")
+    if not (is_image or kind == "linear"):
+        return None
+    shape = [1, -1] + [1] * (product.meta["val"].dim() - 2) if is_image else [-1]
+    given = product.args[2] if len(product.args) > 2 else None
+    bias = _constant(program, given) if isinstance(given, torch.fx.Node) else torch.zeros(1)
+    if bias is None:
+        return None
+    start = bias.float().reshape(shape)
+    if rest and operators.target_name(rest[0]).startswith("batch_norm"):
+        held = [_constant(program, each) for each in rest[0].args[1:5]]
+        weight, shift, mean, variance = (each if each is None else each.float() for each in held)
+        if mean is None or variance is None:
+            return None
+        eps: Any = rest[0].args[7]
+        channels = start.expand(1, mean.numel(), *shape[2:])
+        folded = torch.nn.functional.batch_norm(channels, mean, variance, weight, shift, eps=eps)
+        return SumStart(rest[0], folded)
+    return SumStart(product, start)
+
+
+def _constant(program: torch.export.ExportedProgram, node: object) -> torch.Tensor | None:
+    """Returns the value of a weight or buffer in the traced graph; None for anything else."""
+    signature = program.graph_signature
+    name = getattr(node, "name", "")
+    name = signature.inputs_to_parameters.get(name) or signature.inputs_to_buffers.get(name)
+    value = program.state_dict.get(name or "")
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def count_summed(node: torch.fx.Node) -> float:
     """Returns how many products an operator sums for each element of its result."""
     name = operators.target_name(node)
     # The traced graph has these under names that lowering replaces.

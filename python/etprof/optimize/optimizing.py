@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -19,11 +20,20 @@ from etprof.base.records import read_record
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportedFiles
 from etprof.optimize.recipe import write_recipe
-from etprof.optimize.search import Search
-from etprof.optimize.trial import Candidate, Optimization, Step, Timing, Trial, describe_trial
+from etprof.optimize.search import Search, choose_layers
+from etprof.optimize.trial import (
+    FLOAT_LAYERS,
+    Candidate,
+    Optimization,
+    Step,
+    Timing,
+    Trial,
+    describe_trial,
+)
 from etprof.registry import find_model
 from etprof.run.delegation import DelegationReport
 from etprof.run.program import ExportManifest
+from etprof.targets.local import LocalTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +64,10 @@ class Optimizer:
     tell: Callable[[str], None]
     prover: Prover | None = None
     """None: only the figures of exports decide."""
-    known: dict[tuple[str, ...], Trial] = field(default_factory=dict)
+    known: dict[tuple[tuple[str, ...], tuple[str, ...]], Trial] = field(default_factory=dict)
+    """By their rewrites and their layers in float32."""
+    counts_all: bool = False
+    """Whether every program is counted: what was predicted of this model did not hold."""
     record: Optimization = field(init=False)
     _began_s: float = field(default_factory=time.monotonic)
 
@@ -66,7 +79,37 @@ class Optimizer:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.record = self._recall()
-        self.known = {each.rewrites: each for each in self.record.trials}
+        self.known = {(each.rewrites, each.float_layers): each for each in self.record.trials}
+        search, baseline, best = self._search()
+        if baseline.problem is not None:
+            raise ExportError(baseline.problem)
+        if not best.passed and self._mix_precisions(baseline):
+            search, baseline, best = self._search()
+        self._save(
+            baseline=baseline,
+            best=best,
+            gains=search.gains,
+            steps=tuple(search.steps),
+            is_complete=search.is_complete,
+        )
+        if not best.passed:
+            raise ExportError(
+                f"the outputs of {self.record.model} in {self.record.precision} are wrong, and neither "
+                f"rewrites nor layers in float32 mend them; {self.folder / RECORD} has what was tried"
+            )
+        if best.rewrites:
+            self._keep(baseline)
+            self._keep(best)
+            write_text(self.folder / RECIPE, write_recipe(self._request(best)))
+            self._save(program=PROGRAM, plain_program=BASELINE)
+        shutil.rmtree(self.folder / _TRIALS, ignore_errors=True)
+        return self.record
+
+    def _search(self) -> tuple[Search, Trial, Trial]:
+        """Returns a search that has ended, its baseline and its result, which is counted if any is.
+
+        Where a count is not what was predicted, the search is made again, and counts every program.
+        """
         prover = self.prover
         search = Search(
             self._names(),
@@ -79,45 +122,82 @@ class Optimizer:
         for name, why in self._left_out().items():
             search.steps.append(Step(rewrite=name, kept=False, why=why))
         baseline, best = search.run()
-        if baseline.problem is not None:
-            raise ExportError(baseline.problem)
-        self._save(
-            baseline=baseline,
-            best=best,
-            gains=search.gains,
-            steps=tuple(search.steps),
-            is_complete=search.is_complete,
-        )
-        if not best.passed:
-            raise ExportError(
-                f"the outputs of {self.record.model} in {self.record.precision} are wrong, and no "
-                f"rewrite mends them; {self.folder / RECORD} has what was tried"
-            )
-        if best.rewrites:
-            self._keep(baseline)
-            self._keep(best)
-            write_text(self.folder / RECIPE, write_recipe(self.request, best.rewrites))
-            self._save(program=PROGRAM, plain_program=BASELINE)
-        shutil.rmtree(self.folder / _TRIALS, ignore_errors=True)
-        return self.record
+        if prover is not None and not prover.proves_times and best.passed and not self.counts_all:
+            asked = next(each for each in self.known.values() if each.number == best.number)
+            counted = self._count(prover, asked)
+            best = best.model_copy(update={"counted": counted.counted})
+            if self.counts_all:
+                return self._search()
+        return search, baseline, best
 
     def try_out(self, names: tuple[str, ...]) -> Trial:
-        """Returns the program made with the rewrites called `names`, exported at most once."""
-        if names not in self.known:
-            self.tell(f"trial {len(self.known) + 1}: {', '.join(names) or 'as it is'}")
-            self._remember(self._export(names, len(self.known)))
-        trial, prover = self.known[names], self.prover
-        if (
-            prover is not None
-            and not prover.proves_times
-            and trial.counted is None
-            and trial.passed
-        ):
+        """Returns the program made with the changes called `names`, exported at most once."""
+        layers = self.record.float_layers if FLOAT_LAYERS in names else ()
+        trial, prover = self._try(names, layers), self.prover
+        if prover is not None and not prover.proves_times and trial.passed:
+            is_end = names in {(), tuple(self._names())}
+            if is_end or self.counts_all:
+                return self._count(prover, trial)
+        return trial
+
+    def _try(self, names: tuple[str, ...], layers: tuple[str, ...]) -> Trial:
+        if (names, layers) not in self.known:
+            number = len(self.known)
+            few = f" ({len(layers)})" if layers else ""
+            self.tell(f"trial {number + 1}: {', '.join(names) or 'as it is'}{few}")
+            self._remember(self._export(Trial(number=number, rewrites=names, float_layers=layers)))
+        return self.known[names, layers]
+
+    def _mix_precisions(self, baseline: Trial) -> bool:
+        """Finds the layers that have to stay in float32; False where that is of no use.
+
+        They are tried with all rewrites together, in the order of the error that each adds for the
+        work that it does, as `etprof numerics` finds it on this computer.
+        """
+        if not self.record.float_layers and self._is_time_left():
+            names = (FLOAT_LAYERS, *self._names())
+            found = choose_layers(
+                self._rank_layers(baseline),
+                lambda layers: self._try(names, layers).passed,
+                self._is_time_left,
+            )
+            self._save(float_layers=found)
+        return bool(self.record.float_layers)
+
+    def _rank_layers(self, baseline: Trial) -> list[str]:
+        """Returns the paths of all layers; first what spoils the outputs most for its work."""
+        from etprof.numerics.session import GapRequest, compare_with_eager
+
+        self.tell("looking for the layers that spoil the outputs")
+        files, plain = self._find(baseline), self._request(baseline)
+        report = read_record(DelegationReport, files.report, way_out="export again")
+        own, noise = Counter[str](), Counter[str]()
+        for method, described in report.methods.items():
+            for each in described.operators:
+                own[each.origin.module_path] += each.macs or 0
+            try:
+                gaps = compare_with_eager(GapRequest(export=plain, method=method), LocalTarget())
+            except ExportError as error:
+                self.tell(f"the layers of least work come first, for nothing is known: {error}")
+            else:
+                noise.update(gaps.added_noise(gaps.modes[0]))
+        # A module's choice is that of what is in it; sums between layers are a module's own.
+        work = {
+            path: 1 + sum(macs for name, macs in own.items() if f"{name}.".startswith(f"{path}."))
+            for path in filter(None, own)
+        }
+        return sorted(work, key=lambda path: (-noise[path] / work[path], work[path], path))
+
+    def _count(self, prover: Prover, trial: Trial) -> Trial:
+        """Returns the trial with what the target counted of it, at most once."""
+        if trial.counted is None:
             run = self.folder / _RUNS / f"{trial.number}_counted"
             self.tell(f"counting on {prover.target.platform}")
             counted = prover.count(self._find(trial).pte, trial.methods, run)
-            self._remember(trial.model_copy(update={"counted": counted}))
-        return self.known[names]
+            trial = trial.model_copy(update={"counted": counted})
+            self._remember(trial)
+        self.counts_all = self.counts_all or not trial.is_as_predicted()
+        return trial
 
     def measure(self, prover: Prover, candidate: Trial, other: Trial) -> tuple[Gain, ...]:
         """Measures two programs in turns, at most once; raises as `Prover.time_in_turns` does."""
@@ -136,7 +216,7 @@ class Optimizer:
         return gains
 
     def _remember(self, trial: Trial) -> None:
-        self.known[trial.rewrites] = trial
+        self.known[trial.rewrites, trial.float_layers] = trial
         self._save(trials=tuple(self.known.values()))
 
     def _place(self, trial: Trial) -> ExportedFiles:
@@ -144,13 +224,13 @@ class Optimizer:
         name = PROGRAM if trial.rewrites else BASELINE
         return ExportedFiles(self.folder / _TRIALS / str(trial.number) / name)
 
-    def _export(self, names: tuple[str, ...], number: int) -> Trial:
-        files = self._place(Trial(rewrites=names, number=number))
+    def _export(self, asked: Trial) -> Trial:
+        files = self._place(asked)
         try:
-            export_model(self._request(names, files.pte))
+            export_model(self._request(asked))
         except ExportError as error:
-            return Trial(rewrites=names, number=number, problem=str(error))
-        return read_trial(names, files, number)
+            return asked.model_copy(update={"problem": str(error)})
+        return read_trial(asked, files)
 
     def _find(self, trial: Trial) -> ExportedFiles:
         """Returns a trial's files, exported again where they are there no more."""
@@ -160,7 +240,7 @@ class Optimizer:
             if each.manifest.exists() and each.pte.exists() and _is_of(trial, each.pte):
                 return each
         self.tell(f"exporting trial {trial.number + 1} again")
-        export_model(self._request(trial.rewrites, files.pte))
+        export_model(self._request(trial))
         if trial.sha256 is not None and not _is_of(trial, files.pte):
             msg = f"{files.pte} differs from the program that was tried; {_AGAIN}: {RECORD}"
             raise InputFileError(msg)
@@ -177,18 +257,21 @@ class Optimizer:
                 shutil.rmtree(target)
             each.replace(target)
 
-    def _request(self, names: tuple[str, ...], program: Path) -> ExportRequest:
-        options = replace(self.request.options, rewrites=names)
+    def _request(self, trial: Trial) -> ExportRequest:
+        names = tuple(each for each in trial.rewrites if each != FLOAT_LAYERS)
+        options = replace(self.request.options, rewrites=names, float_layers=trial.float_layers)
         # Wrong outputs are this search's to judge: a rewrite may mend those of the model as it is.
+        program = self._place(trial).pte
         return replace(
             self.request, options=options, out=program, outdir=None, allow_inaccurate=True
         )
 
     def _names(self) -> Sequence[str]:
-        """Returns those that the request has, or all that are sound here."""
+        """Returns those that the request has, or all that are sound here, with layers in float32."""
         from etprof.export.changes.rewriting import sound_rewrites
 
-        return [each.name for each in sound_rewrites(self.request)]
+        mixed = [FLOAT_LAYERS] if self.record.float_layers else []
+        return [*mixed, *(each.name for each in sound_rewrites(self.request))]
 
     def _left_out(self) -> Mapping[str, str]:
         from etprof.export.changes.rewriting import left_out_rewrites
@@ -201,7 +284,7 @@ class Optimizer:
     def _recall(self) -> Optimization:
         """Returns an earlier search's record where it is of the same program; else an empty one."""
         request, path = self.request, self.folder / RECORD
-        made_of = _identify(request)
+        made_of = identify_subject(request)
         target = None if self.prover is None else self.prover.target.platform
         fresh = Optimization(
             model=request.model_name(),
@@ -224,7 +307,9 @@ class Optimizer:
             for number, each in enumerate(known.trials)
         )
         timings = known.timings if is_same else ()
-        return fresh.model_copy(update={"trials": trials, "timings": timings})
+        return fresh.model_copy(
+            update={"trials": trials, "timings": timings, "float_layers": known.float_layers}
+        )
 
     def _save(self, **changes: object) -> None:
         self.record = self.record.model_copy(update=changes)
@@ -256,11 +341,11 @@ def find_others(
     return others
 
 
-def read_trial(names: tuple[str, ...], files: ExportedFiles, number: int) -> Trial:
-    """Returns what an export's own files say of it."""
+def read_trial(asked: Trial, files: ExportedFiles) -> Trial:
+    """Returns what an export's own files say of the trial that it was made for."""
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")
     report = read_record(DelegationReport, files.report, way_out="export again")
-    return describe_trial(names, manifest, report, files.pte.stat().st_size, number)
+    return describe_trial(asked, manifest, report, files.pte.stat().st_size)
 
 
 def list_candidates(request: ExportRequest) -> tuple[Candidate, ...]:
@@ -282,16 +367,19 @@ def list_candidates(request: ExportRequest) -> tuple[Candidate, ...]:
     )
 
 
-def _identify(request: ExportRequest) -> str:
+def identify_subject(request: ExportRequest) -> str:
     """Hashes what decides a program: the model's code and weights, the options, the tools."""
     source, weights = find_model(request.model), request.options.weights
+    options = {**request.options.document(), "rewrites": None}
+    # As the rewrites: those that it has, a search decides on.
+    del options["float_layers"]
     known = {
         "model": request.model,
         "code": source.hash_files(),
         "weights": None if weights is None else hash_file(weights),
         "precision": request.precision,
         "least": dict(request.least),
-        "options": {**request.options.document(), "rewrites": None},
+        "options": options,
         "tools": [etprof.__version__, version("executorch"), version("torch")],
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()

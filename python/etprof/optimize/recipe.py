@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from etprof.export.request import ExportRequest
 
 _FLOAT = """\
-    methods = {{name: lowering.cast_method(each, torch.{dtype}) for name, each in methods.items()}}
+    methods = {{name: lowering.cast_method(each, torch.{dtype}{also}) for name, each in methods.items()}}
 """
 _INTEGER = """\
     scheme = parse_precision({precision!r}).quantization
     methods = {{name: lowering.cast_method(each, torch.{dtype}) for name, each in methods.items()}}
     for name, each in methods.items():
-        methods[name], _ = lowering.quantize_method(name, each, scheme, BY_NAME[BACKEND], rewriting)
+        methods[name], _ = lowering.quantize_method(
+            name, each, scheme, BY_NAME[BACKEND], rewriting{also}
+        )
 """
 _RECIPE = '''\
 """Makes the program that `etprof optimize` found for {model} in {precision}.
@@ -41,7 +43,7 @@ BACKEND = {backend!r}
 REWRITES = [
 {rewrites}
 ]
-
+{layers}
 
 def make():
     torch.manual_seed(0)
@@ -69,19 +71,28 @@ if __name__ == "__main__":
 '''
 
 
-def write_recipe(request: ExportRequest, names: Sequence[str]) -> str:
-    """Returns the script's text for the rewrites called `names`."""
-    precision = request.parsed_precision()
+def write_recipe(request: ExportRequest) -> str:
+    """Returns the script's text for a request whose rewrites are named one by one."""
+    precision, options = request.parsed_precision(), request.options
     convert = (_FLOAT if precision.quantization is None else _INTEGER).format(
-        dtype=precision.float_dtype, precision=precision.name
+        dtype=precision.float_dtype,
+        precision=precision.name,
+        also=", float_layers=FLOAT_LAYERS" if options.float_layers else "",
     )
+    layers = f"FLOAT_LAYERS = [\n{_listed(options.float_layers)}\n]\n"
     weights = request.options.weights
     return _RECIPE.format(
         model=request.model,
         precision=precision.name,
         backend=request.backend,
         version=etprof.__version__,
-        rewrites="\n".join(f"    {name!r}," for name in names),
+        rewrites=_listed(options.rewrites),
+        layers=layers if options.float_layers else "",
         weights=None if weights is None else str(weights),
         convert=convert.rstrip("\n"),
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Returns a line of a list for each."""
+    return "\n".join(f"    {name!r}," for name in names)

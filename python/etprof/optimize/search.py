@@ -32,6 +32,35 @@ _OF_TIMES: Final = {
 _TOGETHER: Final = "slower without all that are no gain alone"
 
 
+def choose_layers(
+    order: Sequence[str],
+    is_sound: Callable[[tuple[str, ...]], bool],
+    is_time_left: Callable[[], bool],
+) -> tuple[str, ...]:
+    """Returns the layers that have to stay in float32 for the outputs to hold; none where all fail.
+
+    `order` begins with the layer that spoils most for its work. Twice as many are tried until they
+    suffice, then fewer by halves, and then each is taken out again, the one that spoils least first.
+    """
+    too_few, count = 0, 1
+    while not is_sound(tuple(order[:count])):
+        if count >= len(order) or not is_time_left():
+            return ()
+        too_few, count = count, min(2 * count, len(order))
+    while count - too_few > 1 and is_time_left():
+        middle = (too_few + count) // 2
+        if is_sound(tuple(order[:middle])):
+            count = middle
+        else:
+            too_few = middle
+    kept = tuple(order[:count])
+    for layer in reversed(kept[:-1]):
+        without = tuple(each for each in kept if each != layer)
+        if is_time_left() and is_sound(without):
+            kept = without
+    return kept
+
+
 @dataclass
 class Search:
     """A search among `names`; `try_out` makes the program with some of them."""
@@ -96,6 +125,9 @@ class Search:
     def _first_sound(self, baseline: Trial) -> Trial | None:
         """Returns all rewrites together, or without the fewest that spoil the outputs."""
         names, bundle = tuple(self.names), self.try_out(tuple(self.names))
+        if bundle.problem is None and not (bundle.passed or baseline.passed):
+            # It was wrong without them: no rewrite spoils it.
+            return None
         while (reason := self.objection(bundle, baseline)) is not None:
             found = self._without_one(names, baseline)
             if found is None:

@@ -25,6 +25,8 @@ _SAME_SHARE: Final = 0.001
 """Of the model's multiply-accumulates: a tenth of a point is no reason for a rewrite."""
 _SAME_SIZE: Final = 0.01
 """Of the program's bytes."""
+FLOAT_LAYERS: Final = "float_layers"
+"""The change of precision, by the name that it has among rewrites."""
 
 
 class Counted(Record):
@@ -74,6 +76,8 @@ class Trial(Record):
     number: Count = 0
     """Its place among the trials of a search."""
     rewrites: tuple[Name, ...]
+    float_layers: tuple[Name, ...] = ()
+    """Paths of modules that compute in float32, where FLOAT_LAYERS is among the rewrites."""
     sha256: Name | None = None
     """Of the program."""
     methods: tuple[Name, ...] = ()
@@ -95,6 +99,13 @@ class Trial(Record):
     counted: Counted | None = None
     """On a target that counts; None where nothing did."""
 
+    def is_as_predicted(self) -> bool:
+        """Whether its share on SME2 was counted as predicted, and every SME mode is right."""
+        if self.counted is None or self.counted.problem or self.macs_without_sme2 is None:
+            return False
+        known = self.macs - self.counted.macs_on_sme2
+        return abs(known - self.macs_without_sme2) <= _SAME_SHARE * self.macs
+
     def sme2_share(self, macs: int) -> float | None:
         """Returns the share of the original model's `macs` that are on SME2: counted, or predicted.
 
@@ -113,23 +124,22 @@ class Trial(Record):
 
 
 def describe_trial(
-    names: tuple[str, ...],
-    manifest: ExportManifest,
-    report: DelegationReport,
-    size_bytes: int,
-    number: int,
+    asked: Trial, manifest: ExportManifest, report: DelegationReport, size_bytes: int
 ) -> Trial:
-    """Returns the trial that an export's own files tell of."""
+    """Returns the trial that was asked for as an export's own files tell of it."""
     summaries = [each.summary for each in report.methods.values() if each.summary is not None]
     without = [_macs_without_sme2(each) for each in summaries]
     checks = [each.check for each in manifest.methods.values() if each.check is not None]
     ratios = [output.snr_db for check in checks for output in check.outputs]
+    layers = asked.float_layers
+    mixed = (AppliedRewrite(name=FLOAT_LAYERS, operators=len(layers)),) if layers else ()
     return Trial(
-        number=number,
-        rewrites=names,
+        number=asked.number,
+        rewrites=asked.rewrites,
+        float_layers=layers,
         sha256=None if manifest.pte is None else manifest.pte.sha256,
         methods=tuple(manifest.methods),
-        applied=manifest.rewrites,
+        applied=(*mixed, *manifest.rewrites),
         macs=sum(each.macs for each in summaries),
         macs_without_sme2=None if None in without else sum(each or 0 for each in without),
         delegate_calls=sum(each.delegate_calls for each in summaries),
@@ -262,6 +272,8 @@ class Optimization(Record):
     steps: tuple[Step, ...] = ()
     trials: tuple[Trial, ...] = ()
     timings: tuple[Timing, ...] = ()
+    float_layers: tuple[Name, ...] = ()
+    """That keep the outputs right; none where they are without, or where none were looked for."""
     is_complete: bool = False
     """Whether the budget sufficed for every step."""
     program: Name | None = None

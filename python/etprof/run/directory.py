@@ -58,7 +58,7 @@ _KINDS: Final = (
     _kind("kernels", _PLACE + r"_kernels\.json", is_measured=True),
     _kind("clock", _PLACE + r"_clock\.json", is_measured=True),
     _kind("outputs", _PLACE + r"_outputs/[^/]+", is_measured=True),
-    _kind("log", r"[^/]+/[^/]+(\.log|_logcat\.txt)", is_measured=True),
+    _kind("log", r"[^/]+/[^/]+(\.log|_(logcat|runner)\.txt)", is_measured=True),
     _kind("manifest", re.escape(MANIFEST)),
     _kind("summary", re.escape(ANALYSIS_SUMMARY)),
     _kind("report", r"report(_[^/]*)?\.[a-z-]+|(calibration|kernel_evidence)\.json"),

@@ -102,6 +102,7 @@ class LoadedSplit:
     number: int
     etdump: Place
     dump: ETDump | LongETDump
+    """A long one is a mapping of the file, parsed when its pieces are asked for: may raise then."""
     clock: KernelTrace | None = None
     """Of the same inferences, where the runner had the operator clock."""
 
@@ -150,6 +151,8 @@ class Run:
     @classmethod
     def load(cls, source: Path, *, whole: bool = True, with_reference: bool = False) -> Run:
         """Reads a run directory or a single ETDump; raises InputFileError for damaged ones.
+
+        Of a long ETDump that is the first part: the rest is read, and refused, by what splits it.
 
         An ETDump, kernel trace, result or output that is damaged is a problem of its experiment,
         no more, and what was exported is one of the run; nothing to report beside a damaged ETDump

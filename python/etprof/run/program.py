@@ -150,6 +150,17 @@ class ExportManifest(Record):
     methods: Named[MethodFiles] = Field(default_factory=dict)
 
     @property
+    def asked_as(self) -> str:
+        """What commands take for its model: its name, or the file it is in, with its class."""
+        origin = self.source.origin
+        if not origin.endswith(".py"):
+            # A model of another package has that before its name, and its short name may be ours.
+            return origin if ":" in origin and " " not in origin else self.model
+        if origin.startswith("/") and origin.endswith(f"/{self.model}/model.py"):
+            return self.model
+        return origin if Path(origin).stem == self.model else f"{origin}:{self.model}"
+
+    @property
     def failed(self) -> tuple[str, ...]:
         """What is wrong with the outputs, by method; empty when nothing is, or nobody knows."""
         return tuple(

@@ -14,8 +14,8 @@ from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
 from etprof.base.text import clean
 from etprof.base.units import count_of, format_share
-from etprof.etdump.plausibility import describe_position, examine_events
-from etprof.etdump.reader import ETDump, LongETDump, load_etdump
+from etprof.etdump.plausibility import Clocks, ClockSigns, Damage, examine_events
+from etprof.etdump.reader import ETDump, LongETDump, open_etdump
 from etprof.run.delegation import read_delegation
 from etprof.run.directory import (
     ANALYSIS_SUMMARY,
@@ -42,7 +42,7 @@ _PARSERS: Final[Mapping[str, Callable[[Path], object]]] = {
     "metrics": lambda path: load_metrics(path.parent),
     "delegation": read_delegation,
     "export": read_export,
-    "etdump": load_etdump,
+    "etdump": open_etdump,
     "result": read_result,
     "kernels": read_kernel_trace,
     "clock": read_kernel_trace,
@@ -199,7 +199,7 @@ def _check_file(run: Path, name: str, parse: Callable[[Path], object]) -> Iterat
     """Reads a file as everyone reads it, and looks at what it says: can it be so?"""
     try:
         content = parse(run / name)
-        content = content.whole() if isinstance(content, LongETDump) else content
+        checked = check_events(name, content) if isinstance(content, ETDump | LongETDump) else None
         if isinstance(content, RunnerResult):
             _read_outputs(run, name, content)
     except EtprofError as error:
@@ -209,8 +209,8 @@ def _check_file(run: Path, name: str, parse: Callable[[Path], object]) -> Iterat
         for experiment, metrics in content.experiments.items():
             if metrics.blocks:
                 yield from _check_times(experiment, [block.latency_ns for block in metrics.blocks])
-    elif isinstance(content, ETDump):
-        yield _check_events(name, content)
+    elif checked:
+        yield checked
 
 
 def _read_outputs(run: Path, name: str, result: RunnerResult) -> None:
@@ -260,18 +260,31 @@ def _check_what_is_missing(
         yield Finding("note", text)
 
 
-def _check_events(name: str, dump: ETDump) -> Finding:
-    events = examine_events(dump)
-    wrong = np.flatnonzero(events.impossible)
-    if not wrong.size:
-        return Finding("ok", f"{name}: {count_of(events.roles.size, 'event')}")
-    executions = int(np.count_nonzero(~events.execution_possible))
+def check_events(name: str, dump: ETDump | LongETDump) -> Finding:
+    """Looks for events that cannot be so; once more where the end tells of other clocks."""
+    clocks = Clocks()
+    damage, signs = _find_damage(dump, clocks)
+    while signs.clocks != clocks:
+        clocks = signs.clocks
+        damage, signs = _find_damage(dump, clocks)
+    if not damage.events:
+        return Finding("ok", f"{name}: {count_of(signs.events, 'event')}")
+    possible = damage.possible
+    executions = int(np.count_nonzero(~possible))
     return Finding(
         "damaged",
-        f"{name}: {wrong.size} of {count_of(events.roles.size, 'event')} cannot be so, in "
-        f"{executions} of {count_of(events.execution_possible.size, 'execution')}; the first is "
-        f"{describe_position(dump, int(wrong[0]))}",
+        f"{name}: {damage.events} of {count_of(signs.events, 'event')} cannot be so, in "
+        f"{executions} of {count_of(possible.size, 'execution')}; the first is {damage.first}",
     )
+
+
+def _find_damage(dump: ETDump | LongETDump, clocks: Clocks) -> tuple[Damage, ClockSigns]:
+    damage, signs = Damage(), ClockSigns()
+    for piece in dump.pieces():
+        events = examine_events(piece, clocks=clocks, before=damage.before)
+        damage.add(piece, events)
+        signs = signs.plus(events.signs)
+    return damage, signs
 
 
 def _check_leftovers(files: Mapping[str, FileKind]) -> Iterator[Finding]:

@@ -32,8 +32,8 @@ class LaunchRatio:
     p_value: float | None
     """By Student's t: few pairs have no finer one, and a table of many rows needs it."""
     is_sure: bool = True
-    """Whether 1 is outside the sets' interval of 97.5 % too, of six pairs and more: of a whole table
-    under a periodic disturbance, a row in 95 % ones errs oftener than in one table of twenty."""
+    """Whether 1 is outside the sets' interval of 97.5 % too (96.9 % of six pairs, which have one): of
+    a table under a periodic disturbance, a row in 95 % ones errs oftener than in one table of twenty."""
 
 
 def ratio_of_launches(baseline: Sequence[float], candidate: Sequence[float]) -> LaunchRatio:
@@ -51,7 +51,7 @@ def ratio_of_launches(baseline: Sequence[float], candidate: Sequence[float]) -> 
     log = math.log(one.mean() / other.mean())
     logs = (log + one / one.mean() - other / other.mean()).tolist()
     if one.size >= LEAST_VALUES:
-        interval, wide = flipped_interval(one, other), flipped_interval(one, other, _SURE)
+        interval, wide = flipped_intervals(one, other)
         is_sure = wide is not None and not wide.low <= 1 <= wide.high
     else:
         found, is_sure = mean_interval(logs), True
@@ -59,10 +59,12 @@ def ratio_of_launches(baseline: Sequence[float], candidate: Sequence[float]) -> 
     return LaunchRatio(math.exp(log), interval, mean_p_value(logs), is_sure)
 
 
-def flipped_interval(
-    one: NDArray[np.float64], other: NDArray[np.float64], confidence: float = CONFIDENCE
-) -> Interval | None:
-    """Interval of the ratio of the means of two sides in pairs, in time; None below six pairs.
+def flipped_intervals(
+    one: NDArray[np.float64],
+    other: NDArray[np.float64],
+    confidences: Sequence[float] = (CONFIDENCE, _SURE),
+) -> list[Interval | None]:
+    """Intervals of the ratio of the means of two sides in pairs, in time; None below six pairs.
 
     And where an end would be infinite, since a side reads zero in too many pairs.
 
@@ -73,13 +75,17 @@ def flipped_interval(
     values", for means), or of 4095 drawn sets above twelve pairs.
     """
     if one.size < LEAST_VALUES:
-        return None
+        return [None for _ in confidences]
     chosen = _sets(one.size)
     above, below = chosen @ one, chosen @ other
     known = (above > 0) | (below > 0)
     with np.errstate(divide="ignore"):
         ratios = np.sort(above[known] / below[known])
-    # Six pairs have 96.9 % at most.
+    return [_cut(ratios, confidence) for confidence in confidences]
+
+
+def _cut(ratios: NDArray[np.float64], confidence: float) -> Interval | None:
+    """Interval of sorted ratios of sets; six pairs have 96.9 % at most."""
     rank = max(int((ratios.size + 1) * (1 - confidence) / 2 + _ROUNDING), 1)
     held = 1 - 2 * rank / (ratios.size + 1)
     if held < CONFIDENCE or not math.isfinite(ratios[-rank]):

@@ -30,6 +30,8 @@ class Parity:
     """Largest absolute difference."""
     max_rel: float
     """Largest relative difference, over reference values of at least 0.1 % of the largest."""
+    mse: float
+    """Mean squared difference, in the output's unit squared."""
     snr_db: float | None
     """10 log10 of signal power over error power; None when there is no error at all, or whole
     numbers were compared, which agree or do not."""
@@ -80,6 +82,7 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
         identical=bool(same_odd.all()),
         max_abs=float(np.max(np.abs(error), initial=0.0)),
         max_rel=float(np.max(np.abs(error[large]) / np.abs(reference[large]), initial=0.0)),
+        mse=float(np.mean(error**2)) if error.size else 0.0,
         snr_db=None if is_whole else snr_db(reference[finite], error[finite]),
         cosine=None if is_whole else _cosine(value[finite], reference[finite]),
         top1=equal if is_whole else _top1(value, reference, columns, -1),

@@ -47,8 +47,12 @@ class SampleSummary:
     median: float
     mean: float
     standard_deviation: float
+    variation: float | None
+    """Standard deviation ÷ mean; None where the mean is 0."""
     minimum: float
     maximum: float
+    p10: float
+    p25: float
     p75: float
     p90: float
     p95: float
@@ -74,15 +78,20 @@ class BlockedMedian:
 def summarise(samples: Sequence[float] | NDArray[np.generic]) -> SampleSummary:
     """Describes `samples`, which must not be empty."""
     values = np.asarray(samples, dtype=np.float64)
-    p25, p75, p90, p95, p99 = (float(p) for p in np.percentile(values, [25, 75, 90, 95, 99]))
+    quantiles = np.percentile(values, [10, 25, 75, 90, 95, 99])
+    p10, p25, p75, p90, p95, p99 = (float(value) for value in quantiles)
     reach = _WHISKER * (p75 - p25)
+    mean, deviation = float(values.mean()), float(values.std(ddof=min(1, values.size - 1)))
     return SampleSummary(
         count=values.size,
         median=float(np.median(values)),
-        mean=float(values.mean()),
-        standard_deviation=float(values.std(ddof=1)) if values.size > 1 else 0.0,
+        mean=mean,
+        standard_deviation=deviation,
+        variation=deviation / mean if mean else None,
         minimum=float(values.min()),
         maximum=float(values.max()),
+        p10=p10,
+        p25=p25,
         p75=p75,
         p90=p90,
         p95=p95,

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.compare.alignment import label_of
 from etprof.analysis.compare.waterfall import WaterfallStep
-from etprof.tables.operators import DETAIL_COLUMNS, NUMBER, ROW_COLUMNS
+from etprof.analysis.split.tree import comparison_tree
+from etprof.tables.operators import (
+    BOX_COLUMNS,
+    DETAIL_COLUMNS,
+    NUMBER,
+    ROW_COLUMNS,
+    BoxSubject,
+    launches_text,
+)
 from etprof.tables.table import Column, Table, estimate, speed_up
 from etprof.tables.verdicts import WRONG, badge_of
 
@@ -108,6 +116,10 @@ def _time(side: str) -> Callable[[ChangedOperator], Value]:
     """Nothing where the operator is not on that side: that is no time of zero."""
     read = _of_change(f"{side}_ns")
     return lambda s: read(s) if getattr(s.entry.aligned, side) else None
+
+
+def _launches(side: str) -> Callable[[ChangedOperator], str | None]:
+    return lambda s: launches_text(getattr(s.entry.aligned, f"{side}_times"))
 
 
 def _changed_label(subject: ChangedOperator) -> str | None:
@@ -212,6 +224,14 @@ OPERATOR_CHANGES: Final = Table(
     by="delta_ns",
     says="one row per aligned operator; every operator of both sides exactly once",
 )  # fmt: skip
+_LAUNCHES: Final = tuple(
+    Column(
+        f"{side}_launches", "string", is_timed=True, place="page",
+        of=_launches(side),
+        says="mean per inference in each operator launch of that side",
+    )
+    for side in ("baseline", "candidate")
+)  # fmt: skip
 _DESCRIBED: Final = {column.name: column for column in ROW_COLUMNS}
 COMPARED_OPERATORS: Final = Table(
     "operators",
@@ -221,7 +241,8 @@ COMPARED_OPERATORS: Final = Table(
         *(replace(column, of=_time(column.name.removesuffix("_ns"))) for column in _CHANGE[:2]),
         *_CHANGE[2:],
         Column("share", "float64", "share", is_timed=True, adds_up=True,
-               of=_of_change("candidate_share")),
+               has_bar=True, of=_of_change("candidate_share")),
+        *_LAUNCHES,
         Column("was", "string", title="changed", of=_changed_label, place="page"),
         *(column for name, column in _DESCRIBED.items() if name != "label"),
         *DETAIL_COLUMNS,
@@ -245,6 +266,25 @@ CLASS_CHANGES: Final = Table(
     rows_of=_groups("classes"),
     title="Where an inference's time goes",
     says="one row per comparison and finer class",
+)  # fmt: skip
+ICICLE_CHANGES: Final = Table(
+    "icicle_changes",
+    (
+        replace(_COMPARISON, of=lambda s: s.owner),
+        *BOX_COLUMNS,
+        Column("baseline_ns", "float64", "ns", title="baseline", is_timed=True,
+               of=lambda s: s.box.means_ns[0], says="mean per inference: the sum of the boxes inside"),
+        Column("candidate_ns", "float64", "ns", title="candidate", is_timed=True,
+               of=lambda s: s.box.means_ns[1], says="the same of the candidate"),
+        Column("delta_ns", "float64", "±ns", title="difference", is_timed=True,
+               of=lambda s: s.box.means_ns[1] - s.box.means_ns[0],
+               says="candidate − baseline: below zero is time saved"),
+    ),
+    from_each="comparison",
+    rows_of=lambda comparison: (BoxSubject(comparison.name, b) for b in comparison_tree(comparison)),
+    is_drawn=True,
+    title="An inference by module, operator and microkernel",
+    says="one row per comparison and box; what is on one side alone takes no time on the other",
 )  # fmt: skip
 WATERFALL: Final = Table(
     "waterfall",
@@ -329,8 +369,12 @@ OUTPUTS: Final = Table(
                says="largest absolute difference"),
         Column("max_rel", "float64", title="max rel", of=lambda s: s.parity.max_rel,
                says="largest relative difference"),
+        Column("mse", "float64", title="MSE", place="data", of=lambda s: s.parity.mse,
+               says="mean squared difference"),
         Column("snr_db", "float64", "dB", title="SNR", of=lambda s: s.parity.snr_db,
                says="signal to noise; missing without any error"),
+        Column("cosine", "float64", place="data", of=lambda s: s.parity.cosine,
+               says="of the angle between both; missing where one is zero"),
         Column("top1", "float64", "share", title="top-1", of=lambda s: s.parity.top1,
                says="rows whose largest entry is at the same place"),
         Column("minimum_snr_db", "float64", "dB", title="at least", of=lambda s: s.minimum_snr_db,
@@ -383,6 +427,8 @@ def sides_named(table: Table, comparison: Comparison) -> Table:
     return table.titled(
         **dict.fromkeys(("baseline", "baseline_ns"), before),
         **dict.fromkeys(("candidate", "candidate_ns"), after),
+        baseline_launches=f"{before} by launch",
+        candidate_launches=f"{after} by launch",
     )
 
 

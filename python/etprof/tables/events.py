@@ -11,8 +11,14 @@ TIMELINE: Final = Table(
     (
         Column("event", "Int64", says="place in the file"),
         Column("event_block", "string", says="such as `Execute`"),
+        Column(
+            "execution",
+            "Int64",
+            says="number of the inference in the file, from 0; none at load time",
+        ),
         Column("name", "string", says="of the operator or kernel"),
         Column("delegated", "boolean", says="inside a delegate"),
+        Column("backend", "string", says="whose delegate it is, where that is known"),
         Column("instruction_id", "Int64", says="instruction of the program"),
         Column("start_ns", "Int64", "ns", is_timed=True, says="as in the file"),
         Column("end_ns", "Int64", "ns", is_timed=True, says="as in the file"),

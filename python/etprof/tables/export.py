@@ -60,6 +60,33 @@ UNDELEGATED_NODES: Final = Table(
 )
 
 
+OPERATOR_KINDS: Final = Table(
+    "operator_kinds",
+    (
+        Column("operator", "string", says="ATen's name of the operator; the last row adds up"),
+        Column("inside", "Int64", unit="count", says="How many of them a delegate computes"),
+        Column("outside", "Int64", unit="count", says="How many ExecuTorch's own kernels compute"),
+        Column("total", "Int64", unit="count", says="Both"),
+    ),
+    title="operators by kind",
+    says="Operators by kind, inside and outside the delegates; views that cost nothing left out.",
+)
+
+
+def kinds_table(report: DelegationReport) -> Table:
+    """Returns how many operators of each kind are inside and outside, over all methods."""
+    every = list(report.methods.values())
+    inside = Counter(o.operator for m in every for o in m.operators if o.delegate is not None)
+    outside = Counter(each.operator for method in every for each in _outside(method))
+    counted = (inside + outside).most_common()
+    rows = [(kind, inside[kind], outside[kind]) for kind, _ in counted]
+    rows.append(("Total", inside.total(), outside.total()))
+    return OPERATOR_KINDS.of(
+        {"operator": kind, "inside": within, "outside": without, "total": within + without}
+        for kind, within, without in rows
+    )
+
+
 def summary_table(manifest: ExportManifest, report: DelegationReport) -> Table:
     """Returns one column per method and one row per figure."""
     columns = (

@@ -11,6 +11,7 @@ from etprof.tables.table import Column, Table, estimate
 if TYPE_CHECKING:
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.findings.finding import Finding
+    from etprof.analysis.findings.rules import ExperimentFindings
     from etprof.run.program import LoadedProgram
 
 _SHOWN_NAMES: Final = 4
@@ -143,24 +144,29 @@ def _search_for(program: LoadedProgram) -> str | None:
     ]
     if not any(lacks):
         return None
-    origin = exported.source.origin
-    # A model of a folder is named after that; what is no file is a name already.
-    is_named = origin.endswith(f"/{exported.model}/model.py") or not origin.endswith(".py")
-    model = exported.model if is_named else f"{origin}:{exported.model}"
     told = " and ".join(filter(None, lacks))
     # Whoever made the files chose these words, and people paste commands.
-    command = shlex.join(["etprof", "optimize", model, "--dtype", exported.precision])
+    command = shlex.join(["etprof", "optimize", exported.asked_as, "--dtype", exported.precision])
     return f"{told}: `{command}` tries what changes that"
 
 
 def shown_findings(assessment: Assessment) -> list[Finding]:
-    """The primary experiment's findings, then what only others have."""
+    """The primary experiment's findings, then what only others of the same program have.
+
+    What only another program has, such as the one before a change, is in `FINDINGS`: no advice.
+    """
     found = list(assessment.primary_findings.findings)
     known = {finding.rule for finding in found}
-    for entry in assessment.findings:
+    for entry in assessment.findings if assessment.is_split else ():
+        if _program_of(assessment, entry) != assessment.primary.experiment.program.name:
+            continue
         found += [each for each in entry.findings if each.rule not in known]
         known |= {each.rule for each in entry.findings}
     return found
+
+
+def _program_of(assessment: Assessment, entry: ExperimentFindings) -> str:
+    return assessment.insight.of(entry.experiment).experiment.program.name
 
 
 def _names(labels: list[str]) -> str:

@@ -111,6 +111,32 @@ def _thread_points(experiments: Sequence[ExperimentAnalysis]) -> Iterator[_Threa
             yield _ThreadPoint(cell, effect, cell == found.best)
 
 
+def _launches(experiment: ExperimentAnalysis) -> Iterator[tuple[str, int, float, float]]:
+    """Yields each timing launch's median, the fastest first, with the share of launches so far."""
+    summary = experiment.latency.steady if experiment.latency else None
+    blocks = experiment.metrics.blocks if experiment.metrics else ()
+    medians = summary.block_medians if summary else ()
+    ordered = sorted(zip(medians, (b.block for b in blocks), strict=False))
+    for place, (median, block) in enumerate(ordered, start=1):
+        yield experiment.name, block, median, place / len(ordered)
+
+
+LAUNCHES: Final = Table(
+    "launches",
+    (
+        Column("experiment", "string", of=lambda s: s[0], says="experiment of the run"),
+        Column("block", "Int64", "count", of=lambda s: s[1], says="number of the process launch"),
+        Column("median_ns", "float64", "ns", title="median", is_timed=True, of=lambda s: s[2],
+               says="of the launch's steady inferences, without event tracer"),
+        Column("at_most", "float64", "share", title="of launches", is_timed=True,
+               of=lambda s: s[3], says="share of the launches that took at most this long (their "
+               "empirical distribution)"),
+    ),
+    title="Launches by latency",
+    from_each="experiment",
+    rows_of=_launches,
+    says="one row per experiment and timing launch, the fastest first",
+)  # fmt: skip
 LATENCIES: Final = Table(
     "latencies",
     (

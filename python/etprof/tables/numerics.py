@@ -124,7 +124,7 @@ def headline(gaps: NumericGaps) -> str:
     subject = f"{gaps.model} {gaps.precision} ({gaps.method}) on {gaps.platform}"
     firsts = {mode: gaps.first_parted(mode) for mode in gaps.modes}
     told = [
-        f"{row.operator} {row.node} in {row.module or 'the model itself'} (SME {mode}, "
+        f"{row.operator}{'' if row.node == row.operator else f' {row.node}'} in {row.module or 'the model itself'} (SME {mode}, "
         f"{_excess(row)})"
         for mode, row in firsts.items()
         if row is not None

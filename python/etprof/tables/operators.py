@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.split.evidence import GRADES
@@ -15,9 +14,11 @@ from etprof.analysis.split.operators import (
     class_times,
     group_of,
 )
-from etprof.analysis.split.rollup import Key, roll_up
+from etprof.analysis.split.rollup import Key, roll_up, uses_by_operator
+from etprof.analysis.split.tree import Box, inference_tree
+from etprof.analysis.split.work import Work, add_work
 from etprof.backends.kernel_names import LEVELS
-from etprof.base.units import format_count
+from etprof.base.units import format_count, format_duration
 from etprof.tables.kernels import work_columns
 from etprof.tables.table import Column, Table, Value, estimate
 
@@ -101,6 +102,11 @@ def _operators(insight: ExperimentInsight) -> Iterator[OperatorSubject]:
         yield OperatorSubject(insight.experiment.name, number, detail)
 
 
+def launches_text(times: PartTimes | None) -> str | None:
+    """A time's mean in each operator launch, such as `98.1 µs, 99.0 µs`."""
+    return ", ".join(map(format_duration, times.launches_ns)) or None if times else None
+
+
 # What the ETDump alone says.
 ROW_COLUMNS: Final = (
     Column("label", "string", title="operator", of=_of_row(lambda r: r.label),
@@ -137,7 +143,10 @@ TIME_COLUMNS: Final = (
     Column("total_ns", "float64", "ns", is_timed=True, place="data",
            of=_of_times(lambda t: t.total_ns), says="sum over the executions of the split"),
     _step(lambda s: s.detail.row.step_ns if s.detail.row.times else None),
-    _share(lambda s: s.detail.row.times),
+    _share(lambda s: s.detail.row.times, has_bar=True),
+    Column("launches", "string", title="by launch", is_timed=True, place="page",
+           of=lambda s: launches_text(s.detail.row.times),
+           says="mean per inference in each operator launch, in their order"),
 )  # fmt: skip
 DETAIL_COLUMNS: Final = (
     Column("kernel_hint", "string", of=lambda s: s.detail.kernel_hint, place="data",
@@ -316,8 +325,89 @@ ROLLUPS: Final[dict[Key, Table]] = {
 }  # fmt: skip
 
 
-def operator_row_table(experiment: ExperimentAnalysis) -> Table:
-    """Returns what the ETDump alone says of an experiment's operators."""
-    table = Table("operators", (*ROW_COLUMNS, *TIME_COLUMNS), says="one row per operator")
-    rows = [SimpleNamespace(detail=SimpleNamespace(row=row)) for row in experiment.split.rows]
-    return table.of(rows)
+class BoxSubject(NamedTuple):
+    """One row: a box of an icicle."""
+
+    owner: str
+    box: Box
+
+
+BOX_COLUMNS: Final = (
+    Column("number", "Int64", "count", of=lambda s: s.box.number, says="place, depth first"),
+    Column("parent", "Int64", "count", of=lambda s: s.box.parent,
+           says="number of the box that it is in; missing for the whole"),
+    Column("depth", "Int64", "count", of=lambda s: s.box.depth, says="boxes that it is in"),
+    Column("kind", "string", of=lambda s: s.box.kind,
+           says="whole, module, operator, microkernel or overhead"),
+    Column("label", "string", of=lambda s: s.box.label,
+           says="name of module, operator, microkernels or overhead"),
+    Column("module", "string", of=lambda s: s.box.path, empty=_ROOT,
+           says="path of the module that it is or is in"),
+    Column("operator", "Int64", "count", of=lambda s: s.box.operator,
+           says="number of the operator in the operator table"),
+    Column("group", "string", says="headline category, with overheads apart",
+           of=lambda s: group_of(s.box.operator_class) if s.box.operator_class else None),
+)  # fmt: skip
+ICICLE: Final = Table(
+    "icicle",
+    (
+        Column("experiment", "string", place="several", of=lambda s: s.owner,
+               says="experiment of the run"),
+        *BOX_COLUMNS,
+        Column("mean_ns", "float64", "ns", title="mean", is_timed=True,
+               of=lambda s: s.box.means_ns[0],
+               says="mean per inference: the sum of the boxes inside, the whole's of everything"),
+    ),
+    title="An inference by module, operator and microkernel",
+    from_each="insight",
+    rows_of=lambda each: (BoxSubject(each.experiment.name, b) for b in inference_tree(each)),
+    is_drawn=True,
+    says="one row per experiment and box; a box's time is that of the boxes inside it",
+)  # fmt: skip
+
+
+class WorkSubject(NamedTuple):
+    """One row: an operator whose work is known."""
+
+    experiment: str
+    number: int
+    detail: OperatorDetail
+    work: Work | None
+
+    @property
+    def counted_bytes(self) -> int | None:
+        """What its products on SME read and write, packed sides as often as they are read."""
+        work = self.work
+        return work.left_bytes + work.right_bytes + work.output_bytes if work else None
+
+
+def _worked(insight: ExperimentInsight) -> Iterator[WorkSubject]:
+    uses = uses_by_operator(insight)
+    for subject in _operators(insight):
+        if subject.detail.macs_per_byte is not None:
+            yield WorkSubject(*subject, add_work(uses.get(id(subject.detail.evidence), ())))
+
+
+_OF_OPERATORS: Final = {column.name: column for column in OPERATORS.columns}
+INTENSITY: Final = Table(
+    "intensity",
+    (
+        *(_OF_OPERATORS[name] for name in ("experiment", "number", "label", "category", "class")),
+        _OF_OPERATORS["macs"],
+        replace(_OF_OPERATORS["moved_bytes"], title="bytes", place="page"),
+        Column("macs_per_byte", "float64", title="MACs per byte",
+               of=lambda s: s.detail.macs_per_byte, says="macs ÷ moved bytes, of the export's shapes"),
+        Column("counted_bytes", "Int64", "bytes", title="bytes, counted", place="page",
+               of=lambda s: s.counted_bytes, says="what its products on SME moved, as counted: both "
+               "packed sides, the right one once for each row of tiles, and the output"),
+        Column("counted_macs_per_byte", "float64", title="MACs per byte, counted", place="page",
+               of=lambda s: s.work.macs / s.counted_bytes if s.counted_bytes else None,
+               says="MACs on SME ÷ those bytes"),
+        _OF_OPERATORS["gflops"], _OF_OPERATORS["rate_limit"],
+    ),
+    title="Work against bytes",
+    by="macs",
+    from_each="insight",
+    rows_of=_worked,
+    says="one row per experiment and operator whose multiply-accumulates and bytes are known",
+)  # fmt: skip

@@ -26,6 +26,7 @@ DECLARED: Final[dict[str, Table]] = {
     table.name: table
     for table in (
         operators.OPERATORS, operators.SPLIT, operators.CATEGORIES, *operators.ROLLUPS.values(),
+        operators.ICICLE, comparisons.ICICLE_CHANGES, operators.INTENSITY, measurement.LAUNCHES,
         comparisons.COMPARISONS, comparisons.OPERATOR_CHANGES, comparisons.CATEGORY_CHANGES,
         comparisons.CLASS_CHANGES, comparisons.WATERFALL, comparisons.LEDGER,
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS, comparisons.ACCURACY,
@@ -133,6 +134,11 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         sections.append(Section("comparisons", "All comparisons", (table("comparisons"),)))
     sections += [
         Section("latencies", "Latency without event tracer", (table("latencies"),)),
+        Section(
+            "launches", "How launches spread", (_of_both_sides(assessment, table("launches")),),
+            says="Each step is a process launch: at its height is the share of launches that took "
+            "at most that long. The side whose line stands further left is faster.", place="page",
+        ),
         Section("threads", "Threads", measurement.thread_tables(assessment.run.experiments)),
         *_time_sections(assessment),
         Section(
@@ -147,8 +153,10 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         sections += [
             *_outlook(assessment),
             _operator_section(assessment, place),
+            _icicle_section(assessment),
             *_split_sections(assessment),
             _rollup_section(assessment),
+            _intensity_section(assessment),
             _why_not_section(assessment),
         ]
     tokens = tuple(f"{c.name}: {c.tokens}" for c in assessment.comparisons if c.tokens is not None)
@@ -238,6 +246,44 @@ def _rollup_section(assessment: Assessment) -> Section:
     return Section("rollups", "What the operators come from", tables, place="page")
 
 
+def _of_both_sides(assessment: Assessment, table: Table) -> Table:
+    """Keeps the primary comparison's experiments, the baseline first."""
+    comparison = assessment.primary_comparison
+    if comparison is None:
+        return table
+    names = [side.experiment.name for side in (comparison.baseline, comparison.candidate)]
+    index = table.names.index("experiment")
+    return replace(table, rows=tuple(r for name in names for r in table.rows if r[index] == name))
+
+
+def _icicle_section(assessment: Assessment) -> Section:
+    """An inference of the one experiment, or of both sides of the primary comparison."""
+    comparison = assessment.primary_comparison
+    if comparison is None:
+        table = operators.ICICLE.of_each([assessment.primary])
+    else:
+        table = comparisons.ICICLE_CHANGES.of_each([comparison])
+        table = comparisons.sides_named(table, comparison)
+    says = (
+        "A box is as wide as its mean time, and holds what runs inside it: modules, their operators, "
+        "and the microkernels of these. Follow a module's link to see it alone, an operator's to see "
+        "what is known of it."
+    )
+    return Section("icicle", "Inside an inference", (table,), says=says, place="page")
+
+
+def _intensity_section(assessment: Assessment) -> Section:
+    """Work against bytes; no run has measured peaks yet, so none are drawn."""
+    table = operators.INTENSITY.of_each([assessment.primary]).sorted()
+    height = "faster" if assessment.run.is_timed else "more work"
+    says = (
+        f"Further right is more work for each byte, higher is {height}. An operator far to the "
+        "left is likelier to wait for memory than for a faster microkernel. The device's limits are "
+        "not drawn: this run measured no peaks."
+    )
+    return Section("intensity", "Work against bytes (roofline)", (table,), says=says, place="page")
+
+
 def _why_not_section(assessment: Assessment) -> Section:
     primary = assessment.primary.experiment
     table = findings.WHY_NOT.of_each([assessment.findings_of(primary.name)])
@@ -321,7 +367,7 @@ def _operator_section(assessment: Assessment, place: Place) -> Section:
     of = f"Microkernel, work and rate are of {primary.experiment.name}."
     unknown = [name for each in assessment.run.experiments for name in each.split.unknown_names]
     return Section(
-        "operators", "Operators", (table,),
+        "operators", "Operators", (table.sorted() if place == "page" else table,),
         says=f"{grades} {of}" if counted else "",
         lines=_unknown_line(unknown) if place == "page" else (),
         place="everywhere" if comparison is not None and assessment.run.is_timed else "page",

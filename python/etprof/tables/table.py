@@ -130,6 +130,8 @@ class Table:
     """Column that says which rows matter most, where there are too many; empty: all rows count."""
     is_shaded: bool = False
     """Pages shade its figures, the least the most."""
+    is_drawn: bool = False
+    """Pages draw every row with its figures, and have no table of it; Markdown has nothing."""
 
     def of(self, subjects: Iterable[object], **changes: str) -> Table:
         """Fills the declaration with a row per subject."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,4 +24,15 @@ class Part:
     name: str
     path: Path | None
     problem: str | None = None
+    way_out: str | None = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """What is known of one thing that measuring needs, and what to do when it is not there."""
+
+    part: str
+    status: Literal["ok", "missing", "note"]
+    """A note is of what some uses alone need, or of what makes numbers worse."""
+    detail: str
     way_out: str | None = None

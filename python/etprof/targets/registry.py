@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from etprof.base.errors import UsageError
@@ -70,6 +71,8 @@ class TargetKind:
     """Fields of a config's `target` that mean something here: the parameters of the class."""
     parts: str | None = None
     """`module:function` that says which parts it needs are there, for `etprof doctor`."""
+    checklist: str | None = None
+    """`module:function` that walks all that a first measurement needs, for `doctor --target`."""
     history_name: str
     """Its word in the history."""
     identify: Callable[[Facts, Cpu | None], tuple[str, str | None]] = _identify_computer
@@ -121,6 +124,7 @@ TARGETS: Final = (
             **_TRACING,
         },
         parts="etprof.targets.android.adb:find_parts",
+        checklist="etprof.targets.android.checklist:walk",
         history_name="android",
         identify=_identify_phone,
         way_to_count="name a runner with --trace-runner or target.trace_runner; "
@@ -202,6 +206,11 @@ def make_target(name: str, fields: Mapping[str, object], where: str) -> Target:
             f"run it there, or give {LOCAL!r}"
         )
     return target
+
+
+def runner_of_preset(preset: str) -> Path:
+    """Returns where a CMake preset puts the runner, below etprof's checkout."""
+    return Path("build", preset, "cpp", "runner", "etprof-runner")
 
 
 def find_parts() -> list[Part]:

@@ -63,9 +63,15 @@ class RunnerRequest:
         return self.result.with_name(f"{self.result.stem}_logcat.txt")
 
     @property
+    def words(self) -> Path:
+        """Where the target keeps what the runner printed; no file where it printed nothing."""
+        return self.result.with_name(f"{self.result.stem}_runner.txt")
+
+    @property
     def written(self) -> tuple[Path, ...]:
         """The files and folders that the launch is asked to leave."""
-        places = (self.result, self.etdump, self.kernel_trace, self.outputs, self.log)
+        logs = (self.log, self.words)
+        places = (self.result, self.etdump, self.kernel_trace, self.outputs, *logs)
         return tuple(path for path in places if path is not None)
 
 

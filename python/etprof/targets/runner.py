@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
+from etprof.base.atomic import write_text
 from etprof.base.errors import (
     BuildError,
     EtprofError,
@@ -24,6 +25,7 @@ from etprof.base.errors import (
 from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.base.records import first_problem
+from etprof.base.text import clean
 from etprof.run.runner_result import Cpu, read_result
 from etprof.targets.device_lock import this_host
 from etprof.targets.request import runner_arguments, taskset_words
@@ -41,6 +43,16 @@ _ERRORS: dict[int, type[EtprofError]] = {
     7: OutputError,
 }
 """Runner exit codes that are not the target's fault; all others are TargetError."""
+
+_OF_THE_LOADER = (
+    "version `GLIBC", "error while loading shared libraries", "CANNOT LINK EXECUTABLE",
+    "Library not loaded", "Exec format error",
+)  # fmt: skip
+"""What the loaders of glibc, Android and macOS say, and the kernel of another architecture."""
+_SPEAKS_AS: Final = "etprof-runner: "
+_MOST_WORDS: Final = 2**16
+_LONGEST_LINE: Final = 2000
+"""Characters of what a runner printed that are kept, in all and of a line."""
 
 
 class RunsHere(ABC):
@@ -82,7 +94,10 @@ class RunsHere(ABC):
             environment=self.environment(runner),
             keeps_device=True,
         )
-        check_completed(completed)
+        keep_words(request, completed)
+        check_completed(completed, request.runner)
+        if request.runner and not request.result.exists():
+            raise TargetError(f"the runner left no result; {no_runner(request.runner)}")
         return read_result(request.result)
 
     def environment(self, _runner: Path) -> dict[str, str]:
@@ -148,8 +163,25 @@ def library_environment(runner: Path) -> dict[str, str]:
     return {variable: os.pathsep.join([*folders, *filter(None, [os.environ.get(variable)])])}
 
 
-def check_completed(completed: Completed) -> None:
-    """Raises the error that the runner's exit code stands for; returns when it succeeded."""
+def keep_words(request: RunnerRequest, completed: Completed) -> None:
+    """Keeps the end of what the runner printed, in lines without control characters, if anything.
+
+    ExecuTorch and XNNPACK log there, on the host and in the emulator. A refusal of what was asked
+    says all in its error, and leaves nothing of a run that has not begun.
+    """
+    if completed.exit_code in _ERRORS:
+        return
+    lines = [*completed.stdout.splitlines(), *completed.stderr.splitlines()]
+    said = "\n".join(clean(line, _LONGEST_LINE) for line in lines)
+    if said.strip():
+        write_text(request.words, f"{said[-_MOST_WORDS:]}\n")
+
+
+def check_completed(completed: Completed, named: Path | None = None) -> None:
+    """Raises the error that the runner's exit code stands for; returns when it succeeded.
+
+    `named` is the runner that the user has named, which may be none of etprof's.
+    """
     if completed.exit_code == 0:
         return
     if completed.exit_code < 0:
@@ -160,7 +192,24 @@ def check_completed(completed: Completed) -> None:
             f"need more memory. Repeat with: {completed.shell_text}"
         )
     lines = completed.stderr.strip().splitlines() or [f"exit code {completed.exit_code}"]
-    raise _ERRORS.get(completed.exit_code, TargetError)(lines[-1].removeprefix("etprof-runner: "))
+    if any(words in line for line in lines for words in _OF_THE_LOADER):
+        raise TargetError(
+            f"etprof-runner does not start here: {clean(lines[-1])}. It was built for another "
+            "system: build it for this one (docs/building.md), or name the folder of the missing "
+            "library in LD_LIBRARY_PATH"
+        )
+    last = lines[-1]
+    if named is not None and not last.startswith(_SPEAKS_AS):
+        raise TargetError(f"{last}; {no_runner(named)}")
+    raise _ERRORS.get(completed.exit_code, TargetError)(last.removeprefix(_SPEAKS_AS))
+
+
+def no_runner(named: Path) -> str:
+    """Says that a program seems to be no runner of etprof's, such as ExecuTorch's executor_runner."""
+    return (
+        f"{named} does not answer as etprof-runner does: name one that a preset of etprof's builds, "
+        "such as `linux-aarch64-sme2`, or leave `runner_path` out"
+    )
 
 
 def _signal_name(number: int) -> str:

@@ -6,13 +6,20 @@ only the timeline and the samples are SVG.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from etprof.analysis.split.operators import GROUPS, OperatorRow, class_times, group_of
 from etprof.backends.backend import OperatorClass
-from etprof.base.units import format_count, format_duration, format_share, format_value
+from etprof.base.units import (
+    format_count,
+    format_duration,
+    format_number,
+    format_share,
+    format_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +43,7 @@ class Bar(NamedTuple):
 _COLOURS: Final = {name: f"c{number}" for number, name in enumerate(GROUPS)}
 _LEAST_TEXT_PERCENT: Final = 9.0
 _POINTS_A_BLOCK: Final = 150
+_CHANGE_STEPS: Final = (0.05, 0.2, 0.5)
 _CHART_WIDTH, _CHART_HEIGHT = 1000.0, 200.0
 
 
@@ -131,7 +139,9 @@ def bars_of(table: Table) -> list[Bar] | None:
     if column is None or set(found) == {None}:
         return None
     values = [float(value or 0) for value in found]
-    return plain_bars(values, 1.0 if column.unit == "share" else None)
+    # Shares of many rows would all be dots beside the whole.
+    is_of_whole = column.unit == "share" and table.name != "operators"
+    return plain_bars(values, 1.0 if is_of_whole else None)
 
 
 def plain_bars(values: Sequence[float], whole: float | None = None) -> list[Bar]:
@@ -172,6 +182,101 @@ def dots_of(table: Table) -> View | None:
             for r, ratio, share, size in zip(records, ratios, shares, sizes, strict=True)
         ],
     }
+
+
+def icicle_of(table: Table) -> View | None:
+    """Nested boxes of one side, or of two and their difference; None for every other table."""
+    if table.name not in {"icicle", "icicle_changes"} or not table.rows:
+        return None
+    sides = [c for c in table.columns if c.name in {"mean_ns", "baseline_ns", "candidate_ns"}]
+    boxes: list[View] = []
+    for record in table.records():
+        times = [float(record[side.name] or 0) for side in sides]
+        delta = times[-1] - times[0]
+        boxes.append({
+            **record,
+            "colour": _COLOURS.get(str(record["group"]), ""),
+            "weights": [round(time, 1) for time in (*times, sum(times) / 2)],
+            "texts": [*map(format_duration, times), format_value("±ns", delta)],
+            "change": _change_shade(times[0], times[-1]),
+            "inside": [],
+        })  # fmt: skip
+        if record["parent"] is not None:
+            boxes[int(record["parent"])]["inside"].append(boxes[-1])
+    names = [side.heading if len(sides) > 1 else "" for side in sides]
+    longest = max(boxes[0]["weights"]) or 1.0
+    widths = [_percent(weight, longest) for weight in boxes[0]["weights"]]
+    return {
+        "root": boxes[0],
+        "sides": list(zip(names, widths, strict=False)),
+        "depth": max(int(box["depth"]) for box in boxes) + 1,
+    }
+
+
+def _change_shade(before: float, after: float) -> str:
+    """The class of a difference by its part of the slower side: below 5 %, 20 %, half, or above."""
+    part = (after - before) / (max(before, after) or 1.0)
+    strength = sum(abs(part) >= least for least in _CHANGE_STEPS)
+    return f"{'added' if part > 0 else 'saved'}{strength}" if strength else "same0"
+
+
+def steps_of(table: Table) -> View | None:
+    """Empirical distribution of each experiment's launches; None for every other table."""
+    records = table.records() if table.name == "launches" else []
+    if not records:
+        return None
+    times = [float(record["median_ns"] or 0) for record in records]
+    low, high = min(times) * 0.99, max(times) * 1.01
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for record, time in zip(records, times, strict=True):
+        x = round((time - low) / (high - low) * _CHART_WIDTH, 1)
+        y = round(_CHART_HEIGHT * (1 - float(record["at_most"] or 0)), 1)
+        lines.setdefault(str(record["experiment"]), []).append((x, y))
+    return {
+        "ticks": [format_duration(low + (high - low) * part) for part in (0, 0.5, 1)],
+        "lines": [
+            {
+                "name": name,
+                "colour": f"c{number % 6}",
+                "path": f"M0 {_CHART_HEIGHT}" + "".join(f"H{x}V{y}" for x, y in points)
+                + f"H{_CHART_WIDTH}",
+                "count": len(points),
+            }
+            for number, (name, points) in enumerate(lines.items())
+        ],
+    }  # fmt: skip
+
+
+def roofline_of(table: Table) -> View | None:
+    """Operators by work for each byte, and by rate or else by work; None for other tables."""
+    records = table.records() if table.name == "intensity" else []
+    height = "gflops" if table.knows("gflops") else "macs"
+    known = [r for r in records if r[height] and r["macs_per_byte"]]
+    rights, ups = ([math.log10(float(r[name] or 1)) for r in known]
+                   for name in ("macs_per_byte", height))  # fmt: skip
+    if not known:
+        return None
+    left, right = math.floor(min(rights)), math.floor(max(rights)) + 1
+    low, high = math.floor(min(ups)), math.floor(max(ups)) + 1
+    unit = "GFLOP/s" if height == "gflops" else "MACs"
+    return {
+        "height": unit,
+        "columns": [(round(60 + 920 * (e - left) / (right - left), 1), format_number(10.0**e))
+                    for e in range(left, right + 1)],
+        "rows": [(round(290 - 270 * (e - low) / (high - low), 1), format_number(10.0**e))
+                 for e in range(low, high + 1)],
+        "dots": [
+            {
+                "x": round(60 + 920 * (x - left) / (right - left), 1),
+                "y": round(290 - 270 * (y - low) / (high - low), 1),
+                "number": r["number"],
+                "colour": colour_of(group_of(OperatorClass(str(r["category"]), str(r["class"])))),
+                "title": f"{r['label']}: {format_number(float(r['macs_per_byte'] or 0))} MACs per byte, "
+                f"{format_number(float(r[height] or 0))} {unit}",
+            }
+            for r, x, y in zip(known, rights, ups, strict=True)
+        ],
+    }  # fmt: skip
 
 
 def shades_of(table: Table) -> list[list[float | None]]:

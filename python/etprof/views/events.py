@@ -18,56 +18,65 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from etprof.analysis.split.executions import Delegates
+    from etprof.analysis.split.executions import Delegates, Executions, Piece
     from etprof.etdump.columns import ProfileColumns
-    from etprof.etdump.plausibility import Events, EventTimes
-    from etprof.etdump.reader import ETDump
     from etprof.tables.table import Value
 
 _ROWS_AT_ONCE: Final = 50_000
+_Key = tuple[int, ...]
+"""Instruction and what names an event: equal events have equal ones."""
 
 
-def timeline_csv(dump: ETDump, events: Events, delegates: Delegates | None = None) -> Iterator[str]:
+def timeline_csv(executions: Executions) -> Iterator[str]:
     """Yields the timeline, some thousand events at a time: rows are many, columns few.
 
     Executions with impossible events are left out, and events in units that are not known. After
     a wrap of a 32-bit clock an end may be below its start; the duration has it undone. Where a
     delegate lays its operators end to end, their starts are marked as synthetic.
     """
-    synthetic = delegates.synthetic if delegates else ()
-    columns = TIMELINE.columns
-    yield csv_text([column.name for column in columns], [])
-    names = [str(safe_cell(name)) for name in (*dump.names, "")]
-    blocks = [names[i] for i in dump.blocks.name_id.tolist()]
-    usable = np.flatnonzero(events.usable)
-    for start in range(0, usable.size, _ROWS_AT_ONCE):
-        rows = usable[start : start + _ROWS_AT_ONCE]
-        values = _some_columns(dump.profile, rows, events.times, (names, blocks), synthetic)
-        yield csv_text(None, zip(*values, strict=True))
+    yield csv_text([column.name for column in TIMELINE.columns], [])
+    names = [str(safe_cell(name)) for name in (*executions.names, "")]
+    first = 0
+    for piece in executions.pieces():
+        blocks = [names[i] for i in piece.dump.blocks.name_id.tolist()]
+        usable = np.flatnonzero(piece.usable)
+        for start in range(0, usable.size, _ROWS_AT_ONCE):
+            rows = usable[start : start + _ROWS_AT_ONCE]
+            values = _some_columns(piece, rows, (names, blocks), executions.delegates, first)
+            yield csv_text(None, zip(*values, strict=True))
+        first += piece.events.execution_possible.size
 
 
 def _some_columns(
-    profile: ProfileColumns,
+    piece: Piece,
     rows: NDArray[np.intp],
-    times: EventTimes | None,
     texts: tuple[Sequence[str], Sequence[str]],
-    synthetic: Sequence[int],
+    delegates: Delegates,
+    first: int,
 ) -> Sequence[Sequence[Value]]:
-    names, blocks = texts
+    """Returns the values of some rows; `first` is the number of the piece's first execution."""
+    (names, blocks), profile, times = texts, piece.dump.profile, piece.events.times
     ids = zip(*(column[rows].tolist() for column in profile.naming), strict=True)
     told = [event_label(names, *each) for each in ids]
     labels, flags = [label for label, _ in told], [int(is_delegated) for _, is_delegated in told]
     missing: Sequence[Value] = [None] * rows.size
+    named = {call: each.name for call, each in delegates.backends.items()}
+    calls, within = profile.instruction_id[rows], piece.events.execution[rows].tolist()
     return (
         profile.event_index[rows].tolist(),
         [blocks[i] for i in profile.block_index[rows].tolist()],
+        [None if number < 0 else first + number for number in within],
         labels,
         flags,
-        profile.instruction_id[rows].tolist(),
+        [
+            named.get(call) if is_inside else None
+            for call, is_inside in zip(calls.tolist(), flags, strict=True)
+        ],
+        calls.tolist(),
         times.start[rows].tolist() if times else missing,
         times.end[rows].tolist() if times else missing,
         times.duration[rows].tolist() if times else missing,
-        (np.isin(profile.instruction_id[rows], synthetic) & np.array(flags)).astype(int).tolist(),
+        (np.isin(calls, delegates.synthetic) & np.array(flags)).astype(int).tolist(),
     )
 
 
@@ -109,56 +118,64 @@ class EventBlock:
         return build_frame(EVENTS.of(self.events))
 
 
-def event_blocks(dump: ETDump, checked: Events) -> tuple[EventBlock, ...]:
+def event_blocks(executions: Executions) -> tuple[EventBlock, ...]:
     """Groups an ETDump's profile events by block name, then by instruction and name.
 
     Nothing is lost but executions with impossible events: a repeated event keeps all its
     durations, unlike in Inspector.
     """
-    profile, names = dump.profile, (*dump.names, "")
-    block_names = dump.blocks.name_id[profile.block_index]
-    blocks = []
-    for name_id in dict.fromkeys(dump.blocks.name_id.tolist()):
-        rows = np.flatnonzero((block_names == name_id) & checked.usable)
-        blocks.append(EventBlock(names[name_id], _events(dump, checked, rows, names)))
-    return tuple(blocks)
+    names = (*executions.names, "")
+    found: dict[int, dict[_Key, list[NDArray[np.int64]]]] = {}
+    for piece in executions.pieces():
+        profile, times = piece.dump.profile, piece.events.times
+        block_names = piece.dump.blocks.name_id[profile.block_index]
+        for name_id in dict.fromkeys(piece.dump.blocks.name_id.tolist()):
+            block = found.setdefault(name_id, {})
+            rows = np.flatnonzero((block_names == name_id) & piece.usable)
+            for key, own in _group(profile, rows):
+                durations = times.duration[own] if times else np.empty(own.size, np.int64)
+                block.setdefault(key, []).append(durations)
+    return tuple(
+        EventBlock(
+            names[name_id],
+            tuple(
+                _event(key, np.concatenate(parts), names, is_timed=executions.is_timed)
+                for key, parts in block.items()
+            ),
+        )
+        for name_id, block in found.items()
+    )
 
 
-def _events(
-    dump: ETDump,
-    checked: Events,
-    rows: NDArray[np.intp],
-    names: Sequence[str],
-) -> tuple[Event, ...]:
-    profile = dump.profile
+def _group(
+    profile: ProfileColumns, rows: NDArray[np.intp]
+) -> Iterator[tuple[_Key, NDArray[np.intp]]]:
+    """Yields equal events and their rows, in the order of their first occurrence."""
     keys = np.stack(
         [column[rows].astype(np.int64) for column in (profile.instruction_id, *profile.naming)],
         axis=1,
     )
     if not rows.size:
-        return ()
-    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        return
+    kinds, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     members = np.split(
         rows[np.argsort(group.ravel(), kind="stable")],
         np.cumsum(np.bincount(group.ravel()))[:-1],
     )
-    return tuple(_event(dump, checked, members[index], names) for index in np.argsort(first))
+    for index in np.argsort(first):
+        yield tuple(kinds[index].tolist()), members[index]
 
 
 def _event(
-    dump: ETDump,
-    checked: Events,
-    rows: NDArray[np.intp],
-    names: Sequence[str],
+    key: _Key, durations: NDArray[np.int64], names: Sequence[str], *, is_timed: bool
 ) -> Event:
-    profile, row = dump.profile, rows[0]
-    name, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
-    instruction = int(profile.instruction_id[row])
+    instruction, *naming = key
+    name, is_delegated = event_label(names, *naming)
     return Event(
         name,
         is_delegated,
         name in CONTAINERS,
         instruction if instruction >= 0 else None,
-        rows.size,
-        checked.times.duration[rows] if checked.times else np.empty(0, np.int64),
+        durations.size,
+        durations if is_timed else np.empty(0, np.int64),
     )

@@ -11,7 +11,7 @@ from etprof.tables.report import report_of
 from etprof.views.cells import shown_columns, shown_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from etprof.analysis.assessment import Assessment
     from etprof.tables.report import Report
@@ -27,6 +27,8 @@ _SPECIAL: Final = re.compile(
 """What Markdown reads: HTML; what GitHub links unasked, so that a name would call people or lead
 somewhere (`@name`, `#12`, `GH-12`, addresses); markup, some of it at the start of a line only."""
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_FILES: Final = "files."
+_MOST_FILES: Final = 20
 _DIVIDER: Final = "&#8203;"
 """A space of no width, as Renovate and Dependabot use it: GitHub looks for links in the text that a
 page shows, where backslashes and other entities are gone."""
@@ -52,10 +54,21 @@ def _run_lines(assessment: Assessment) -> Iterator[str]:
     yield from markdown_rows(("", "", ""), report.tiles)
     yield from _findings(report)
     for section in report.sections:
-        yield from _section(section)
+        if not any(table.is_drawn for table in section.tables):
+            yield from _section(section)
     yield from ("## Provenance", "", *(f"- {escape(note)}" for note in report.notes), "")
-    short = tuple(row for row in report.facts.rows if not str(row[0]).startswith("files."))
+    files = {str(row[0])[len(_FILES) :].rpartition(".")[0] for row in report.facts.rows
+             if str(row[0]).startswith(_FILES)}  # fmt: skip
+    short = tuple(row for row in report.facts.rows if not str(row[0]).startswith(_FILES))
     yield from markdown_table(replace(report.facts, rows=short))
+    if files:
+        yield from ("", f"Files of the run, with hashes in manifest.json: {_listed(files)}.", "")
+
+
+def _listed(names: Collection[str]) -> str:
+    """A run has a dozen files for each launch; the first ones tell how they are called."""
+    first = ", ".join(escape(name) for name in sorted(names)[:_MOST_FILES])
+    return first + (f" and {len(names) - _MOST_FILES} more" if len(names) > _MOST_FILES else "")
 
 
 def _section(section: Section) -> Iterator[str]:

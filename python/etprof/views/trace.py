@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
+    from etprof.analysis.split.executions import Delegates, Piece
     from etprof.backends.backend import Backend
     from etprof.run.directory import BlockMetrics
     from etprof.run.manifest import LaunchRecord
@@ -94,7 +95,9 @@ def trace_processes(assessment: Assessment) -> tuple[Process, ...]:
     return tuple(
         Process(
             number,
-            experiment.name if experiment.events.times else f"{experiment.name}{_WITHOUT_TIMES}",
+            experiment.name
+            if experiment.executions.is_timed
+            else f"{experiment.name}{_WITHOUT_TIMES}",
             tuple(experiment_slices(experiment)),
             _counters(run, experiment),
         )
@@ -174,27 +177,28 @@ def experiment_slices(experiment: ExperimentAnalysis) -> list[Slice]:
 
 def _executions(experiment: ExperimentAnalysis) -> list[list[_Event]]:
     """Groups the usable events of steady executions, ended by their `Method::execute`."""
-    dump, checked = experiment.dump, experiment.events
-    profile, names = dump.profile, (*dump.names, "")
-    steady = [name_id >= 0 and names[name_id] == STEADY_BLOCK for name_id in dump.blocks.name_id]
+    executions = experiment.executions
+    names = (*executions.names, "")
     found: list[list[_Event]] = []
     events: list[_Event] = []
-    for row in np.flatnonzero(checked.usable).tolist():
-        if not steady[profile.block_index[row]]:
-            continue
-        events.append(_event(experiment, row, names))
-        if events[-1].name == _EXECUTE:
-            found.append(events if checked.times else _in_order(events))
-            events = []
-            if len(found) == _SHOWN_EXECUTIONS:
-                break
+    for piece in executions.pieces():
+        block_names = [names[name_id] for name_id in piece.dump.blocks.name_id.tolist()]
+        for row in np.flatnonzero(piece.usable).tolist():
+            if block_names[piece.dump.profile.block_index[row]] != STEADY_BLOCK:
+                continue
+            events.append(_event(piece, row, executions.delegates, names))
+            if events[-1].name == _EXECUTE:
+                found.append(events if executions.is_timed else _in_order(events))
+                events = []
+                if len(found) == _SHOWN_EXECUTIONS:
+                    return found
     return found
 
 
-def _event(experiment: ExperimentAnalysis, row: int, names: Sequence[str]) -> _Event:
-    profile, times = experiment.dump.profile, experiment.events.times
+def _event(piece: Piece, row: int, delegates: Delegates, names: Sequence[str]) -> _Event:
+    profile, times = piece.dump.profile, piece.events.times
     name, is_delegated = event_label(names, *(int(column[row]) for column in profile.naming))
-    delegates, instruction = experiment.delegates, int(profile.instruction_id[row])
+    instruction = int(profile.instruction_id[row])
     return _Event(
         name,
         delegates.backend(instruction) if is_delegated else PORTABLE,

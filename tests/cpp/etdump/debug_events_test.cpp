@@ -47,7 +47,8 @@ Recording record(const std::string& program) {
 
     const auto dump = tracer.get_etdump_data();
     const std::unique_ptr<void, decltype(&std::free)> bytes(dump.buf, &std::free);
-    recording.table = etprof::read_etdump(static_cast<const std::uint8_t*>(dump.buf), dump.size);
+    recording.table = etprof::open_etdump(static_cast<const std::uint8_t*>(dump.buf), dump.size)
+                          ->read(SIZE_MAX, "");
     return recording;
 }
 

@@ -69,6 +69,23 @@ def make_shared_events() -> writer.Table:
     return writer.etdump([writer.event_block(b"Execute", events) for _ in range(50)])
 
 
+def make_executions() -> writer.Table:
+    """Executions of three events; each has one of a delegate that is called as an execution is."""
+    events = [
+        writer.event(profile=profile)
+        for turn in range(3)
+        for profile in (
+            writer.profile_event(b"native_call_%d" % turn),
+            writer.profile_event(b"Method::execute", delegate_debug_id_int=turn),
+            writer.profile_event(b"Method::execute", delegate_debug_id_str=b"GEMM #%d" % turn),
+            writer.profile_event(b"Method::execute"),
+        )
+    ]
+    return writer.etdump(
+        [writer.event_block(b"First", events[:5]), writer.event_block(b"Execute", events[5:])]
+    )
+
+
 def make_seeds() -> dict[str, bytes]:
     """Returns the seeds by name."""
     everything = make_everything()
@@ -78,6 +95,7 @@ def make_seeds() -> dict[str, bytes]:
         "unaligned": writer.write_etdump(everything, aligned=False, reverse_fields=True),
         "no_blocks": writer.write_etdump(writer.etdump()),
         "no_events": writer.write_etdump(writer.etdump([writer.event_block(b"Execute", [])])),
+        "pieces": writer.write_etdump(make_executions()),
         "shared_events": writer.write_etdump(make_shared_events()),
     }
     return {name: bytes(written.data) for name, written in layouts.items()}

@@ -22,9 +22,9 @@ TEST(numbers_follow_first_appearance) {
     CHECK_EQUAL(1, index.find_or_add("a", 0));
     CHECK_EQUAL(2, index.find_or_add("", 0));
     CHECK_EQUAL(0, index.find_or_add("b", 0));
-    const std::vector<std::string> names = index.take_names();
+    const std::vector<std::string_view>& names = index.names();
     CHECK_EQUAL(3u, names.size());
-    CHECK(names == (std::vector<std::string>{"b", "a", ""}));
+    CHECK(names == (std::vector<std::string_view>{"b", "a", ""}));
 }
 
 TEST(a_wrong_guess_of_the_next_name_does_no_harm) {
@@ -34,7 +34,7 @@ TEST(a_wrong_guess_of_the_next_name_does_no_harm) {
     for (std::size_t i = 0; i < order.size(); ++i) {
         CHECK_EQUAL(order[i] - 'a', index.find_or_add(std::string_view(order).substr(i, 1), i));
     }
-    CHECK(index.take_names() == (std::vector<std::string>{"a", "b", "c"}));
+    CHECK(index.names() == (std::vector<std::string_view>{"a", "b", "c"}));
 }
 
 TEST(names_with_a_common_start_or_a_nul_differ) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "contents.h"
 #include "refusal.h"
 
 using etprof::EventTable;
@@ -33,17 +34,26 @@ Bytes load_seed(const std::string& name) {
 EventTable read(const Bytes& bytes) {
     const std::unique_ptr<std::uint8_t[]> exact(new std::uint8_t[bytes.size()]);
     std::copy(bytes.begin(), bytes.end(), exact.get());
-    return etprof::read_etdump(exact.get(), bytes.size());
+    return etprof::open_etdump(exact.get(), bytes.size())->read(SIZE_MAX, "");
 }
 
-/// Reads bytes that may be anything; returns whether they were an ETDump.
+/// Reads bytes that may be anything, whole and in pieces; returns whether they were an ETDump.
 bool survives(const Bytes& bytes) {
+    bool is_sound = false;
     try {
         read(bytes);
+        is_sound = true;
+        const auto in_pieces = [&bytes](std::size_t rows, const char* last) {
+            return read_pieces(*etprof::open_etdump(bytes.data(), bytes.size()), rows, last);
+        };
+        const Contents whole = in_pieces(SIZE_MAX, "");
+        CHECK(in_pieces(1, "Method::execute") == whole);
+        CHECK(in_pieces(2, "DELEGATE_CALL") == whole);
         return true;
     } catch (const FormatError& error) {
         CHECK(error.offset() <= bytes.size());
         CHECK(*error.what() != '\0');
+        CHECK(!is_sound);
         return false;
     }
 }
@@ -148,8 +158,8 @@ TEST(zero_events_are_zero_rows) {
 
 TEST(an_empty_file_says_so) {
     const std::uint8_t nothing = 0;
-    CHECK_REFUSED(etprof::read_etdump(&nothing, 0), "empty", 0);
-    CHECK_REFUSED(etprof::read_etdump(nullptr, 0), "empty", 0);
+    CHECK_REFUSED(etprof::open_etdump(&nothing, 0), "empty", 0);
+    CHECK_REFUSED(etprof::open_etdump(nullptr, 0), "empty", 0);
 }
 
 TEST(faults_tell_what_to_do) {
@@ -167,6 +177,28 @@ TEST(faults_tell_what_to_do) {
     bytes[4] = 0xff;
     bytes[7] = 0xff;
     CHECK(fault_of(bytes) == Fault::kDamaged);
+}
+
+TEST(pieces_hold_what_the_file_holds) {
+    for (const char* seed : {"everything", "bare", "unaligned", "no_blocks", "pieces"}) {
+        CHECK(survives(load_seed(seed)));
+    }
+}
+
+/// Review 17, 5: a delegate may call an event of its own as ExecuTorch calls its executions.
+TEST(a_piece_ends_with_an_execution_that_is_no_delegates) {
+    const Bytes bytes = load_seed("pieces");
+    const auto reader = etprof::open_etdump(bytes.data(), bytes.size());
+    std::vector<std::size_t> rows;
+    std::vector<std::string> names;
+    while (!reader->at_end()) {
+        const EventTable piece = reader->read(1, "Method::execute");
+        rows.push_back(piece.profile.name_id.size());
+        names.insert(names.end(), piece.names.begin(), piece.names.end());
+    }
+    CHECK(rows == (std::vector<std::size_t>{4, 4, 4}));
+    // Review 17, 11: each name is given once, with the first piece that has it.
+    CHECK(names == read(bytes).names);
 }
 
 TEST(every_truncation_of_a_prefixed_file_is_refused) {

@@ -150,9 +150,9 @@ TEST(log_without_memory_throws_nothing_at_executorch) {
     is_memory_gone = true;
     ET_LOG(Error, "a message of more characters than a string holds without memory of its own");
     is_memory_gone = false;
-    CHECK(runtime_errors().empty());
+    CHECK(find_runtime_error("").empty());
     ET_LOG(Error, "a message that is kept, of more characters than fit into a string itself");
-    CHECK_EQUAL(1U, runtime_errors().size());
+    CHECK_EQUAL(std::string("a message that"), find_runtime_error("").substr(0, 14));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "options.h"
 
+#include "base/runner_error.h"
 #include "check.h"
-#include "runner_error.h"
 #include "scratch_folder.h"
 
 namespace {

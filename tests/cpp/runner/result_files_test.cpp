@@ -9,9 +9,9 @@
 #include <map>
 #include <thread>
 
+#include "base/runner_error.h"
 #include "check.h"
 #include "files.h"
-#include "runner_error.h"
 #include "scratch_folder.h"
 
 namespace {

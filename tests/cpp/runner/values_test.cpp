@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "base/runner_error.h"
 #include "check.h"
-#include "runner_error.h"
 #include "scratch_folder.h"
 
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/runner_error.h"
 #include "check.h"
-#include "runner/runner_error.h"
 
 #ifdef __linux__
 #include <sys/auxv.h>

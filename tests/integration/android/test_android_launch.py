@@ -148,17 +148,21 @@ def test_a_runner_that_is_not_there_is_said(
 def test_the_log_of_the_process_is_kept_and_the_devices_log_left_alone(
     device: LoopbackDevice, emulated: Emulated, target: AndroidTarget, request_: RunnerRequest
 ) -> None:
+    """R136: of the two tags one was asked of the log by name alone."""
     old = "01-01 00:00:00.000 1 1 I ExecuTorch: of another process\n"
     (device.state / "log").write_text(old)
     logging = (
         "now=$(date +'%m-%d %H:%M:%S.500'); "
-        'for tag in XNNPACK Other; do echo "$now $$ $$ I $tag: Using gemm"; done >>$DEVICE_STATE/log; '
+        'for tag in XNNPACK ExecuTorch Other; do echo "$now $$ $$ I $tag: Using gemm"; done >>$DEVICE_STATE/log; '
         'exec "$@"'
     )
     launcher = ("sh", "-c", logging, "sh", *emulated.launcher)
     target.run(dataclasses.replace(request_, launcher=launcher))
-    (line,) = request_.result.with_name("result_logcat.txt").read_text().splitlines()
-    assert line.endswith("I XNNPACK: Using gemm")
+    lines = request_.result.with_name("result_logcat.txt").read_text().splitlines()
+    assert [line.partition(" I ")[2] for line in lines] == [
+        "XNNPACK: Using gemm",
+        "ExecuTorch: Using gemm",
+    ]
     assert (device.state / "log").read_text().startswith(old)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.base.limits import USUAL_OPERATOR_LAUNCHES
 from etprof.base.process import Completed, run_command
 from tests.android_device.network import wait_until
 from tests.integration.android.test_android_faults import running_on
@@ -116,7 +117,7 @@ def measured(
 def check_complete(run: Run) -> None:
     """The run has all blocks and its operator launches, and says of itself that it is sound."""
     assert len(run.finished()) == 4
-    assert len(list(run.folder.rglob("*.etdump"))) == 5
+    assert len(list(run.folder.rglob("*.etdump"))) == USUAL_OPERATOR_LAUNCHES
     done = run.etprof("validate", str(run.folder))
     assert done.exit_code == 0, done.stdout + done.stderr
 

@@ -7,6 +7,7 @@ which of its rewrites would change that.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -122,10 +123,12 @@ def command_for(
     names = dict.fromkeys([*(name for cause in causes for name in cause.rewrites), *also])
     if not names:
         return None
-    model = subject.insight.experiment.program.model
-    name = model.name if model else "MODEL"
-    dtype = f" --dtype {model.precision}" if model and model.precision else ""
-    return f"`etprof export {name}{dtype} --rewrite {','.join(names)}`"
+    program = subject.insight.experiment.program
+    asked = program.exported.asked_as if program.exported else program.model and program.model.name
+    dtype = ["--dtype", program.precision] if program.precision else []
+    # Whoever made the files chose these words, and people paste commands.
+    words = ["etprof", "export", asked or "MODEL", *dtype, "--rewrite", ",".join(names)]
+    return f"`{shlex.join(words)}`"
 
 
 def describe_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> str:

@@ -125,12 +125,11 @@ def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) ->
     )
 
 
-def _like(reference: RunInsight, entry: ExperimentInsight) -> ExperimentInsight:
-    """The reference's experiment in the same mode at the same threads, else in the same mode."""
-    mine = entry.experiment
-    same_mode = [e for e in reference.experiments if e.experiment.sme == mine.sme]
-    same = [e for e in same_mode if e.experiment.threads == mine.threads]
-    return (same or same_mode or list(reference.experiments))[0]
+def _like(reference: RunInsight, entry: ExperimentInsight) -> ExperimentInsight | None:
+    """The reference's experiment in the same mode at the same threads; shares hang on both."""
+    wanted = entry.experiment.sme, entry.experiment.threads
+    every = (e for e in reference.experiments if (e.experiment.sme, e.experiment.threads) == wanted)
+    return next(every, None)
 
 
 def _is_rival(one: LoadedProgram, other: LoadedProgram) -> bool:

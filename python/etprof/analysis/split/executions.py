@@ -18,10 +18,9 @@ from etprof.base.units import count_of
 from etprof.etdump.plausibility import (
     Clocks,
     ClockSigns,
+    Damage,
     Events,
-    Outermost,
     Role,
-    describe_position,
     examine_events,
 )
 from etprof.etdump.reader import ETDump
@@ -86,6 +85,8 @@ class Piece(NamedTuple):
     events: Events
     number: NDArray[np.int64]
     """Which of the executions that are split an event is in, shape (events,); -1 for none."""
+    usable: NDArray[np.bool_]
+    """Events that may be shown: possible, in ns, and of an execution that can be so."""
 
 
 class Foreign(NamedTuple):
@@ -104,7 +105,7 @@ class Executions:
     launch: int
     delegates: Delegates
     clocks: Clocks
-    names: tuple[str, ...]
+    names: Sequence[str]
     """All of the file's, in the order of their numbers."""
     duration: NDArray[np.int64] | None
     """Of each execution of the file, in ns; None where nothing is timed."""
@@ -121,23 +122,37 @@ class Executions:
     """Every event, those left out included, of a file that is in memory whole."""
 
     @property
+    def is_timed(self) -> bool:
+        """Whether its times are performance."""
+        return self.duration is not None
+
+    @property
     def count(self) -> int:
         """How many are split."""
         return int(np.count_nonzero(self.chosen))
 
     def pieces(self) -> Iterator[Piece]:
-        """Yields the events of the file, a part at a time."""
+        """Yields the events of the file, a part at a time.
+
+        Raises InputFileError for a file that is not the one that was examined any more.
+        """
         numbers = np.where(self.chosen, np.cumsum(self.chosen) - 1, -1)
         done = 0
         for dump in self.dump.pieces():
             events = self.events or self._examine(dump)
-            own = numbers[done : done + events.execution_possible.size]
-            yield Piece(dump, events, np.append(own, -1)[events.execution])
-            done += own.size
+            own = slice(done, done := done + events.execution_possible.size)
+            if done > numbers.size:
+                break
+            inside = np.append(numbers[own], -1)[events.execution]
+            yield Piece(dump, events, inside, events.usable(self.possible[own]))
+        if done != numbers.size:
+            msg = "the ETDump changed while it was read; wait until nothing writes it"
+            raise InputFileError(msg)
 
     def _examine(self, dump: ETDump) -> Events:
-        is_timed = self.duration is not None
-        return examine_events(dump, self.delegates.units, is_timed=is_timed, clocks=self.clocks)
+        return examine_events(
+            dump, self.delegates.units, is_timed=self.is_timed, clocks=self.clocks
+        )
 
 
 @dataclass(frozen=True)
@@ -200,7 +215,7 @@ def examine_executions(
     `MOST_IMPOSSIBLE` of the executions cannot be so.
     """
     survey = _survey(dump, named or {}, is_timed=is_timed, is_on_clock=is_on_clock)
-    phases, possible = survey.phases(), survey.possible()
+    phases, possible = survey.phases(), survey.damage.possible
     steady = phases == _STEADY
     if not steady.any():
         msg = (
@@ -222,7 +237,7 @@ def examine_executions(
         possible=possible,
         chosen=steady & possible,
         first=int(first[0]) if first.size else None,
-        load_ns={i: ns for i, ns in survey.load_ns.items() if i not in survey.wrong_loads},
+        load_ns={i: ns for i, ns in survey.load_ns.items() if i not in survey.damage.loads},
         foreign=survey.foreign,
         events=survey.events[0] if isinstance(dump, ETDump) else None,
     )
@@ -270,20 +285,15 @@ class _Survey:
     clocks: Clocks
     is_timed: bool
     labels: dict[int, set[str]] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     signs: ClockSigns = field(default_factory=ClockSigns)
     durations: list[NDArray[np.int64]] = field(default_factory=list)
     events: list[Events] = field(default_factory=list)
     """Of the last piece alone."""
     load_ns: dict[int, float] = field(default_factory=dict)
-    wrong_loads: set[int] = field(default_factory=set)
     foreign: Foreign = field(default_factory=Foreign)
-    wrong_events: int = 0
-    """Of executions, those that cannot be so."""
-    first_wrong: str = ""
-    _possible: list[NDArray[np.bool_]] = field(default_factory=list)
+    damage: Damage = field(default_factory=Damage)
     _phases: list[NDArray[np.int8]] = field(default_factory=list)
-    _last: _Last | None = None
 
     def add(self, dump: ETDump) -> None:
         """Goes through the next piece."""
@@ -294,26 +304,18 @@ class _Survey:
             )
             raise InputFileError(msg)
         events = examine_events(
-            dump,
-            self.delegates.units,
-            clocks=self.clocks,
-            before=self._last.event if self._last else None,
+            dump, self.delegates.units, clocks=self.clocks, before=self.damage.before
         )
         for call, labels in _find_labels(dump).items():
             self.labels.setdefault(call, set()).update(labels)
-        self._add_wrong(dump, events)
+        self.damage.add(dump, events)
         self._add_loads(dump, events)
         self.names, self.signs = dump.names, self.signs.plus(events.signs)
         is_execute = events.roles == Role.EXECUTE
-        self._possible.append(events.execution_possible)
         self._phases.append(_phases(dump, is_execute))
         if events.times and self.is_timed:
             self.durations.append(events.times.duration[is_execute])
         self.events = [events if self.is_timed else replace(events, times=None)]
-
-    def possible(self) -> NDArray[np.bool_]:
-        """Of each execution, whether all of its events can be so."""
-        return np.concatenate(self._possible)
 
     def phases(self) -> NDArray[np.int8]:
         """Of each execution, whether it is first inference, warm-up or steady."""
@@ -322,36 +324,10 @@ class _Survey:
             phases[0] = _FIRST
         return phases
 
-    def _add_wrong(self, dump: ETDump, events: Events) -> None:
-        """Counts what cannot be so, the last event of the piece before included."""
-        last = self._last
-        if events.is_last_before_wrong and last is not None:
-            self.first_wrong = self.first_wrong or last.position
-            if last.event.is_load:
-                self.wrong_loads.add(last.name_id)
-            else:
-                self.wrong_events += not last.is_impossible
-                self._possible[last.piece][last.execution] = False
-        rows = np.flatnonzero(events.impossible & (events.execution >= 0))
-        self.wrong_events += rows.size
-        if rows.size and not self.first_wrong:
-            self.first_wrong = describe_position(dump, int(rows[0]))
-        if events.last is not None:
-            row = events.last.row
-            self._last = _Last(
-                events.last,
-                len(self._possible),
-                int(events.execution[row]),
-                int(dump.profile.name_id[row]),
-                describe_position(dump, row),
-                bool(events.impossible[row]),
-            )
-
     def _add_loads(self, dump: ETDump, events: Events) -> None:
         times, name_id = events.times, dump.profile.name_id
         for row in np.flatnonzero(events.roles == Role.LOAD).tolist():
             name = int(name_id[row])
-            self.wrong_loads |= {name} if events.impossible[row] else set()
             took = float(times.duration[row]) if times else 0.0
             self.load_ns[name] = self.load_ns.get(name, 0.0) + took
         foreign = events.roles == Role.FOREIGN
@@ -360,20 +336,6 @@ class _Survey:
             before = self.foreign
             count = int(np.count_nonzero(foreign))
             self.foreign = Foreign(before.events + count, before.ticks + int(ticks))
-
-
-@dataclass(frozen=True)
-class _Last:
-    """The last outermost event of the pieces so far, which the next may contradict."""
-
-    event: Outermost
-    piece: int
-    execution: int
-    """Of that piece."""
-    name_id: int
-    position: str
-    is_impossible: bool
-    """For what stands before it: it is counted already."""
 
 
 def keep_near_median(launches: Sequence[Executions]) -> tuple[Executions, ...]:
@@ -422,8 +384,8 @@ def _refuse_damaged(
         return
     msg = (
         f"{wrong} of {count_of(possible.size, 'execution')} hold time stamps that cannot be so: "
-        f"{survey.wrong_events} of {count_of(survey.signs.events, 'event')} end before they start, "
-        f"reach out of what holds them, or overlap; the first is {survey.first_wrong}; "
+        f"{survey.damage.events} of {count_of(survey.signs.events, 'event')} end before they start, "
+        f"reach out of what holds them, or overlap; the first is {survey.damage.first}; "
         "pull the file again, or run the model again"
     )
     raise ImplausibleETDumpError(msg)

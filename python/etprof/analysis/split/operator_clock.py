@@ -6,50 +6,108 @@ process and of the same inferences (docs/kernel_evidence.md), so each event gets
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from etprof.base.errors import InputFileError
+from etprof.etdump.plausibility import CONTAINERS
+from etprof.etdump.reader import EXECUTE, ETDump, LongETDump
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from etprof.etdump.reader import ETDump
-    from etprof.run.kernel_trace import KernelTrace, TracedOperator
+    from etprof.run.kernel_trace import KernelTrace
 
 _MOST_OUTSIDE_NS: Final = 1000
 """A reading may be off that of ExecuTorch by the time between the two; a step of XNNPACK's."""
+_OTHER: Final = "it has other executions or operators than the ETDump"
 
 
-def put_on_clock(dump: ETDump, trace: KernelTrace) -> ETDump | str:
+class _Clock(NamedTuple):
+    """What the clock showed of the operators inside delegates."""
+
+    names: tuple[str, ...]
+    delegates: tuple[int | None, ...]
+    """Of each operator, the number of its delegate."""
+    start: NDArray[np.int64]
+    """From the start of each execution, in ns, shape (executions, operators)."""
+    duration: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class _LongOnClock(LongETDump):
+    """A long ETDump whose pieces are put on the clock when they are read."""
+
+    clock: _Clock
+
+    def pieces(self) -> Iterator[ETDump]:
+        """Yields the pieces of the file; raises InputFileError where one does not fit any more."""
+        done = 0
+        for piece in super().pieces():
+            changed, done = _change(piece, self.clock, done)
+            if isinstance(changed, str):
+                msg = f"{self.name} changed while it was read: {changed}"
+                raise InputFileError(msg)
+            yield changed
+
+
+def put_on_clock(dump: ETDump | LongETDump, trace: KernelTrace) -> ETDump | LongETDump | str:
     """Returns `dump` with the clock's start and end of every operator inside a delegate.
 
     Where clock and ETDump do not tell of the same operators, says why, and no event is changed.
     """
-    profile = dump.profile
-    names = np.array([*dump.names, ""])
-    executes = np.flatnonzero(names[profile.name_id] == "Method::execute")
-    calls = np.flatnonzero(names[profile.name_id] == "DELEGATE_CALL")
     operators = [each for each in trace.operators if each.delegate is not None]
-    flat = np.flatnonzero(profile.delegate_debug_id_str_id >= 0)
-    count = len(trace.executions)
     if not trace.all_operators_named or not all(each.aligned for each in trace.executions):
         return "executions ran different operators, or some without a name"
-    if executes.size != count or flat.size != count * len(operators) or not operators:
-        return "it has other executions or operators than the ETDump"
-    rows = flat.reshape(count, len(operators))
-    told = names[profile.delegate_debug_id_str_id[rows]] == [each.name for each in operators]
-    own = np.searchsorted(executes, rows) == np.arange(count)[:, None]
-    if not (told & own).all() or calls.size == 0 or rows.max() > calls[-1]:
-        return "its operators are not those of the ETDump"
-    start = _readings(operators) + profile.start_time[executes].astype(np.int64)[:, None]
-    end = start + np.array([each.duration_ns for each in operators], np.int64).T
+    if not operators or not trace.executions:
+        return _OTHER
+    clock = _Clock(
+        tuple(each.name for each in operators),
+        tuple(each.delegate for each in operators),
+        np.array([each.start_ns for each in operators], np.int64).T,
+        np.array([each.duration_ns for each in operators], np.int64).T,
+    )
+    done, changed = 0, dump
+    for piece in dump.pieces():
+        found, done = _change(piece, clock, done)
+        if isinstance(found, str):
+            return found
+        changed = found
+    if done != len(trace.executions):
+        return _OTHER
+    if isinstance(dump, LongETDump):
+        return _LongOnClock(dump.name, dump.data, clock)
+    return changed
+
+
+def _change(dump: ETDump, clock: _Clock, done: int) -> tuple[ETDump | str, int]:
+    """Puts the executions after `done` on the clock; returns how many there are then, too."""
+    profile, count = dump.profile, len(clock.names)
+    number = {name: index for index, name in enumerate(dump.names)}
+    executes = np.flatnonzero(profile.name_id == number.get(EXECUTE, -2))
+    calls = np.flatnonzero(profile.name_id == number.get(CONTAINERS[1], -2))
+    flat = np.flatnonzero(profile.delegate_debug_id_str_id >= 0)
+    own = slice(done, done + executes.size)
+    if flat.size != executes.size * count or own.stop > len(clock.start):
+        return _OTHER, done
+    rows = flat.reshape(executes.size, count)
+    expected = [number.get(name, -2) for name in clock.names]
+    told = profile.delegate_debug_id_str_id[rows] == expected
+    told &= np.searchsorted(executes, rows) == np.arange(executes.size)[:, None]
+    if not told.all() or (rows.size and (calls.size == 0 or rows.max() > calls[-1])):
+        return "its operators are not those of the ETDump", done
+    start = clock.start[own] + profile.start_time[executes].astype(np.int64)[:, None]
+    end = start + clock.duration[own]
     around = calls[np.searchsorted(calls, rows)]
     begins, ends = (
         each.astype(np.int64)[around] for each in (profile.start_time, profile.end_time)
     )
-    for number in {each.delegate for each in operators}:
-        inside = [i for i, each in enumerate(operators) if each.delegate == number]
+    for delegate in set(clock.delegates):
+        inside = [i for i, each in enumerate(clock.delegates) if each == delegate]
         # The clock begins an inference some ns before or after ExecuTorch's own reading.
         early = begins[:, inside[:1]] - start[:, inside[:1]]
         late = end[:, inside[-1:]] - ends[:, inside[-1:]]
@@ -57,14 +115,9 @@ def put_on_clock(dump: ETDump, trace: KernelTrace) -> ETDump | str:
         start[:, inside] += shift
         end[:, inside] += shift
     if (start < begins - _MOST_OUTSIDE_NS).any() or (end > ends + _MOST_OUTSIDE_NS).any():
-        return "its operators take longer than the calls of the ETDump that hold them"
+        return "its operators take longer than the calls of the ETDump that hold them", done
     stamps = profile.start_time.copy(), profile.end_time.copy()
     for stamp, times in zip(stamps, (start, end), strict=True):
         stamp[rows] = np.clip(times, begins, ends)
     changed = replace(profile, start_time=stamps[0], end_time=stamps[1])
-    return replace(dump, profile=changed)
-
-
-def _readings(operators: list[TracedOperator]) -> NDArray[np.int64]:
-    """Starts from the start of each execution, shape (executions, operators)."""
-    return np.array([each.start_ns for each in operators], np.int64).T
+    return replace(dump, profile=changed), own.stop

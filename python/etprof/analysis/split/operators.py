@@ -35,6 +35,15 @@ OVERHEAD: Final = "Overhead"
 NAMELESS: Final = "(event without a name)"
 CALLS: Final = (Role.EXECUTE, Role.DELEGATE_CALL, Role.OPERATOR_CALL)
 GROUPS: Final = (*CATEGORIES, OVERHEAD)
+_MOST_DURATIONS: Final = 1 << 18
+"""Different durations of all operators that are counted apart: 60 MB while they are added up. Where
+there are more, as with calls in ns, the steps between them are coarser: medians of 70 operators that
+vary by 5 % were off by 0.003 %, those of 1000 that vary by half by 0.3 %."""
+_LEAST_DURATIONS: Final = 256
+"""For each operator, however many there are."""
+_ALL_DIGITS: Final = 64
+_MOST_DIGITS: Final = 32
+"""Binary digits to begin with where not all can be kept: those of 4 s in ns."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,8 @@ class OperatorTimes(PartTimes):
     """How long an operator takes, and how its calls spread."""
 
     median_ns: float
-    """Median over calls."""
+    """Median over calls. Where different durations are too many to keep, within half a step of those
+    that are told apart, as the deviation is: see `_MOST_DURATIONS`."""
     minimum_ns: float
     maximum_ns: float
     standard_deviation_ns: float
@@ -191,18 +201,28 @@ class _Spread(NamedTuple):
 
     operator: NDArray[np.int64]
     duration: NDArray[np.int64]
-    """In ns."""
+    """In ns, rounded down to so many binary digits as the tally keeps."""
     calls: NDArray[np.int64]
 
     @classmethod
-    def of(cls, parts: Sequence[_Spread]) -> _Spread:
+    def of(cls, parts: Sequence[_Spread], digits: int = _ALL_DIGITS) -> _Spread:
         """Adds up equal durations of an operator; by operator, the shortest first."""
         operator, duration, calls = (np.concatenate(each) for each in zip(*parts, strict=True))
+        duration = duration - duration % _step(duration, digits)
         order = np.argsort(_pack(operator, duration))
         operator, duration = operator[order], duration[order]
         starts = np.flatnonzero(_begins(operator) | _begins(duration))
         counts = np.add.reduceat(calls[order], starts) if starts.size else calls
         return cls(operator[starts], duration[starts], counts)
+
+
+def _step(duration: NDArray[np.int64], digits: int) -> NDArray[np.int64] | int:
+    """The distance of two durations that differ when only so many binary digits are kept; ns."""
+    if digits == _ALL_DIGITS:
+        return 1
+    _, needed = np.frexp(duration.astype(np.float64))
+    step: NDArray[np.int64] = np.left_shift(1, np.maximum(needed.astype(np.int64) - digits, 0))
+    return step
 
 
 class _Kind(NamedTuple):
@@ -232,13 +252,30 @@ class _Tally:
         """What containers of a role have beyond their contents, by launch; ns."""
         self.others = set[str]()
         """Names of events that are nothing that is known."""
+        self.shortest = np.zeros(0, np.int64)
+        """Of each operator's calls, in ns, as `longest`."""
+        self.longest = np.zeros(0, np.int64)
         self._spreads = list[_Spread]()
+        self._digits = _ALL_DIGITS
 
     @property
     def spread(self) -> _Spread:
-        """How often each operator took how long."""
-        self._spreads = [_Spread.of(self._spreads)]
-        return self._spreads[0]
+        """How often each operator took how long, in the middle of the steps that are told apart."""
+        found = self._merge()
+        middle = (_step(found.duration, self._digits) - 1) // 2
+        return found._replace(duration=found.duration + middle)
+
+    def _merge(self) -> _Spread:
+        """Adds up what there is so far; in coarser steps where it is too much.
+
+        A file gives the same however it is cut: steps are those that all of it needs.
+        """
+        found = _Spread.of(self._spreads, self._digits)
+        while found.calls.size > max(_MOST_DURATIONS, _LEAST_DURATIONS * len(self.kinds)):
+            self._digits = min(self._digits, _MOST_DIGITS) - 1
+            found = _Spread.of([found], self._digits)
+        self._spreads = [found]
+        return found
 
     def add(self, launch: Executions, position: int) -> None:
         """Adds up the executions of a launch that are split."""
@@ -294,6 +331,8 @@ class _Tally:
         self.totals = np.pad(self.totals, ((0, new), (0, 0)))
         self.calls = np.pad(self.calls, ((0, new), (0, 0)))
         self.executions = np.pad(self.executions, (0, new))
+        self.shortest = np.pad(self.shortest, (0, new), constant_values=np.iinfo(np.int64).max)
+        self.longest = np.pad(self.longest, (0, new))
         self.calls[:, position] += np.bincount(operator, minlength=len(self.kinds))
         if operator.size:
             # Executions are whole in a piece, so that none is counted again in the next.
@@ -305,9 +344,14 @@ class _Tally:
         self, operator: NDArray[np.int64], duration: NDArray[np.int64], position: int
     ) -> None:
         self.totals[:, position] += np.bincount(operator, duration, len(self.kinds))
-        self._spreads.append(_Spread.of([_Spread(operator, duration, np.ones_like(operator))]))
+        part = _Spread.of([_Spread(operator, duration, np.ones_like(operator))])
+        begins = _begins(part.operator)
+        first, last = part.operator[begins], part.operator[np.roll(begins, -1)]
+        self.shortest[first] = np.minimum(self.shortest[first], part.duration[begins])
+        self.longest[last] = np.maximum(self.longest[last], part.duration[np.roll(begins, -1)])
+        self._spreads.append(part)
         if sum(each.calls.size for each in self._spreads[1:]) > self._spreads[0].calls.size:
-            self._spreads = [_Spread.of(self._spreads)]
+            self._merge()
 
 
 def _pack(*columns: NDArray[np.integer[Any]]) -> NDArray[Any]:
@@ -432,7 +476,14 @@ def _operator_rows(tally: _Tally, delegates: Delegates, whole: Whole) -> tuple[O
         if spread is not None:
             own = slice(bounds[index], bounds[index + 1])
             part = whole.part(tally.totals[index].tolist())
-            times = _operator_times(part, spread.duration[own], spread.calls[own])
+            median, deviation = _describe(part, spread.duration[own], spread.calls[own])
+            times = OperatorTimes(
+                **vars(part),
+                median_ns=median,
+                standard_deviation_ns=deviation,
+                minimum_ns=float(tally.shortest[index]),
+                maximum_ns=float(tally.longest[index]),
+            )
         found.append(
             OperatorRow(
                 label=label,
@@ -452,21 +503,16 @@ def _operator_rows(tally: _Tally, delegates: Delegates, whole: Whole) -> tuple[O
     return tuple(found)
 
 
-def _operator_times(
+def _describe(
     part: PartTimes, durations: NDArray[np.int64], calls: NDArray[np.int64]
-) -> OperatorTimes:
-    """Describes calls by how often they took how long, the shortest duration first."""
+) -> tuple[float, float]:
+    """Returns median and standard deviation of calls, by how often they took how long; in order."""
     count, until = int(calls.sum()), np.cumsum(calls)
     middle = np.searchsorted(until, [(count - 1) // 2, count // 2], side="right")
     from_mean = durations - part.total_ns / count
     squares = float(calls @ (from_mean * from_mean))
-    return OperatorTimes(
-        **vars(part),
-        median_ns=float(durations[middle].mean()),
-        minimum_ns=float(durations[0]),
-        maximum_ns=float(durations[-1]),
-        standard_deviation_ns=math.sqrt(squares / (count - 1)) if count > 1 else 0.0,
-    )
+    deviation = math.sqrt(squares / (count - 1)) if count > 1 else 0.0
+    return float(durations[middle].mean()), deviation
 
 
 def _overheads(tally: _Tally, delegates: Delegates, whole: Whole) -> tuple[OverheadRow, ...]:

@@ -40,7 +40,7 @@ class RollupRow:
 
 def roll_up(insight: ExperimentInsight, by: Key) -> tuple[RollupRow, ...]:
     """Groups the operators of one experiment, the most time first."""
-    uses = _uses(insight)
+    uses = uses_by_operator(insight)
     groups: dict[str | None, list[OperatorDetail]] = {}
     for detail in insight.details:
         groups.setdefault(_KEYS[by](detail), []).append(detail)
@@ -48,7 +48,7 @@ def roll_up(insight: ExperimentInsight, by: Key) -> tuple[RollupRow, ...]:
     return tuple(sorted(rows, key=lambda row: -row.times.mean_ns if row.times else 0.0))
 
 
-def _uses(insight: ExperimentInsight) -> dict[int, list[TileUse]]:
+def uses_by_operator(insight: ExperimentInsight) -> dict[int, list[TileUse]]:
     """The counted products by the identity of their operator's evidence."""
     counted = insight.experiment.counted
     found: dict[int, list[TileUse]] = {}

@@ -86,11 +86,15 @@ class XnnpackExporter(Exporter):
             logger.level, logger.propagate, logger.handlers = before
             logger.setLevel(before[0])
 
-    def make_quantizer(self, *, per_channel: bool, dynamic: bool) -> XNNPACKQuantizer:
+    def make_quantizer(
+        self, *, per_channel: bool, dynamic: bool, may_quantize: Callable[[Any], bool]
+    ) -> XNNPACKQuantizer:
         """Returns XNNPACK's own quantizer, symmetric."""
         config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
         quantizer = _FloatQuantizer().set_global(config)
-        return quantizer.set_filter_function(_has_dimensions)
+        return quantizer.set_filter_function(
+            lambda node: may_quantize(node) and _has_dimensions(node)
+        )
 
     def read_delegate(
         self,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_FOUR_BITS, _EIGHT_BITS = (-8, 7), (-128, 127)
+_FOUR_BITS, _EIGHT_BITS, _SYMMETRIC_EIGHT_BITS = (-8, 7), (-128, 127), (-127, 127)
 """Least and largest integers."""
 _LEAST_HALF = -6e4
 """Takes part in no softmax, and is finite in half precision, whose largest value is 65504."""
@@ -508,6 +508,52 @@ class ChannelWeights(GraphRewrite):
         return own.choose_qparams_per_token_asymmetric.default(value, target_dtype)
 
 
+class ChannelScales(GraphRewrite):
+    """8-bit weights of products with one scale a channel, as the kernels of SME2 take them."""
+
+    name = "channel_scales"
+    gives_sme2_weights = True
+    precedes_quantization = False
+    changes = (
+        "8-bit weights of linear layers and 1x1 convolutions with one scale for all get that scale "
+        "for each channel"
+    )
+    legal = "the same integers and scales"
+    rests_on = (
+        "XNNPACK packs operands for its 8-bit SME2 kernels where weights have a scale a channel "
+        "(QC8W); it makes those itself for convolutions that are no matrix products"
+    )
+
+    @classmethod
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
+        """Returns the same with scales in a row; activations and larger kernels are left alone."""
+        return {"quantized_decomposed.dequantize_per_tensor.default": cls._dequantize}
+
+    @staticmethod
+    def _dequantize(  # noqa: PLR0913, PLR0917 - ExecuTorch's
+        value: Tensor,
+        scale: float,
+        zero_point: int,
+        quant_min: int,
+        quant_max: int,
+        dtype: Any,  # noqa: ANN401
+        *,
+        out_dtype: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        import torch
+
+        is_matrix = value.dim() == 2 or (value.dim() == 4 and value.shape[2:] == (1, 1))
+        # Only weights have as many integers below zero as above it.
+        if not is_matrix or zero_point or (quant_min, quant_max) != _SYMMETRIC_EIGHT_BITS:
+            return NotImplemented
+        channels, aten = value.shape[0], _aten()
+        scales = aten.full.default([channels], scale, dtype=torch.float32)
+        zeros = aten.full.default([channels], 0, dtype=torch.int64)
+        return torch.ops.quantized_decomposed.dequantize_per_channel.default(
+            value, scales, zeros, 0, quant_min, quant_max, dtype, out_dtype=out_dtype
+        )
+
+
 GRAPH_REWRITES: Final[tuple[type[GraphRewrite], ...]] = (
     HalfActivations,
     KeptDimensions,
@@ -516,4 +562,5 @@ GRAPH_REWRITES: Final[tuple[type[GraphRewrite], ...]] = (
     PlainProducts,
     PlainViews,
     ChannelWeights,
+    ChannelScales,
 )

@@ -28,6 +28,7 @@ def show(visit: Visit) -> View:
     baseline, candidate = (find_run(visit, number) for number in numbers)
     differing = [n for n in TELLS_APART if getattr(baseline, n) != getattr(candidate, n)]
     hindering = [name for name in differing if name in _MUST_AGREE]
+    numbers = str(baseline.id), str(candidate.id)
     return {
         "title": f"Run {candidate.id} against run {baseline.id}",
         "numbers": numbers,

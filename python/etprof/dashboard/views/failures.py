@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.dashboard.addresses import Page
+from etprof.dashboard.addresses import FIND, Page, words_match
 from etprof.dashboard.parts import View, facts_of, filter_form, take_part
 from etprof.dashboard.queries import list_failures
 
@@ -17,8 +17,11 @@ MOST: Final = 2_000
 
 def show(visit: Visit) -> View:
     """Returns what the template shows."""
-    found = list_failures(visit.session, visit.address.filters, limit=MOST)
-    shown, pager = take_part(visit, found, "failed run")
+    filters = dict(visit.address.filters)
+    find = filters.pop(FIND, "")
+    found = list_failures(visit.session, filters, limit=MOST)
+    kept = [run for run in found if words_match(find, facts_of(run))]
+    shown, pager = take_part(visit, kept, "failed run")
     facts = [facts_of(entry.run) | {"branch": ""} for entry in visit.catalogue.series()]
     branches = [{"branch": branch} for branch in visit.catalogue.branches]
     return {
@@ -33,5 +36,5 @@ def show(visit: Visit) -> View:
 PAGE = Page(
     show=show,
     menu=(3, "Failures"),
-    filters=("model", "device", "precision", "backend", "branch"),
+    filters=("find", "model", "device", "precision", "backend", "branch"),
 )

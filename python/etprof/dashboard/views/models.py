@@ -77,5 +77,5 @@ PAGE = Page(
     show=show,
     menu=(2, "Models"),
     subject=("metric",),
-    filters=("model", "device", "precision", "backend", "sme", "threads"),
+    filters=("find", "model", "device", "precision", "backend", "sme", "threads"),
 )

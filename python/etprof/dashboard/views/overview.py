@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.dashboard.addresses import Page
-from etprof.dashboard.judging import Judge, compare_address
+from etprof.dashboard.chart import sparkline
+from etprof.dashboard.judging import WORSE, Judge, compare_address
 from etprof.dashboard.parts import (
     View,
     choose_metric,
@@ -17,10 +18,16 @@ from etprof.dashboard.parts import (
     sme_label,
     take_part,
 )  # fmt: skip
-from etprof.dashboard.queries import differ_in_sme_alone, load_latest
+from etprof.dashboard.queries import (
+    differ_in_sme_alone,
+    load_latest,
+    load_newest_values,
+    load_runs,
+)  # fmt: skip
+from etprof.history.schema import FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from etprof.dashboard.judging import Reference
     from etprof.dashboard.queries import Series
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
     from etprof.history.schema import Metric, Run
 
 _SIDES: Final = ("off", "sme2")
+_MOST_WORSE: Final = 10
+_SPARK_RUNS: Final = 20
 Group = dict[str, "Series"]
 """The series of one configuration by SME mode."""
 
@@ -40,6 +49,17 @@ class Loaded:
     values: Mapping[int, Metric]
     references: Mapping[int, Reference]
     judge: Judge
+    lines: Mapping[str, Sequence[float]]
+    """The newest values of each series, the oldest first."""
+
+
+@dataclass(frozen=True)
+class Worse:
+    """A series whose newest run is a regression."""
+
+    group: Group
+    series: Series
+    reference: Reference
 
 
 def show(visit: Visit) -> View:
@@ -49,12 +69,18 @@ def show(visit: Visit) -> View:
     for entry in visit.catalogue.series(visit.address["branch"]):
         groups.setdefault(entry.config, {})[entry.run.sme_mode] = entry
     kept = [g for g in groups.values() if passes(facts_of(_newest(g)), visit.address.filters)]
+    judge = Judge(visit.catalogue, metric)
+    references = _references(visit, groups.values(), judge, metric)
+    worse = _worse(kept, references)
+    places = {id(each.group): number for number, each in reversed(list(enumerate(worse)))}
+    kept.sort(key=lambda group: (places.get(id(group), len(groups)), not _has_failed(group)))
     shown, pager = take_part(visit, kept, "configuration")
     modes = sorted({mode for group in groups.values() for mode in group}, key=sme_key)
-    every = (entry for group in shown for entry in group.values())
+    every = [entry for group in shown for entry in group.values()]
     runs, values = load_latest(visit.session, every, metric)
-    judge = Judge(visit.catalogue, metric)
-    loaded = Loaded(runs, values, judge.references(runs.values()), judge)
+    branch = visit.address["branch"]
+    lines = load_newest_values(visit.session, every, metric, branch=branch, most=_SPARK_RUNS)
+    loaded = Loaded(runs, values, references, judge, lines)
     facts = (facts_of(_newest(group)) for group in groups.values())
     branches = ["", *visit.catalogue.branches]
     return {
@@ -62,9 +88,40 @@ def show(visit: Visit) -> View:
         "form": filter_form(visit, facts, metric=visit.catalogue.metrics, branch=branches),
         "metric": metric,
         "modes": modes,
+        "worse": worse[:_MOST_WORSE],
+        "more_worse": max(len(worse) - _MOST_WORSE, 0),
         "rows": [_row(group, modes, loaded) for group in shown],
         "pager": pager,
     }
+
+
+def _references(
+    visit: Visit, groups: Iterable[Group], judge: Judge, metric: str
+) -> Mapping[int, Reference]:
+    """How the newest run of every series compares, by run: known before any row can be first."""
+    entries = [entry for group in groups for entry in group.values()]
+
+    def read() -> Mapping[int, Reference]:
+        runs = load_runs(visit.session, (e.latest_id for e in entries if e.latest_id))
+        return judge.references(runs.values())
+
+    return visit.catalogue.keep(read, "references", metric, visit.address["branch"])
+
+
+def _worse(groups: Iterable[Group], references: Mapping[int, Reference]) -> list[Worse]:
+    """Every regression, the largest first."""
+    found = [
+        Worse(group, entry, reference)
+        for group in groups
+        for entry in group.values()
+        if (reference := references.get(entry.latest_id or 0)) is not None
+        and reference.change["colour"] == WORSE
+    ]
+    return sorted(found, key=lambda each: -abs(each.reference.change["size"]))
+
+
+def _has_failed(group: Group) -> bool:
+    return any(entry.run.status == FAILED for entry in group.values())
 
 
 def _newest(group: Group) -> Run:
@@ -92,6 +149,7 @@ def _cell(entry: Series | None, loaded: Loaded) -> View | None:
         "value": loaded.values.get(entry.latest_id or 0),
         "change": reference.change if reference else None,
         "compare": reference.compare_address if reference else None,
+        "spark": sparkline(loaded.lines.get(entry.run.series, ())),
     }
 
 
@@ -126,5 +184,5 @@ PAGE = Page(
     show=show,
     menu=(1, "Overview"),
     subject=("metric", "branch"),
-    filters=("model", "device", "precision", "backend", "threads"),
+    filters=("find", "model", "device", "precision", "backend", "threads"),
 )

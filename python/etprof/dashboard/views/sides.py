@@ -107,5 +107,5 @@ def _cell(
 PAGE = Page(
     show=show,
     subject=("model", "by", "metric"),
-    filters=("device", "precision", "backend", "sme", "threads"),
+    filters=("find", "device", "precision", "backend", "sme", "threads"),
 )

@@ -21,6 +21,7 @@ from etprof.dashboard.parts import (
 from etprof.dashboard.queries import load_runs, load_trend, load_values
 from etprof.dashboard.visit import NoSuchPageError
 from etprof.history.metric_names import METRICS
+from etprof.history.tables import format_moment
 from etprof.statistics.change_points import find_change_points
 
 if TYPE_CHECKING:
@@ -117,13 +118,16 @@ def _changes(sme: str, line: Line, metric: str) -> list[View]:
         )
         is_worse = (after < before) == rises
         ends = measured[change.earliest - 1], measured[change.latest]
+        first = [format_moment(measured[n].measured_at) for n in (change.earliest, change.latest)]
         rows.append({
             "point": measured[change.start],
             "sme": sme,
+            "after": after,
             "levels": f"{format_value(unit, before)} → {format_value(unit, after)}",
             "text": format_change(after / before - 1),
             "word": "regression" if is_worse else "improvement",
             "colour": "worse" if is_worse else "better",
+            "since": " … ".join(dict.fromkeys(first)),
             "probability": format_share(change.probability),
             "commits": " … ".join((point.commit or MISSING)[:10] for point in ends),
             "compare": compare_address(*(point.run_id for point in ends)),

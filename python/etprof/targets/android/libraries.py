@@ -14,6 +14,7 @@ from etprof.base.files import read_input
 
 CPP_LIBRARY: Final = "libc++_shared.so"
 """The C++ library of the Android NDK; no device has it."""
+NDK_VARIABLES: Final = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _NDK_LIBRARIES: Final = "toolchains/llvm/prebuilt/*/sysroot/usr/lib/aarch64-linux-android"
 
 
@@ -71,7 +72,7 @@ def _find(name: str, folders: list[Path]) -> Path | None:
 
 
 def _ndk_folders() -> Iterator[Path]:
-    for variable in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK"):
+    for variable in NDK_VARIABLES:
         if root := os.environ.get(variable):
             yield from sorted(Path(root).glob(_NDK_LIBRARIES))
 

@@ -29,7 +29,7 @@ from etprof.targets.android.libraries import check_machine, find_libraries
 from etprof.targets.android.session import Session, bring_results, read_log
 from etprof.targets.android.store import Store
 from etprof.targets.request import runner_arguments
-from etprof.targets.runner import check_completed, modes_of, read_cpu
+from etprof.targets.runner import check_completed, keep_words, modes_of, read_cpu
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
@@ -165,7 +165,9 @@ class AndroidTarget:
             outputs = ((f"{self._session.outputs}/{name}", path) for name, path in wanted)
             for remote, local in (*((place, path) for path, place in places.items()), *outputs):
                 stderr = stderr.replace(remote, str(local))
-            self._check(Completed(command, finished.exit_code, finished.stdout, stderr))
+            completed = Completed(command, finished.exit_code, finished.stdout, stderr)
+            keep_words(request, completed)
+            self._check(completed, request.runner)
             bring_results(self.adb, self._session.outputs, finished.files, wanted)
         finally:
             self._session.stop()
@@ -207,7 +209,7 @@ class AndroidTarget:
         search = ["env", f"LD_LIBRARY_PATH={':'.join(folders)}"] if folders else []
         return [*affinity, *search, *(launcher or self.launcher), places[runner]]
 
-    def _check(self, completed: Completed) -> None:
+    def _check(self, completed: Completed, named: Path | None) -> None:
         """Raises the error that the launch ended in, with the device's name."""
         serial = self.adb.serial
         if completed.exit_code in _CANNOT_START:
@@ -217,7 +219,7 @@ class AndroidTarget:
                 f"Android on arm64 (`cmake --workflow --preset android-sme2`)"
             )
         try:
-            check_completed(completed)
+            check_completed(completed, named)
         except EtprofError as error:
             raise type(error)(f"device {serial}: {error}") from error
 

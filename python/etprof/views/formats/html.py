@@ -16,21 +16,25 @@ from etprof.views.charts import (
     bars_of,
     category_stacks,
     dots_of,
+    icicle_of,
     latency_chart,
+    roofline_of,
     row_colours,
     shades_of,
+    steps_of,
     timelines,
 )
 from etprof.views.formats import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import jinja2
 
     from etprof.analysis.assessment import Assessment
     from etprof.analysis.run_analysis import ExperimentAnalysis
-    from etprof.tables.table import Section, Table
+    from etprof.tables.table import Section, Table, Value
+    from etprof.views.cells import ShownColumn
     from etprof.views.charts import Bar
 
 View = dict[str, Any]
@@ -88,6 +92,7 @@ def _run_view(assessment: Assessment, key: str) -> View:
     return {
         **vars(report),
         "key": key,
+        "finding_anchors": _anchors([finding.rule for finding in report.findings]),
         "answers": _table_view(report.answers, "") if report.answers.rows else None,
         "sections": [_section_view(section) for section in report.sections],
         "facts": shown_rows(report.facts, "page"),
@@ -98,15 +103,33 @@ def _run_view(assessment: Assessment, key: str) -> View:
     }
 
 
+_CHARTS: Final[dict[str, Callable[[Table], View | None]]] = {
+    "dots": dots_of, "icicle": icicle_of, "steps": steps_of, "roofline": roofline_of,
+}  # fmt: skip
+_SMALLEST: Final = frozenset({"mean_ns", "candidate_ns", "speed_up"})
+"""Beside its name, what a phone shows of an operator; the rest is in its drawer."""
+
+
+def _level(shown: ShownColumn, *, is_header: bool) -> int:
+    """Where a column is seen at first: 0 everywhere, 1 not on a phone, 2 when asked for."""
+    if is_header or (shown.column.name in _SMALLEST and not shown.is_interval):
+        return 0
+    is_usual = shown.column.place == "everywhere" and shown.column.dtype != "boolean"
+    return 1 if is_usual and not shown.is_interval else 2
+
+
 def _section_view(section: Section) -> View:
-    tables = [_table_view(table, section.title) for table in section.tables if table.rows]
+    charts = {name: next(filter(None, map(draw, section.tables)), None)
+              for name, draw in _CHARTS.items()}  # fmt: skip
+    shown = [table for table in section.tables if table.rows and not table.is_drawn]
+    tables = [_table_view(table, section.title) for table in shown]
     return {
+        **charts,
         "anchor": section.anchor,
         "title": section.title,
         "lead": section.lead,
         "says": section.says,
         "tables": tables,
-        "dots": next(filter(None, map(dots_of, section.tables)), None),
         "lines": section.lines,
         "is_sortable": section.anchor == _SORTABLE and bool(tables),
     }
@@ -124,6 +147,7 @@ def _table_view(table: Table, heading: str) -> View:
         "name": table.title or heading,
         "note": table.note,
         "columns": columns,
+        "levels": [_level(c, is_header=i == first_text) for i, c in enumerate(columns)],
         "row_header": first_text,
         "has_bars": bars is not None,
         "is_shaded": table.is_shaded,
@@ -134,12 +158,26 @@ def _table_view(table: Table, heading: str) -> View:
                 "colour": colour,
                 "shades": shades,
                 "is_total": _TOTAL in row,
+                **_operator_of(table, row),
             }
             for row, cells, bar, colour, shades in zip(
                 table.rows, rows, shown_bars, row_colours(table), shades_of(table), strict=True
             )
         ],
     }
+
+
+def _anchors(rules: Sequence[str]) -> list[str]:
+    """A name for each finding: its rule, with a number from the second of that rule on."""
+    counts = [rules[:place].count(rule) for place, rule in enumerate(rules)]
+    return [f"{rule}-{n + 1}" if n else rule for rule, n in zip(rules, counts, strict=True)]
+
+
+def _operator_of(table: Table, row: Sequence[Value]) -> View:
+    """The number that a row's anchor has, and its class; None where rows are no operators."""
+    is_operator = table.name == _SORTABLE and "number" in table.names
+    found = dict(zip(table.names, row, strict=True)) if is_operator else {}
+    return {"number": found.get("number"), "class": found.get("class")}
 
 
 def _shown(assessment: Assessment) -> list[ExperimentAnalysis]:

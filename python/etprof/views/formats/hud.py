@@ -59,6 +59,7 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     loaded = [
         b.memory.rss_after_load_bytes for b in blocks if b.memory.rss_after_load_bytes is not None
     ]
+    resident = [b.memory.pss_bytes for b in blocks if b.memory.pss_bytes is not None]
     found = {
         "model_load_time(ms)": [
             (block.load.program_ns + block.load.method_ns) / _NS_PER_MS for block in blocks
@@ -69,6 +70,7 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
         "load_status": [1.0],
         "peak_load_mem_usage(mb)": [value / _BYTES_PER_MB for value in loaded],
         "peak_inference_mem_usage(mb)": [value / _BYTES_PER_MB for value in peaks],
+        "ram_pss_usage(mb)": [value / _BYTES_PER_MB for value in resident],
     }
     return {name: values for name, values in {**found, **_llm_metrics(metrics)}.items() if values}
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "../contents.h"
 #include "etdump/reader.h"
 
 namespace {
@@ -105,14 +106,25 @@ void check_table(etprof::EventTable& table, std::size_t size) {
     }
 }
 
+/// Pieces hold together what the whole file holds, and come to its end.
+void check_pieces(const std::uint8_t* data, std::size_t size) {
+    const std::size_t rows = 1 + data[size - 1] % 8;
+    const auto whole = read_pieces(*etprof::open_etdump(data, size), SIZE_MAX, "");
+    require(read_pieces(*etprof::open_etdump(data, size), rows, "Method::execute") == whole);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    bool is_sound = false;
     try {
-        etprof::EventTable table = etprof::read_etdump(data, size);
+        etprof::EventTable table = etprof::open_etdump(data, size)->read(SIZE_MAX, "");
         check_table(table, size);
+        is_sound = true;
+        check_pieces(data, size);
     } catch (const etprof::FormatError& error) {
         require(error.offset() <= size && *error.what() != '\0');
+        require(!is_sound);
     }
     return 0;
 }

@@ -2,10 +2,22 @@
 // CPU can run. What is taken out of the table before that is never chosen; what the table says
 // afterwards is the proof of the mode in force.
 
+#include "sme_mode/cpu_table.h"
+
+#if !defined(__aarch64__)
+
+namespace etprof {
+
+// A processor family without SME has no such table, and nothing to switch.
+CpuTable read_cpu_table() { return {}; }
+void apply_sme_mode(int, char**) {}
+
+}  // namespace etprof
+
+#else
+
 #include <cstddef>
 #include <cstring>
-
-#include "sme_mode/cpu_table.h"
 
 #if defined(__APPLE__)
 #include <sys/sysctl.h>
@@ -143,3 +155,5 @@ __attribute__((constructor(101))) void apply_first(int count, char** words) {
 #endif
 
 }  // namespace etprof
+
+#endif

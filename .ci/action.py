@@ -1,0 +1,176 @@
+"""The steps of action.yml, for any machine: install, measure, comment, verdict.
+
+Everything comes in as environment variables, never as text of a script: MODEL, PRECISION, MODE,
+CONFIG, and what GitHub sets. Needs no package, since etprof is only installed by the first step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+_MOST_CHARACTERS = 60_000
+"""GitHub takes comments of up to 65 536."""
+_PAGE = 100
+
+
+def setting(name: str, default: str = "") -> str:
+    """Returns an environment variable, where empty means the default."""
+    return os.environ.get(name) or default
+
+
+def digest() -> str:
+    """Tells this check from others of the job; a model's name is anybody's text, this is none."""
+    subject = "\n".join(setting(name) for name in ("MODEL", "PRECISION", "MODE", "CONFIG"))
+    return hashlib.sha256(subject.encode()).hexdigest()[:16]
+
+
+def common() -> Path:
+    """The folder of this job's files."""
+    return Path(setting("RUNNER_TEMP", "."), "etprof")
+
+
+def folder() -> Path:
+    """The folder of this check's files."""
+    return common() / digest()
+
+
+def etprof() -> str:
+    """Returns the command: the runner's own where it has one, else that of `install`."""
+    return shutil.which("etprof") or str(common() / "venv/bin/etprof")
+
+
+def install() -> int:
+    """Installs this action's own revision; the emulator once per machine."""
+    if shutil.which("etprof") is None:
+        source = Path(__file__).parents[1]
+        environment = common() / "venv"
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run([environment / "bin/pip", "install", "-q", source], check=True)
+    if setting("MODE", "emulator") == "emulator":
+        return subprocess.run([etprof(), "emulator", "setup"], check=False).returncode
+    return 0
+
+
+def measure() -> int:
+    """Measures and checks; the exit code is kept for `verdict`, so that later steps still run."""
+    run = folder() / "run"
+    words: list[str | Path] = ["profile", setting("MODEL"), "--target", "emulator", "--out", run]
+    if precision := setting("PRECISION"):
+        words += ["--dtype", precision]
+    if setting("MODE", "emulator") == "device":
+        words = ["run", setting("CONFIG"), "--out", run]
+    elif setting("MODE", "emulator") != "emulator":
+        print("mode: give emulator or device")
+        return 2
+    code = subprocess.run([etprof(), *words], check=False).returncode
+    if code == 0:
+        code = subprocess.run([etprof(), "validate", run], check=False).returncode
+    if code == 0:
+        code = subprocess.run([etprof(), "report", run], check=False).returncode
+    folder().mkdir(parents=True, exist_ok=True)
+    (folder() / "exit_code").write_text(str(code))
+    if output := setting("GITHUB_OUTPUT"):
+        with Path(output).open("a") as stream:
+            stream.write(f"folder={run}\n")
+    return 0
+
+
+def comment() -> int:
+    """Posts the report's first part on the pull request, or updates what it posted before.
+
+    A pull request of a fork has a token that may not write: that is told, and fails nothing.
+    """
+    try:
+        _post(_body())
+    except urllib.error.HTTPError as error:
+        print(
+            f"::warning::no comment: GitHub answers {error.code}; give the job `pull-requests: write`"
+        )
+    return 0
+
+
+def _mark() -> str:
+    """What this check's comment begins with."""
+    return f"<!-- etprof {digest()} -->"
+
+
+def _body() -> str:
+    report = folder() / "run/report.md"
+    text = (
+        report.read_text() if report.is_file() else "etprof could not measure; see the job's log."
+    )
+    code = setting_of(folder() / "exit_code")
+    verdict = "passed" if code == "0" else f"failed with exit code {code}"
+    verdict_text = f"*This check {verdict}; the whole report is an artifact of the job.*"
+    return f"{_mark()}\n{_first_part(text)}\n\n{verdict_text}"
+
+
+def _post(body: str) -> None:
+    place = f"/repos/{setting('GITHUB_REPOSITORY')}/issues"
+    own = f"{place}/{int(setting('PULL_REQUEST'))}/comments"
+    for page in range(1, 11):
+        found = ask("GET", f"{own}?per_page={_PAGE}&page={page}")
+        for each in found:
+            if str(each["body"]).startswith(_mark()):
+                ask("PATCH", f"{place}/comments/{int(each['id'])}", {"body": body})
+                return
+        if len(found) < _PAGE:
+            break
+    ask("POST", own, {"body": body})
+
+
+def setting_of(path: Path) -> str:
+    """Returns what a step before wrote; `unknown` when it did not get so far."""
+    return path.read_text() if path.is_file() else "unknown"
+
+
+def _first_part(text: str) -> str:
+    """Headline, figures and findings: what stands before the third section, whole lines."""
+    lines = text.splitlines()
+    headings = [number for number, line in enumerate(lines) if line.startswith("## ")]
+    kept, length = [], 0
+    for line in lines[: headings[1] if len(headings) > 1 else None]:
+        length += len(line) + 1
+        if length > _MOST_CHARACTERS:
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def ask(method: str, path: str, content: dict[str, str] | None = None) -> Any:  # noqa: ANN401
+    """Asks GitHub's API and returns its answer."""
+    request = urllib.request.Request(  # noqa: S310 - the runner's own variable says where
+        setting("GITHUB_API_URL", "https://api.github.com") + path,
+        method=method,
+        data=None if content is None else json.dumps(content).encode(),
+        headers={
+            "Authorization": f"Bearer {setting('GITHUB_TOKEN')}",
+            "Accept": "application/vnd.github+json",
+            "Content-Type": "application/json",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - as above
+        return json.load(answer)
+
+
+def verdict() -> int:
+    """Ends with the exit code of `measure`; what never ran has failed."""
+    code = setting_of(folder() / "exit_code")
+    return int(code) if code.isdecimal() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(
+        {"install": install, "measure": measure, "comment": comment, "verdict": verdict}[
+            sys.argv[1]
+        ]()
+    )

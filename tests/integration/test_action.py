@@ -1,0 +1,157 @@
+"""The action that others put into their repositories: its steps, run in a scratch repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etprof.base.errors import EtprofError
+from etprof.base.process import run_command
+from etprof.targets.emulator.installation import locate
+
+yaml = pytest.importorskip("yaml", reason="needs PyYAML")
+
+try:
+    locate()
+except EtprofError as error:
+    pytestmark = pytest.mark.skip(reason=str(error))
+
+ROOT = Path(__file__).parents[2]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+INPUT = re.compile(r"\$\{\{ inputs\.(\w+) \}\}")
+MODEL = """
+import torch
+
+
+class Net:
+    def get_eager_model(self):
+        return torch.nn.Sequential(torch.nn.Linear(64, 64))
+
+    def get_example_inputs(self):
+        return (torch.randn(32, 64),)
+"""
+
+
+class GitHub:
+    """A pull request's comments, over HTTP as GitHub's API has them."""
+
+    def __init__(self) -> None:
+        self.comments: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.is_read_only = False
+        host = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                content = json.loads(self.rfile.read(length)) if length else None
+                host.asked.append(self.command)
+                is_refused = content is not None and host.is_read_only
+                body = json.dumps([] if is_refused else host.take(self.path, content)).encode()
+                self.send_response(403 if is_refused else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_PATCH = answer  # noqa: N815 - names of the base class
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def take(self, path: str, content: dict[str, Any] | None) -> object:
+        if content is None:
+            return self.comments
+        number = re.fullmatch(r"/repos/o/r/issues/comments/(\d+)", path)
+        if number:
+            self.comments[int(number[1])]["body"] = content["body"]
+        else:
+            assert path == "/repos/o/r/issues/7/comments"
+            self.comments.append({"id": len(self.comments), "body": content["body"]})
+        return self.comments[-1]
+
+
+@pytest.fixture
+def github() -> Iterator[GitHub]:
+    found = GitHub()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Somebody's own, with a model of theirs."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    (folder / "net.py").write_text(MODEL)
+    return folder
+
+
+def run_action(repository: Path, github: GitHub, **inputs: str) -> list[int]:
+    """Runs the action's own steps with their own environments; returns their exit codes."""
+    given = {name: each.get("default", "") for name, each in ACTION["inputs"].items()} | inputs
+    around = {
+        "GITHUB_ACTION_PATH": str(ROOT),
+        "GITHUB_API_URL": f"http://127.0.0.1:{github.server.server_port}",
+        "GITHUB_REPOSITORY": "o/r",
+        "GITHUB_OUTPUT": str(repository.parent / "output"),
+        "RUNNER_TEMP": str(repository.parent / "temp"),
+    }
+    codes = []
+    for step in ACTION["runs"]["steps"]:
+        if "run" not in step:
+            continue
+        texts = {
+            key: INPUT.sub(lambda m: given[m[1]], value)
+            for key, value in step.get("env", {}).items()
+        }
+        if "PULL_REQUEST" in texts:
+            texts |= {"PULL_REQUEST": "7", "GITHUB_TOKEN": "t"}
+        done = run_command(
+            ["bash", "-e", "-c", step["run"]],
+            environment={**os.environ, **around, **texts},
+            folder=repository,
+            timeout_s=600,
+        )
+        print(done.stdout, done.stderr)
+        codes.append(done.exit_code)
+    return codes
+
+
+def test_a_model_is_measured_and_its_comment_updated(repository: Path, github: GitHub) -> None:
+    """Issue 21.5: one comment, however often the check runs."""
+    assert run_action(repository, github, model="net.py:Net", precision="fp16") == [0, 0, 0, 0]
+    (posted,) = github.comments
+    assert "sme2" in posted["body"].lower()
+    assert posted["body"].startswith("<!-- etprof ")
+    assert "This check passed" in posted["body"]
+    folder = (repository.parent / "output").read_text().removeprefix("folder=").strip()
+    assert Path(folder, "report.html").is_file()
+    # WHEN the next push breaks the model
+    (repository / "net.py").write_text("raise RuntimeError('broken')\n")
+    codes = run_action(repository, github, model="net.py:Net", precision="fp16")
+    # THEN the same comment says so, and the last step fails
+    assert codes[:3] == [0, 0, 0]
+    assert codes[3] not in {0, 70}
+    assert len(github.comments) == 1
+    assert "failed with exit code" in github.comments[0]["body"]
+    # AND a fork's token, which may not write, fails no check
+    github.is_read_only = True
+    assert run_action(repository, github, model="net.py:Net", precision="fp16")[2] == 0
+
+
+def test_a_mode_that_nobody_knows_fails(repository: Path, github: GitHub) -> None:
+    codes = run_action(repository, github, model="toy_cnn", mode="cloud")
+    assert codes[1] == 2
+    assert github.asked == ["GET", "POST"]
