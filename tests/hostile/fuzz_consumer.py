@@ -19,10 +19,8 @@ import atheris
 # First of all imports of etprof: only what is imported within is guided by its coverage.
 with atheris.instrument_imports(include=["etprof"]):
     from tests.hostile.consumer import consume
-    from tests.known_runs import build_etdump, on_off_run
-from tests.cpp.etdump.make_seeds import make_seeds
-from tests.hostile.etdumps import mutate_etdump, sound_blocks, write_blocks
-from tests.known_etdumps import foreign_etdump, runner_etdump
+from tests.hostile.etdump_seeds import etdump_seeds
+from tests.hostile.etdumps import mutate_etdump
 
 _LARGEST_BYTES: Final = 2**15
 _FRESH: Final = 4
@@ -43,7 +41,10 @@ def main() -> None:
         "-rss_limit_mb": 4096, "-print_final_stats": 1, "-artifact_prefix": f"{folder}/",
     }  # fmt: skip
     corpus = [word for word in words if not word.startswith("-")] or [str(folder / "corpus")]
-    seeds = write_seeds(folder / "seeds")
+    seeds = folder / "seeds"
+    seeds.mkdir()
+    for name, data in etdump_seeds().items():
+        (seeds / name).write_bytes(data)
     Path(corpus[0]).mkdir(parents=True, exist_ok=True)
     given = [word for word in words if word.startswith("-")]
     arguments = [sys.argv[0], *(f"{name}={value}" for name, value in flags.items()), *given]
@@ -64,20 +65,6 @@ def mutate(data: bytes, largest: int, seed: int) -> bytes:
             return fresh
     mutated: bytes = atheris.Mutate(data, largest)
     return mutated
-
-
-def write_seeds(folder: Path) -> Path:
-    """Writes the ETDumps to start from: the native target's, and what runners write."""
-    folder.mkdir()
-    seeds = make_seeds() | {
-        "runner": runner_etdump(),
-        "foreign": foreign_etdump(),
-        "sound": write_blocks(sound_blocks()),
-        "known": build_etdump(on_off_run().experiments[0]),
-    }
-    for name, data in seeds.items():
-        (folder / name).write_bytes(data)
-    return folder
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from tests.hostile.cases import frame_of
 from tests.hostile.commands import READ, Command
 from tests.hostile.consumer import check_document, check_text, consume
 from tests.hostile.damage import damage_bytes, damage_place
+from tests.hostile.etdump_seeds import etdump_seeds
 from tests.hostile.etdumps import mutate_etdump, sound_blocks, write_blocks
 from tests.hostile.guard import Guard
 from tests.hostile.judging import Output, check_files, judge, known_files
@@ -152,6 +153,11 @@ def test_lies_about_events_are_refused_or_told_whole() -> None:
     assert consume(write_blocks(sound_blocks()))
     outcomes = {consume(mutate_etdump(Random(number))[0]) for number in range(100)}
     assert outcomes == {True, False}
+
+
+@pytest.mark.parametrize("name", etdump_seeds())
+def test_what_the_fuzzing_starts_from_is_read_or_refused(name: str) -> None:
+    consume(etdump_seeds()[name])
 
 
 def test_the_consumer_target_fails_on_what_it_checks() -> None:

@@ -112,7 +112,8 @@ def find_overhead(subject: Subject) -> Finding | None:
         len(split.rows) + place: _certain_ns(row) for place, row in enumerate(split.overheads)
     }
     total = sum(certain.values())
-    if total < limit * subject.total_ns:
+    # A file whose clock stood still has no time to share out.
+    if not subject.total_ns or total < limit * subject.total_ns:
         return None
     claims = {place: ns / split.parts[place][1].mean_ns for place, ns in certain.items() if ns > 0}
     calls = len({each.row.instruction_id for each in subject.details if each.row.is_delegated})
