@@ -20,6 +20,8 @@ from typing import Any
 _MOST_CHARACTERS = 60_000
 """GitHub takes comments of up to 65 536."""
 _PAGE = 100
+_TRIPLE = "aarch64-linux-gnu"
+_COMPILER = f"{_TRIPLE}-g++"
 
 
 def setting(name: str, default: str = "") -> str:
@@ -56,21 +58,33 @@ def install() -> int:
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
         subprocess.run([environment / "bin/pip", "install", "-q", source], check=True)
     if setting("MODE", "emulator") == "emulator":
+        _install_compiler()
         return subprocess.run([etprof(), "emulator", "setup"], check=False).returncode
     return 0
 
 
+def _install_compiler() -> None:
+    """The one package that setup cannot bring; where it cannot be installed, setup names it."""
+    if shutil.which(_COMPILER) or not shutil.which("apt-get"):
+        return
+    first = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    for words in (["update", "-q"], ["install", "-q", "-y", f"g++-{_TRIPLE}"]):
+        subprocess.run([*first, "apt-get", *words], check=False)
+
+
 def measure() -> int:
     """Measures and checks; the exit code is kept for `verdict`, so that later steps still run."""
+    # A machine that keeps its folders has the files of the check before, which answer for nothing.
+    shutil.rmtree(folder(), ignore_errors=True)
     run = folder() / "run"
+    if problem := _mistake():
+        print(f"::error::{problem}")
+        return 2
     words: list[str | Path] = ["profile", setting("MODEL"), "--target", "emulator", "--out", run]
     if precision := setting("PRECISION"):
         words += ["--dtype", precision]
     if setting("MODE", "emulator") == "device":
         words = ["run", setting("CONFIG"), "--out", run]
-    elif setting("MODE", "emulator") != "emulator":
-        print("mode: give emulator or device")
-        return 2
     code = subprocess.run([etprof(), *words], check=False).returncode
     if code == 0:
         code = subprocess.run([etprof(), "validate", run], check=False).returncode
@@ -84,6 +98,21 @@ def measure() -> int:
     return 0
 
 
+def _mistake() -> str | None:
+    """What is wrong with the inputs, and the way out."""
+    mode = setting("MODE", "emulator")
+    if mode not in {"emulator", "device"}:
+        return "mode: give emulator or device"
+    if mode == "emulator":
+        return None if setting("MODEL") else "model: give the model that is to be measured"
+    if not setting("CONFIG"):
+        return "config: mode device needs one; it names the device and what to measure"
+    given = [name for name in ("MODEL", "PRECISION") if setting(name)]
+    if given:
+        return f"{given[0].lower()}: mode device takes it from the config; leave it out here"
+    return None
+
+
 def comment() -> int:
     """Posts the report's first part on the pull request, or updates what it posted before.
 
@@ -95,6 +124,8 @@ def comment() -> int:
         print(
             f"::warning::no comment: GitHub answers {error.code}; give the job `pull-requests: write`"
         )
+    except OSError as error:  # no answer at all, of which URLError is one kind
+        print(f"::warning::no comment: GitHub does not answer ({error})")
     return 0
 
 
@@ -120,7 +151,9 @@ def _post(body: str) -> None:
     for page in range(1, 11):
         found = ask("GET", f"{own}?per_page={_PAGE}&page={page}")
         for each in found:
-            if str(each["body"]).startswith(_mark()):
+            # Anybody can write the mark; only what a workflow posted is ours to change.
+            is_ours = each.get("user", {}).get("type") == "Bot"
+            if is_ours and str(each["body"]).startswith(_mark()):
                 ask("PATCH", f"{place}/comments/{int(each['id'])}", {"body": body})
                 return
         if len(found) < _PAGE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
 import re
 import shutil
@@ -16,6 +15,7 @@ from etprof.base.errors import EtprofError, UsageError
 from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.base.units import format_size
+from etprof.etdump.reader import import_native
 from etprof.targets.policy import Check
 from etprof.targets.registry import find_parts, kind_of, load
 from etprof.targets.runner import ask_host_runner, read_cpu
@@ -64,7 +64,7 @@ def _check_python() -> Check:
 def _check_reader() -> Check:
     part = "ETDump reader"
     try:
-        importlib.import_module("etprof.etdump.reader")
+        import_native()
     except EtprofError as error:
         return Check(part, "missing", str(error), "pip install .")
     return Check(part, "ok", "native")

@@ -47,6 +47,7 @@ class GitHub:
         self.comments: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.is_read_only = False
+        self.is_silent = False
         host = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,6 +55,9 @@ class GitHub:
                 length = int(self.headers.get("Content-Length") or 0)
                 content = json.loads(self.rfile.read(length)) if length else None
                 host.asked.append(self.command)
+                if host.is_silent:
+                    self.close_connection = True
+                    return
                 is_refused = content is not None and host.is_read_only
                 body = json.dumps([] if is_refused else host.take(self.path, content)).encode()
                 self.send_response(403 if is_refused else 200)
@@ -77,7 +81,8 @@ class GitHub:
             self.comments[int(number[1])]["body"] = content["body"]
         else:
             assert path == "/repos/o/r/issues/7/comments"
-            self.comments.append({"id": len(self.comments), "body": content["body"]})
+            mine = {"id": len(self.comments), "body": content["body"], "user": {"type": "Bot"}}
+            self.comments.append(mine)
         return self.comments[-1]
 
 
@@ -155,3 +160,30 @@ def test_a_mode_that_nobody_knows_fails(repository: Path, github: GitHub) -> Non
     codes = run_action(repository, github, model="toy_cnn", mode="cloud")
     assert codes[1] == 2
     assert github.asked == ["GET", "POST"]
+
+
+def test_a_device_takes_its_model_from_the_config(repository: Path, github: GitHub) -> None:
+    for inputs in ({"model": "toy_cnn"}, {"precision": "fp16"}, {}):
+        config = "" if not inputs else "config.json"
+        codes = run_action(repository, github, mode="device", config=config, **inputs)
+        assert codes[1:] == [2, 0, 1]
+
+
+def test_figures_of_the_check_before_answer_for_nothing(
+    repository: Path, github: GitHub, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A machine of one's own keeps its folders; a stranger may write the mark; GitHub may be away."""
+    (repository / "net.py").write_text(MODEL)
+    assert run_action(repository, github, model="net.py:Net") == [0, 0, 0, 0]
+    (ours,) = github.comments
+    github.comments.insert(0, {"id": 0, "body": ours["body"], "user": {"type": "User"}})
+    ours["id"] = 1
+    (repository / "net.py").write_text("raise RuntimeError('broken')\n")
+    run_action(repository, github, model="net.py:Net")
+    stranger, ours = github.comments
+    assert "This check passed" in stranger["body"]
+    assert "This check passed" not in ours["body"]
+    assert "could not measure" in ours["body"]
+    github.is_silent = True
+    assert run_action(repository, github, model="net.py:Net")[2] == 0
+    assert "GitHub does not answer" in capfd.readouterr().out

@@ -136,7 +136,11 @@ def test_a_clock_of_other_operators_is_refused(tmp_path: Path) -> None:
         each.model_copy(update={"duration_ns": tuple(10**9 for _ in each.duration_ns)})
         for each in trace.operators
     ]
+    timeless = [
+        each.model_copy(update={"start_ns": (None, *each.start_ns[1:])}) for each in trace.operators
+    ]
     changes: list[dict[str, object]] = [
+        {"operators": tuple(timeless)},
         {"operators": tuple(operators)},
         {"operators": tuple(longer)},
         {"operators": trace.operators[:first]},

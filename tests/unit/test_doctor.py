@@ -40,7 +40,7 @@ def test_a_runner_and_an_ndk_are_looked_at(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("ANDROID_NDK_ROOT", str(tmp_path / "ndk"))
     runner = write_elf(tmp_path / "runner")
     for words, status in (
-        ([], "note"),
+        ([], "missing"),
         (["--runner", runner], "ok"),
         (["--runner", __file__], "missing"),
     ):

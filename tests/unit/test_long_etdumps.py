@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tracemalloc
 from dataclasses import replace
@@ -266,6 +267,21 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
         changed = long(tmp_path / "y.etdump", other.data, monkeypatch, 7)
         with pytest.raises(InputFileError, match="changed while it was read"):
             split_operators([replace(executions, dump=changed)])
+
+
+def test_a_file_written_to_between_two_pieces_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N17: pieces of two recordings of one length made one table of both."""
+    path = tmp_path / "x.etdump"
+    dump = long(path, record(40).data, monkeypatch, 7)
+    pieces = dump.pieces()
+    next(pieces)
+    with path.open("r+b") as stream:
+        stream.write(path.read_bytes())
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(InputFileError, match=r"x\.etdump: changed while it was read"):
+        next(pieces)
 
 
 class InNanoseconds(LongETDump):

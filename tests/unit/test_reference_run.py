@@ -89,6 +89,19 @@ def test_a_named_reference_of_another_kind_is_refused(
         assess_runs([LoadedRun.load(run)], reference=LoadedRun.load(place))
 
 
+def test_a_named_reference_stands_beside_the_runs_of_its_precision(
+    run: Path, tmp_path: Path
+) -> None:
+    """R239: with runs of two precisions, it was refused for the other's sake."""
+    other = write_run(tmp_path / "int8", replace(MINE, precision="int8"))
+    place = write_reference(tmp_path, MOBILENET)
+    sources = [LoadedRun.load(run), LoadedRun.load(other)]
+    mine, without = assess_runs(sources, reference=LoadedRun.load(place))
+    assert mine.reference is not None
+    assert without.reference is None
+    assert without.findings_of("e").reference_answers == ()
+
+
 @pytest.mark.parametrize("other", [{"threads": 4}, {"sme": "sme2"}])
 def test_shares_of_other_threads_or_modes_are_set_beside_nothing(
     run: Path, tmp_path: Path, other: dict[str, Any]

@@ -105,35 +105,36 @@ def assess_runs(
     """Assesses several runs; those of one model at several precisions are each other's rivals.
 
     `reference` is another model's run; by default MobileNet's, where it was loaded with them.
-    Raises UsageError for one of another machine or precision.
+    Of runs of several precisions it is set beside those that were measured as it was. Raises
+    UsageError for one of another machine or precision than every run's.
     """
-    for source in sources:
-        _refuse_unlike_reference(source, reference)
+    unlike = {id(source): _unlike(source, reference) for source in sources}
+    if reference is not None and all(unlike.values()):
+        msg = (
+            f"--reference {reference.source}: was not measured as {sources[0].source} was "
+            f"({clean('; '.join(unlike[id(sources[0])]))}); measure the reference model on the "
+            "same machine at the same precision"
+        )
+        raise UsageError(msg)
     runs, named = [describe_run(analyze_run(source)) for source in sources], _describe(reference)
     return tuple(
         _assess(
             each,
-            named or _describe(each.run.loaded.reference),
+            (None if unlike[id(source)] else named) or _describe(each.run.loaded.reference),
             [other for other in runs if _are_rivals(each.run, other.run)],
             [other for other in runs if _repeat_each_other(each.run, other.run)],
             thresholds,
         )
-        for each in runs
+        for source, each in zip(sources, runs, strict=True)
     )
 
 
-def _refuse_unlike_reference(mine: Run, reference: Run | None) -> None:
-    """What was not measured alike would say of the model what is the machine's."""
+def _unlike(mine: Run, reference: Run | None) -> list[str]:
+    """How two runs were not measured alike: it would be told of the model, and is the machine's."""
     if reference is None or reference.manifest is None or mine.manifest is None:
-        return
+        return []
     kinds = zip(reference.manifest.kind, mine.manifest.kind, strict=True)
-    if unlike := [f"{theirs} against {own}" for theirs, own in kinds if theirs != own]:
-        msg = (
-            f"--reference {reference.source}: was not measured as {mine.source} was "
-            f"({clean('; '.join(unlike))}); measure the reference model on the same machine at the "
-            "same precision"
-        )
-        raise UsageError(msg)
+    return [f"{theirs} against {own}" for theirs, own in kinds if theirs != own]
 
 
 def _describe(run: Run | None) -> RunInsight | None:

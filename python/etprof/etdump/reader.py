@@ -233,21 +233,29 @@ class _Names:
 class LongETDump:
     """An ETDump that is too long to be in memory whole: every reading parses the file anew."""
 
-    name: str
-    """In messages."""
+    path: Path
     data: mmap.mmap
+    state: tuple[int, int, int]
+    """Of the file when it was opened: inode, bytes, time of its last change in ns."""
+
+    @property
+    def name(self) -> str:
+        """In messages."""
+        return str(self.path)
 
     def pieces(self) -> Iterator[ETDump]:
         """Yields the file in pieces that end with an execution, in memory for one of them.
 
         Numbers of names hold for all pieces; a later one may have more of them. Raises
-        ETDumpFormatError at the piece that is damaged.
+        ETDumpFormatError at the piece that is damaged, InputFileError once the file has changed.
         """
         with _telling_faults(self.name, len(self.data)) as reader_module:
             reader = reader_module.PieceReader(self.data)
             names = _Names()
             is_last = False
             while not is_last:
+                if _state(self.path) != self.state:
+                    raise InputFileError(changed_while_read(self.name))
                 table = reader.read(_PIECE_EVENTS, EXECUTE)
                 is_last = reader.at_end
                 names.add(table.names())
@@ -261,9 +269,22 @@ def open_etdump(path: Path) -> ETDump | LongETDump:
     data = _map_file(path)
     if isinstance(data, bytes) or len(data) <= _SHORT_BYTES:
         return _read_whole(str(path), data)
-    long = LongETDump(str(path), data)
+    long = LongETDump(path, data, _state(path))
     next(long.pieces())
     return long
+
+
+def changed_while_read(name: str) -> str:
+    """Says that readings of one file do not belong together."""
+    return f"{name}: changed while it was read; let its writer end, then try again"
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise InputFileError(changed_while_read(str(path))) from error
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def load_etdump(source: Path | str | bytes | BinaryIO) -> ETDump:
@@ -358,7 +379,7 @@ def events_frame(dump: ETDump) -> pd.DataFrame:
 @contextmanager
 def _telling_faults(name: str, size: int) -> Iterator[ModuleType]:
     """Gives the native reader; what it refuses is told as one of ours."""
-    reader = _import_reader()
+    reader = import_native()
     try:
         yield reader
     except reader.FormatError as error:
@@ -369,7 +390,8 @@ def _telling_faults(name: str, size: int) -> Iterator[ModuleType]:
         raise InputFileError(msg) from None
 
 
-def _import_reader() -> ModuleType:
+def import_native() -> ModuleType:
+    """Returns the native reader; raises BuildError, with the way out, where it cannot be loaded."""
     try:
         from etprof import _etdump  # a failure is told only to those who need it
     except ImportError as error:

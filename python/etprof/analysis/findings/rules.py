@@ -126,10 +126,15 @@ def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) ->
 
 
 def _like(reference: RunInsight, entry: ExperimentInsight) -> ExperimentInsight | None:
-    """The reference's experiment in the same mode at the same threads; shares hang on both."""
-    wanted = entry.experiment.sme, entry.experiment.threads
-    every = (e for e in reference.experiments if (e.experiment.sme, e.experiment.threads) == wanted)
-    return next(every, None)
+    """The reference's experiment of the same kind, on which shares hang."""
+    wanted = _kind_of(entry)
+    return next((each for each in reference.experiments if _kind_of(each) == wanted), None)
+
+
+def _kind_of(entry: ExperimentInsight) -> tuple[object, ...]:
+    """Mode, threads, and precision of the program: a run may have programs of several."""
+    experiment = entry.experiment
+    return experiment.sme, experiment.threads, experiment.program.precision
 
 
 def _is_rival(one: LoadedProgram, other: LoadedProgram) -> bool:

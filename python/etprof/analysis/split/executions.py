@@ -23,7 +23,7 @@ from etprof.etdump.plausibility import (
     Role,
     examine_events,
 )
-from etprof.etdump.reader import ETDump
+from etprof.etdump.reader import ETDump, LongETDump, changed_while_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from etprof.backends.backend import Backend
-    from etprof.etdump.reader import LongETDump
 
 SUPPORTED_VERSION: Final = 0
 """ExecuTorch has written no other; the numbers of another could mean something else."""
@@ -146,8 +145,8 @@ class Executions:
             inside = np.append(numbers[own], -1)[events.execution]
             yield Piece(dump, events, inside, events.usable(self.possible[own]))
         if done != numbers.size:
-            msg = "the ETDump changed while it was read; wait until nothing writes it"
-            raise InputFileError(msg)
+            name = self.dump.name if isinstance(self.dump, LongETDump) else "the ETDump"
+            raise InputFileError(changed_while_read(name))
 
     def _examine(self, dump: ETDump) -> Events:
         return examine_events(

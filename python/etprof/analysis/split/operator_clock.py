@@ -13,14 +13,14 @@ import numpy as np
 
 from etprof.base.errors import InputFileError
 from etprof.etdump.plausibility import CONTAINERS
-from etprof.etdump.reader import EXECUTE, ETDump, LongETDump
+from etprof.etdump.reader import EXECUTE, ETDump, LongETDump, changed_while_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from etprof.run.kernel_trace import KernelTrace
+    from etprof.run.kernel_trace import KernelTrace, TracedOperator
 
 _MOST_OUTSIDE_NS: Final = 1000
 """A reading may be off that of ExecuTorch by the time between the two; a step of XNNPACK's."""
@@ -50,8 +50,7 @@ class _LongOnClock(LongETDump):
         for piece in super().pieces():
             changed, done = _change(piece, self.clock, done)
             if isinstance(changed, str):
-                msg = f"{self.name} changed while it was read: {changed}"
-                raise InputFileError(msg)
+                raise InputFileError(changed_while_read(self.name))
             yield changed
 
 
@@ -61,10 +60,8 @@ def put_on_clock(dump: ETDump | LongETDump, trace: KernelTrace) -> ETDump | Long
     Where clock and ETDump do not tell of the same operators, says why, and no event is changed.
     """
     operators = [each for each in trace.operators if each.delegate is not None]
-    if not trace.all_operators_named or not all(each.aligned for each in trace.executions):
-        return "executions ran different operators, or some without a name"
-    if not operators or not trace.executions:
-        return _OTHER
+    if problem := _why_not(trace, operators):
+        return problem
     clock = _Clock(
         tuple(each.name for each in operators),
         tuple(each.delegate for each in operators),
@@ -80,8 +77,17 @@ def put_on_clock(dump: ETDump | LongETDump, trace: KernelTrace) -> ETDump | Long
     if done != len(trace.executions):
         return _OTHER
     if isinstance(dump, LongETDump):
-        return _LongOnClock(dump.name, dump.data, clock)
+        return _LongOnClock(dump.path, dump.data, dump.state, clock)
     return changed
+
+
+def _why_not(trace: KernelTrace, operators: list[TracedOperator]) -> str | None:
+    """What keeps a trace from being a clock of every operator in every execution."""
+    if not trace.all_operators_named or not all(each.aligned for each in trace.executions):
+        return "executions ran different operators, or some without a name"
+    if any(None in (*each.start_ns, *each.duration_ns) for each in operators):
+        return "operators lack a time in some executions"
+    return None if operators and trace.executions else _OTHER
 
 
 def _change(dump: ETDump, clock: _Clock, done: int) -> tuple[ETDump | str, int]:

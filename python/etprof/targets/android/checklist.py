@@ -60,7 +60,8 @@ def _check_runner(runner: Path | None) -> Check:
         if folder := os.environ.get(name):
             if Path(folder, "build/cmake/android.toolchain.cmake").is_file():
                 way_out = f"{_BUILD}; then name it with --runner"
-                return Check("runner", "note", f"none was named; the NDK is at {folder}", way_out)
+                detail = f"none was named; the NDK at {folder} can build one"
+                return Check("runner", "missing", detail, way_out)
             return Check(
                 "runner", "missing", f"{name}={folder} is no NDK", "set it to the NDK's folder"
             )
