@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
         "registry", "report_files", "run", "statistics", "tables", "targets", "views",
     },
     "api": {"analysis", "base", "run", "statistics", "tables", "views"},
-    "doctor": {"base", "tables", "targets", "views"},
+    "doctor": {"base", "etdump", "tables", "targets", "views"},
 }  # fmt: skip
 HEAVY = {"torch", "executorch", "torchao", "transformers"}
 MAY_IMPORT_TORCH = {
