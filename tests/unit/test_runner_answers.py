@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,19 @@ def test_a_silent_runner_leaves_no_file_of_words(tmp_path: Path) -> None:
     with pytest.raises(TargetError):
         LocalTarget().run(request)
     assert not request.words.exists()
+
+
+def test_who_failed_is_named_where_a_launcher_stands_before_the_runner(tmp_path: Path) -> None:
+    """R070: `No such device` of a launcher was blamed on the runner, as was its farewell."""
+    request = launch(tmp_path, "echo etprof-runner: cannot load >&2; exit 5")
+    farewell = tmp_path / "farewell"
+    farewell.write_text('#!/bin/sh\n"$@"; code=$?\necho bye >&2\nexit $code\n')
+    farewell.chmod(0o755)
+    with pytest.raises(TargetError, match=r"^cannot load$"):
+        LocalTarget().run(replace(request, launcher=(str(farewell),)))
+    with pytest.raises(TargetError, match=r"No such file.*\n?.*leave `launcher` out") as caught:
+        LocalTarget().run(replace(request, launcher=("env", "/none")))
+    assert "does not answer as etprof-runner" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

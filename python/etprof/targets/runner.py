@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from abc import ABC, abstractmethod
@@ -95,7 +96,7 @@ class RunsHere(ABC):
             keeps_device=True,
         )
         keep_words(request, completed)
-        check_completed(completed, request.runner)
+        check_completed(completed, request.runner, request.launcher)
         if request.runner and not request.result.exists():
             raise TargetError(f"the runner left no result; {no_runner(request.runner)}")
         return read_result(request.result)
@@ -177,10 +178,13 @@ def keep_words(request: RunnerRequest, completed: Completed) -> None:
         write_text(request.words, f"{said[-_MOST_WORDS:]}\n")
 
 
-def check_completed(completed: Completed, named: Path | None = None) -> None:
+def check_completed(
+    completed: Completed, named: Path | None = None, launcher: Sequence[str] = ()
+) -> None:
     """Raises the error that the runner's exit code stands for; returns when it succeeded.
 
-    `named` is the runner that the user has named, which may be none of etprof's.
+    `named` is the runner that the user has named, which may be none of etprof's; `launcher` are
+    the words before it, which may speak after it or fail in its place.
     """
     if completed.exit_code == 0:
         return
@@ -198,10 +202,15 @@ def check_completed(completed: Completed, named: Path | None = None) -> None:
             "system: build it for this one (docs/building.md), or name the folder of the missing "
             "library in LD_LIBRARY_PATH"
         )
-    last = lines[-1]
-    if named is not None and not last.startswith(_SPEAKS_AS):
-        raise TargetError(f"{last}; {no_runner(named)}")
-    raise _ERRORS.get(completed.exit_code, TargetError)(last.removeprefix(_SPEAKS_AS))
+    own = [line.removeprefix(_SPEAKS_AS) for line in lines if line.startswith(_SPEAKS_AS)]
+    if not own and launcher:
+        raise TargetError(
+            f"{clean(lines[-1])}; the runner said nothing, and {clean(shlex.join(launcher))} was to "
+            f"start it (exit code {completed.exit_code}): try that alone, or leave `launcher` out"
+        )
+    if not own and named is not None:
+        raise TargetError(f"{lines[-1]}; {no_runner(named)}")
+    raise _ERRORS.get(completed.exit_code, TargetError)((own or lines)[-1])
 
 
 def no_runner(named: Path) -> str:

@@ -167,7 +167,7 @@ class AndroidTarget:
                 stderr = stderr.replace(remote, str(local))
             completed = Completed(command, finished.exit_code, finished.stdout, stderr)
             keep_words(request, completed)
-            self._check(completed, request.runner)
+            self._check(completed, request.runner, request.launcher or self.launcher)
             bring_results(self.adb, self._session.outputs, finished.files, wanted)
         finally:
             self._session.stop()
@@ -209,7 +209,7 @@ class AndroidTarget:
         search = ["env", f"LD_LIBRARY_PATH={':'.join(folders)}"] if folders else []
         return [*affinity, *search, *(launcher or self.launcher), places[runner]]
 
-    def _check(self, completed: Completed, named: Path | None) -> None:
+    def _check(self, completed: Completed, named: Path | None, launcher: Sequence[str]) -> None:
         """Raises the error that the launch ended in, with the device's name."""
         serial = self.adb.serial
         if completed.exit_code in _CANNOT_START:
@@ -219,7 +219,7 @@ class AndroidTarget:
                 f"Android on arm64 (`cmake --workflow --preset android-sme2`)"
             )
         try:
-            check_completed(completed, named)
+            check_completed(completed, named, launcher)
         except EtprofError as error:
             raise type(error)(f"device {serial}: {error}") from error
 
