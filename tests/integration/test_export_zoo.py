@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from etprof.export.model_loading import load_methods
+from etprof.export.request import PRECISIONS as KNOWN_PRECISIONS
 from etprof.export.request import ExportRequest
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def test_the_decoders_cache_makes_decoding_equal_to_prefilling() -> None:
     torch.testing.assert_close(one_more, at_once, rtol=1e-4, atol=1e-4)
 
 
-PRECISIONS = ["fp32", "fp16", "int8", "int8_per_tensor", "int8_dynamic", "8da4w", "8da4w_b32"]
+PRECISIONS = [*KNOWN_PRECISIONS, "8da4w_b32"]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -181,4 +182,6 @@ def test_each_precision_reaches_the_delegate(exports: Exports) -> None:
     assert {"qint8", "qcint8"} <= types_in_delegates(exports, "int8")
     assert "qcint8" not in types_in_delegates(exports, "int8_per_tensor")
     assert {"qdint8", "qcint8"} <= types_in_delegates(exports, "int8_dynamic")
+    assert {"qdint8", "qbint4"} <= types_in_delegates(exports, "8da4w")
     assert {"qdint8", "qbint4"} <= types_in_delegates(exports, "8da4w_b32")
+    assert {"qdint8", "qcint4"} <= types_in_delegates(exports, "8da4w_channel")

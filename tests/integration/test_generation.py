@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+from etprof.analysis.run_analysis import analyze_run
 from etprof.base.errors import EtprofError
 from etprof.base.process import Completed, run_command
 from etprof.export.model_loading import load_methods
 from etprof.export.request import ExportRequest
 from etprof.export.session import SEED
 from etprof.run.directory import ExperimentMetrics, load_metrics
+from etprof.run.load import Run
 from etprof.targets.emulator.installation import locate
 from etprof.targets.runner import find_host_runner
 from tests.integration.llm_export import NEW_TOKENS, PROMPT
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PROMPT_IDS = tuple(1 + 37 * place % 4000 for place in range(70))
 """More than the decoder's prefill of 64 takes, so that decode steps read the rest."""
+
+_OF_FOUR_BITS = re.compile(r"kai_run_matmul_clamp_f32_qai8dxp")
 
 
 def etprof(folder: Path, *words: object) -> Completed:
@@ -137,11 +143,63 @@ def test_executorchs_own_export_is_measured_with_its_tokenizer(own_export: Path)
     assert all(block.generation is not None for block in experiment.blocks)
 
 
-def test_sme_modes_generate_the_same_under_emulation(own_export: Path) -> None:
+@pytest.fixture
+def emulator() -> None:
+    """Skips where `etprof emulator setup` has not run."""
     try:
         locate()
     except EtprofError as error:
         pytest.skip(str(error))
+
+
+def kernels_of_products(run: Path) -> dict[str, Counter[str]]:
+    """Returns, by SME mode, how many products ran which computing microkernels, by their ends."""
+    counted = analyze_run(Run.load(run)).counted
+    return {
+        mode: Counter(
+            _OF_FOUR_BITS.sub("", ", ".join(kernel.name for kernel in each.compute_kernels))
+            for each in found.operators
+            if "QC4W" in each.name
+        )
+        for mode, found in counted.items()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("emulator")
+def test_four_bits_a_channel_run_on_sme2_in_prefill_and_decode(
+    exports: Exports, tmp_path: Path
+) -> None:
+    # GIVEN the decoder with 4-bit weights, one scale a channel
+    program = exports.get(ExportRequest("decoder", "8da4w_channel")).pte
+    prompt = ",".join(map(str, PROMPT_IDS))
+    words = ("profile", program, "--target", "emulator")
+    # WHEN it generates in every SME mode, and its prefill runs alone
+    wrote = etprof(tmp_path, *words, "--generate", 8, "--prompt-tokens", prompt, "--out", "decode")
+    read = etprof(tmp_path, *words, "--method", "prefill", "--out", "prefill")
+    assert (wrote.exit_code, read.exit_code) == (0, 0), wrote.stderr + read.stderr
+    # THEN each of the 15 products has the microkernel of its mode: of a matrix for the prompt,
+    # of a vector for one token, and for the last token of the prompt, whose scores alone count
+    assert kernels_of_products(tmp_path / "prefill") == {
+        "sme2": {"1vlx8_qsi4cxp4vlx8_1vlx4vl_sme2_mopa": 14, "1x4_qsi4cxp4vlx4_1x4vl_sme2_sdot": 1},
+        "sme1": {"1vlx4_qsi4cxp4vlx4_1vlx4vl_sme_mopa": 14, "1x4_qsi4cxp4vlx4_1x4vl_sme_dot": 1},
+        "off": {"4x8_qsi4cxp8x8_8x8x32_neon_i8mm": 14, "1x8_qsi4cxp8x8_1x8x32_neon_dotprod": 1},
+    }
+    assert kernels_of_products(tmp_path / "decode") == {
+        "sme2": {"1x4_qsi4cxp4vlx4_1x4vl_sme2_sdot": 15},
+        "sme1": {"1x4_qsi4cxp4vlx4_1x4vl_sme_dot": 15},
+        "off": {"1x8_qsi4cxp8x8_1x8x32_neon_dotprod": 15},
+    }
+    # AND all modes choose the same tokens
+    metrics = load_metrics(tmp_path / "decode")
+    assert metrics is not None
+    generated = [each.generated for each in metrics.experiments.values()]
+    assert len({tuple(each.tokens) for each in generated if each is not None}) == 1
+    assert [each.prefilled_tokens for each in generated if each is not None] == [64] * 3
+
+
+@pytest.mark.usefixtures("emulator")
+def test_sme_modes_generate_the_same_under_emulation(own_export: Path) -> None:
     # WHEN eight tokens are generated with SME2 kernels, with SME1's, and with neither
     completed, experiments = profile(
         own_export, "emulated", "--generate", "8", "--target", "emulator"

@@ -70,7 +70,12 @@ def test_a_better_program_is_found_and_its_recipe_makes_it_again(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "precision"),
-    [("toy_cnn", "int8"), ("transformer_encoder", "fp16"), ("decoder", "8da4w")],
+    [
+        ("toy_cnn", "int8"),
+        ("transformer_encoder", "fp16"),
+        ("decoder", "8da4w"),
+        ("decoder", "8da4w_channel"),
+    ],
 )
 def test_a_recipe_makes_the_same_bytes_as_the_export(
     tmp_path: Path, model: str, precision: str
@@ -83,6 +88,8 @@ def test_a_recipe_makes_the_same_bytes_as_the_export(
     manifest = load_export_manifest(made.pte)
     assert manifest is not None
     names = [each.name for each in manifest.rewrites]
+    # What a precision is made with is not asked for, so it is no rewrite of the program's.
+    assert ("channel_weights" in names) == (precision == "8da4w")
     recipe, again = tmp_path / "recipe.py", tmp_path / "again.pte"
     asked = replace(request, options=ExportOptions(rewrites=tuple(names)))
     recipe.write_text(write_recipe(asked))

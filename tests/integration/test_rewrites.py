@@ -302,6 +302,30 @@ def quantized(precision: str, model: nn.Module, inputs: tuple[torch.Tensor, ...]
     return method.module
 
 
+def test_a_precision_that_its_rewrite_does_not_make_is_refused() -> None:
+    """Else a program would be called `8da4w_channel` and have blocks."""
+    rewriting = Rewriting([KNOWN["channel_weights"]], of_precision=("channel_weights",))
+    with pytest.raises(ExportError, match="finds no weights to change"):
+        rewriting.check_precision()
+    rewriting.operators["channel_weights"] += 1
+    rewriting.check_precision()
+    assert rewriting.applied == ()
+
+
+def test_a_precision_whose_rewrite_is_not_sound_here_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = ExportRequest("m", "8da4w_channel")
+    assert [each.name for each in sound_rewrites(request)] == ["channel_weights"]
+    gone = classmethod(lambda _: "PyTorch has no operator 'x'")
+    monkeypatch.setattr(KNOWN["channel_weights"], "find_objection", gone)
+    with pytest.raises(UsageError) as refused:
+        sound_rewrites(request)
+    assert str(refused.value) == (
+        "--dtype 8da4w_channel: PyTorch has no operator 'x'; choose another precision"
+    )
+
+
 def test_rows_of_four_bits_take_a_scale_a_channel() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 32)).eval()

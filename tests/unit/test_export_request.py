@@ -5,7 +5,13 @@ from pathlib import Path
 import pytest
 
 from etprof.base.errors import UsageError
-from etprof.export.request import PRECISIONS, ExportOptions, ExportRequest, parse_precision
+from etprof.export.request import (
+    PRECISION_WORDS,
+    PRECISIONS,
+    ExportOptions,
+    ExportRequest,
+    parse_precision,
+)
 
 
 def test_files_are_named_after_model_backend_and_precision() -> None:
@@ -28,12 +34,20 @@ def test_every_precision_is_found_by_its_name() -> None:
     assert (block_wise.block_size, block_wise.weight_granularity) == (32, "per_block")
 
 
+def test_a_precision_names_the_rewrite_that_it_is_made_with() -> None:
+    made_with = {name: ExportRequest("m", name).precision_rewrites() for name in PRECISIONS}
+    assert {name: own for name, own in made_with.items() if own} == {
+        "8da4w_channel": ("channel_weights",)
+    }
+    assert "8da4w_channel" in PRECISION_WORDS
+
+
 REFUSED = {
     "precision": (
         ExportRequest("m", precision="fp8"),
         (
             "unknown precision 'fp8'; choose one of fp32, fp16, int8, int8_per_tensor, int8_dynamic, "
-            "8da4w, 8da4w_b<BLOCK>"
+            "8da4w, 8da4w_channel, 8da4w_b<BLOCK>"
         ),
     ),
     "block-size": (

@@ -38,7 +38,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
     from etprof.backends.registry import BY_NAME, DEFAULT
-    from etprof.export.request import PRECISIONS
+    from etprof.export.request import PRECISION_WORDS
 
     parser.epilog = EXAMPLES
     add_flags(
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--model --model-name", str, "MODEL",
          "the same as a flag; also path/to/file.py:ClassName"),
         ("--dtype --precision", str, "PRECISION",
-         f"fp16 (default), {', '.join(p for p in PRECISIONS if p != 'fp16')}, 8da4w_b<BLOCK>"),
+         f"fp16 (default), {', '.join(p for p in PRECISION_WORDS if p != 'fp16')}"),
         ("--quantize", str, "SCHEME",
          "quantise the float32 model: int8 (default) or any of the quantised precisions",
          {"nargs": "?", "const": "int8"}),

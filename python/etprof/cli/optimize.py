@@ -57,14 +57,14 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's flags."""
-    from etprof.export.request import PRECISIONS
+    from etprof.export.request import PRECISION_WORDS
 
     parser.epilog = EXAMPLES
     add_flags(
         parser,
         ("model", str, "MODEL", "see `etprof models`; also path/to/file.py:ClassName"),
         ("--dtype --precision", str, "PRECISION",
-         f"fp16 (default), or another of {', '.join(PRECISIONS)}, 8da4w_b<BLOCK>",
+         f"fp16 (default), or another of {', '.join(PRECISION_WORDS)}",
          {"default": "fp16"}),
         ("--backend", str, "", "the delegate that takes what it can (default)"),
         ("--weights", Path, "FILE", "a checkpoint of the model"),

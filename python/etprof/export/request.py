@@ -33,6 +33,8 @@ class Quantization:
     """Static scales come from calibration; dynamic ones from each inference's own values."""
     activation_bits: int = 8
     block_size: int | None = None
+    rewrites: tuple[str, ...] = ()
+    """What makes the program of it, always applied: its weights reach the delegate in this form."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,16 @@ PRECISIONS: dict[str, Precision] = {
         Precision("int8_per_tensor", quantization=Quantization("pt2e", 8, "per_tensor", "static")),
         Precision("int8_dynamic", quantization=Quantization("pt2e", 8, "per_channel", "dynamic")),
         Precision("8da4w", quantization=Quantization("torchao", 4, "per_channel", "dynamic")),
+        Precision(
+            "8da4w_channel",
+            quantization=Quantization(
+                "torchao", 4, "per_channel", "dynamic", rewrites=("channel_weights",)
+            ),
+        ),
     )
 }
+PRECISION_WORDS = (*PRECISIONS, "8da4w_b<BLOCK>")
+"""As people are told of them."""
 
 _BLOCK_WISE = re.compile(r"8da4w_b([1-9][0-9]{0,4})")
 
@@ -69,7 +79,7 @@ def parse_precision(name: str) -> Precision:
         return PRECISIONS[name]
     match = _BLOCK_WISE.fullmatch(name)
     if match is None:
-        msg = f"unknown precision {name!r}; choose one of {', '.join(PRECISIONS)}, 8da4w_b<BLOCK>"
+        msg = f"unknown precision {name!r}; choose one of {', '.join(PRECISION_WORDS)}"
         raise UsageError(msg)
     block_size = int(match[1])
     if block_size % BLOCK_MULTIPLE:
@@ -180,6 +190,11 @@ class ExportRequest:
     def parsed_precision(self) -> Precision:
         """Returns the precision; raises UsageError for an unknown name."""
         return parse_precision(self.precision)
+
+    def precision_rewrites(self) -> tuple[str, ...]:
+        """Returns the names of the rewrites without which it would be another precision."""
+        scheme = self.parsed_precision().quantization
+        return () if scheme is None else scheme.rewrites
 
     def model_name(self) -> str:
         """Returns the name used in file names: the registered one, the class's, or the file's."""

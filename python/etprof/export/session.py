@@ -32,7 +32,7 @@ from etprof.export import (
     tensors,
     upstream,
 )
-from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, sound_rewrites
+from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
 from etprof.export.eager_model import ExportMethod
 from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
@@ -70,7 +70,7 @@ class ExportSession:
     def run(self) -> None:
         """Runs every stage and puts the files in place."""
         with upstream.quiet_upstream() as log, torch.random.fork_rng(devices=[]):
-            self.rewriting = Rewriting(sound_rewrites(self.request))
+            self.rewriting = plan_rewriting(self.request)
             options = replace(self.request.options, rewrites=tuple(self.rewriting.names))
             torch.manual_seed(SEED)
             prepared = self.prepare()
@@ -91,7 +91,7 @@ class ExportSession:
     def rewrite(self) -> Rewriting:
         """Returns the rewrites after they have been applied; lowers and writes nothing."""
         with upstream.quiet_upstream(), torch.random.fork_rng(devices=[]):
-            self.rewriting = Rewriting(sound_rewrites(self.request))
+            self.rewriting = plan_rewriting(self.request)
             torch.manual_seed(SEED)
             self._trace(self.prepare())
         return self.rewriting
@@ -107,6 +107,7 @@ class ExportSession:
             }
         for name in prepared.quantization:
             lowering.check_quantized(name, traced[name])
+        self.rewriting.check_precision()
         return traced
 
     def prepare(self) -> Prepared:

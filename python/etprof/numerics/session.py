@@ -13,7 +13,7 @@ import torch
 from etprof.analysis.numeric_gap import NumericGaps, OperatorGap, explain_error, measure_gap
 from etprof.base.errors import ExportError, UsageError
 from etprof.export import lowering, model_loading, operators, runtime_check, tensors, upstream
-from etprof.export.changes.rewriting import Rewriting, sound_rewrites
+from etprof.export.changes.rewriting import plan_rewriting
 from etprof.export.session import SEED, ExportSession, in_float32
 from etprof.export.stages import StageClock
 from etprof.numerics import taps
@@ -123,7 +123,7 @@ def start_export(request: GapRequest, clock: StageClock) -> tuple[GapRequest, Ex
     """Returns an export of what is asked for, and the request with its rewrites by name."""
     export = request.export
     session = ExportSession(export, export.files(), clock)
-    session.rewriting = Rewriting(sound_rewrites(export))
+    session.rewriting = plan_rewriting(export)
     options = replace(export.options, rewrites=tuple(session.rewriting.names))
     return replace(request, export=replace(export, options=options)), session
 

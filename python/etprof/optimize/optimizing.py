@@ -271,7 +271,9 @@ class Optimizer:
         from etprof.export.changes.rewriting import sound_rewrites
 
         mixed = [FLOAT_LAYERS] if self.record.float_layers else []
-        return [*mixed, *(each.name for each in sound_rewrites(self.request))]
+        own = self.request.precision_rewrites()
+        sound = (each.name for each in sound_rewrites(self.request))
+        return [*mixed, *(name for name in sound if name not in own)]
 
     def _left_out(self) -> Mapping[str, str]:
         from etprof.export.changes.rewriting import left_out_rewrites
@@ -364,6 +366,7 @@ def list_candidates(request: ExportRequest) -> tuple[Candidate, ...]:
             changes=each.changes,
         )
         for each in rewriting.asked
+        if each.name not in rewriting.of_precision
     )
 
 

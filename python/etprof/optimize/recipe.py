@@ -86,7 +86,7 @@ def write_recipe(request: ExportRequest) -> str:
         precision=precision.name,
         backend=request.backend,
         version=etprof.__version__,
-        rewrites=_listed(options.rewrites),
+        rewrites=_listed(tuple(dict.fromkeys((*request.precision_rewrites(), *options.rewrites)))),
         layers=layers if options.float_layers else "",
         weights=None if weights is None else str(weights),
         convert=convert.rstrip("\n"),

@@ -84,7 +84,7 @@ FLOORS: Final[Mapping[str, Floors]] = {
     "int8": Floors(snr_db=20, cosine=0.99, top1=0.9),
     "8da4w": Floors(snr_db=15, cosine=0.97, top1=0.8),
 }
-"""By precision; `int8_…` has int8's and `8da4w_b…` 8da4w's.
+"""By precision; `int8_…` has int8's and `8da4w_…` 8da4w's.
 
 The zoo's models keep all of it. Rounding alone leaves some 40 dB to an 8-bit value and 20 dB to a
 4-bit weight. The outputs for another image are 9 to 18 dB away in the zoo's MobileNets, ResNet and

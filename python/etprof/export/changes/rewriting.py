@@ -26,15 +26,24 @@ if TYPE_CHECKING:
     from etprof.export.request import ExportRequest
 
 
+def plan_rewriting(request: ExportRequest) -> Rewriting:
+    """Returns what is to be applied; raises UsageError as `sound_rewrites` does."""
+    return Rewriting(sound_rewrites(request), request.precision_rewrites())
+
+
 def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
-    """Returns the rewrites that a request asks for, `all` spelled out.
+    """Returns the rewrites that a request asks for, `all` and its precision's own spelled out.
 
     Raises UsageError for one that is not here: nobody knows its name, or the installed ExecuTorch
     lacks what it rests on.
     """
     known = {each.name: each for each in BY_NAME[request.backend].exporter().rewrites()}
-    asked = request.options.rewrites
+    asked, own = request.options.rewrites, request.precision_rewrites()
     problems = {name: each.find_objection() for name, each in known.items()}
+    for name in own:
+        problem = problems.get(name, f"backend {request.backend!r} does not take its weights")
+        if problem is not None:
+            raise UsageError(f"--dtype {request.precision}: {problem}; choose another precision")
     for name in asked:
         if name not in {"all", *known}:
             choices = ", ".join(("all", *known))
@@ -44,7 +53,7 @@ def sound_rewrites(request: ExportRequest) -> list[type[Rewrite]]:
     return [
         each
         for name, each in known.items()
-        if problems[name] is None and ("all" in asked or name in asked)
+        if problems[name] is None and ("all" in asked or name in (*asked, *own))
     ]
 
 
@@ -61,6 +70,8 @@ class Rewriting:
     """The rewrites of one export, and how many operators each has replaced."""
 
     asked: Sequence[type[Rewrite]] = ()
+    of_precision: Sequence[str] = ()
+    """Names of those that the precision is made with; the others were asked for."""
     operators: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -70,12 +81,19 @@ class Rewriting:
 
     @property
     def applied(self) -> tuple[AppliedRewrite, ...]:
-        """Those that found something to change."""
+        """Those that found something to change, but for the precision's own."""
         return tuple(
             AppliedRewrite(name=each.name, operators=self.operators[each.name])
             for each in self.asked
-            if self.operators[each.name]
+            if self.operators[each.name] and each.name not in self.of_precision
         )
+
+    def check_precision(self) -> None:
+        """Raises ExportError where the program is not of the precision that its name says."""
+        for name in self.of_precision:
+            if not self.operators[name]:
+                msg = f"{name}, which this precision is made with, finds no weights to change"
+                raise ExportError(f"{msg}; export another precision")
 
     def before_quantization(
         self, program: torch.export.ExportedProgram
