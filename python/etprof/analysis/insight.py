@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from etprof.analysis.roofline import Roofs
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from etprof.analysis.roofline import Placed
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.analysis.split.attribution import Attribution
     from etprof.analysis.split.evidence import KernelUse, OperatorEvidence
     from etprof.analysis.split.operators import OperatorRow
     from etprof.backends.backend import Reason
+    from etprof.run.peaks import Peaks
 
 _PARTIAL_READERS: Final = frozenset({"view", "gather and scatter"})
 _COARSE_CLOCK_STEPS: Final = 10
@@ -77,6 +81,16 @@ class OperatorDetail:
             return None
         return found.macs / found.moved_bytes
 
+    def placed(self, roofs: Roofs | None) -> Placed | None:
+        """Where it lies against the device's peaks; None where bytes, time or peaks are not known."""
+        times, found = self.row.times, self.attribution
+        if roofs is None or times is None or times.median_ns <= 0 or found is None:
+            return None
+        if self.gigabytes_per_s is None or not found.moved_bytes:
+            return None
+        precision = self.row.backend.computes_in(self.row.data_types)
+        return roofs.place(times, self.row.step_ns, found.macs, found.moved_bytes, precision)
+
     def _per_ns(self, amount: int) -> float | None:
         times = self.row.times
         return amount / times.median_ns if times and times.median_ns > 0 else None
@@ -102,6 +116,8 @@ class ExperimentInsight:
     details: tuple[OperatorDetail, ...]
     """In the order of the split's rows."""
     has_kernel_trace: bool
+    roofs: Roofs | None = None
+    """What the device can do at most in this mode at these threads; None where nobody measured."""
 
     @property
     def sme_unit(self) -> str:
@@ -131,7 +147,7 @@ class RunInsight:
 
 def describe_run(run: RunAnalysis) -> RunInsight:
     """Joins everything that lies beside the run's ETDumps; what is missing becomes a note."""
-    experiments = tuple(describe_experiment(entry) for entry in run.experiments)
+    experiments = tuple(describe_experiment(entry, run.loaded.peaks) for entry in run.experiments)
     notes = []
     for program in run.loaded.programs:
         if program.report is not None:
@@ -149,8 +165,11 @@ def describe_run(run: RunAnalysis) -> RunInsight:
     return RunInsight(run, experiments, tuple(notes))
 
 
-def describe_experiment(experiment: ExperimentAnalysis) -> ExperimentInsight:
+def describe_experiment(
+    experiment: ExperimentAnalysis, peaks: Peaks | None = None
+) -> ExperimentInsight:
     """Joins one experiment's operators with what is known of each."""
     rows = experiment.split.rows
     details = map(OperatorDetail, rows, experiment.evidence, experiment.attributions)
-    return ExperimentInsight(experiment, tuple(details), experiment.counted is not None)
+    roofs = Roofs.of(peaks, experiment.sme, experiment.threads)
+    return ExperimentInsight(experiment, tuple(details), experiment.counted is not None, roofs)

@@ -206,6 +206,11 @@ class Backend:
         """Replaces the types of SME's routes by those of the same operator without SME."""
         return tuple(data_types)
 
+    def computes_in(self, data_types: Sequence[str]) -> str | None:
+        """Returns the precision whose peak bounds an operator of these types; None if not known."""
+        del data_types
+        return None
+
     def sme_route(self, facts: OperatorFacts) -> SmeRoute:
         """Says whether the operator runs on SME: the one place that answers."""
         return SmeRoute("proven" if facts.prove_sme else "unknown")

@@ -56,9 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.analysis.run_analysis import analyze_run
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
+    from etprof.targets.peaks import with_peaks
 
     source = _source(arguments)
-    assessment = assess_run(analyze_run(Run.load(source, with_reference=True)))
+    assessment = assess_run(analyze_run(with_peaks(Run.load(source, with_reference=True))))
     folder = arguments.out or (source if source.is_dir() else None)
     if folder is not None:
         write_report_files(assessment, folder)

@@ -4,6 +4,10 @@ Runs the same experiment under two names, in the order that every comparison use
 noise, the false alarms, and the smallest speed-up that ten blocks would find, each with its bounds.
 With --runs N it does so N times: that tells how much separate runs differ. A history (--store)
 keeps the answer for this device; `compare` and `profile` use it.
+
+With --peaks it measures what the device can do at most instead: large products in each precision,
+SME mode and number of threads, and streams of copies. Reports of the device's runs then place every
+operator against that. It needs no program.
 """
 
 from __future__ import annotations
@@ -17,14 +21,17 @@ from etprof.cli.flags import (
     FULL,
     JSON,
     NO_WAIT,
+    SERIAL,
     STORE,
     THREADS,
     add_flags,
     seconds,
+    several_of,
     whole_number,
 )
 from etprof.cli.measuring import listening
 from etprof.cli.output import answer
+from etprof.targets.registry import LOCAL, TARGETS
 
 if TYPE_CHECKING:
     import argparse
@@ -33,11 +40,15 @@ if TYPE_CHECKING:
     from etprof.statistics.calibration import Calibration, Estimate
 
 SIDES = ("first", "second")
+_PRECISIONS = ("fp32", "fp16", "int8")
+_TIMED = (LOCAL, *(each.name for each in TARGETS if each.policy.proves_times))
 _MOST_RUNS = 100
 EXAMPLES = """\
 examples:
   etprof calibrate out_toy_cnn/artifacts/<program>.pte
   etprof calibrate my_model.pte --threads 1 --runs 6 --blocks 10
+  etprof calibrate --peaks
+  etprof calibrate --peaks --threads 1 --precisions fp16
 """
 
 
@@ -46,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_flags(
         parser,
-        ("model", Path, "FILE.pte", "program to measure"),
+        ("model", Path, "FILE.pte", "program to measure", {"nargs": "?"}),
         THREADS,
         ("--blocks", whole_number(2, MOST_LAUNCHES), "N",
          "launches of each side in a run (default %(default)s)", {"default": 30}),
@@ -57,6 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--min-seconds", seconds, "S", "time of each launch, or more (default %(default)s s)",
          {"default": USUAL_SECONDS}),
         ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
+        ("--peaks", bool, "", "measure what the device can do at most: products and copies"),
+        ("--precisions", several_of(*_PRECISIONS), "LIST",
+         "with --peaks: of the products (default fp32,fp16,int8)"),
+        ("--launches", whole_number(2, MOST_LAUNCHES), "N",
+         "with --peaks: launches of each product (default 6)"),
+        ("--target", _TIMED, "", "with --peaks: where to run (default: this machine)"),
+        SERIAL,
         STORE,
         NO_WAIT,
         FULL,
@@ -73,6 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.statistics.calibration import calibrate
     from etprof.tables.brief import listed
 
+    _refuse_flags_without_effect(arguments)
+    if arguments.peaks:
+        return _run_peaks(arguments)
     if arguments.blocks < arguments.pairs:
         raise UsageError(f"--blocks {arguments.blocks} is fewer than --pairs {arguments.pairs}")
     program = describe_program(arguments.model)
@@ -86,6 +107,75 @@ def run(arguments: argparse.Namespace) -> int:
     kept = _keep(arguments.store, folders[0], result)
     lines = (*_describe(result), *([kept] if kept else ()))
     answer(arguments, document, listed(None, lines=lines))
+    return 0
+
+
+_OF_PEAKS = ("precisions", "launches", "target", "serial")
+
+
+def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for a flag that would change nothing, and without anything to measure."""
+    from etprof.base.errors import UsageError
+
+    given = [f"--{name}" for name in _OF_PEAKS if getattr(arguments, name) is not None]
+    if given and not arguments.peaks:
+        raise UsageError(f"{given[0]} is for --peaks; leave it out")
+    if arguments.peaks and arguments.model is not None:
+        raise UsageError(f"--peaks has programs of its own; leave out {arguments.model}")
+    if arguments.peaks and arguments.store is not None:
+        raise UsageError("--store is for a program measured against itself; leave it out")
+    if arguments.model is None and not arguments.peaks:
+        raise UsageError("give a program, as in `etprof calibrate FILE.pte`, or --peaks")
+
+
+def _run_peaks(arguments: argparse.Namespace) -> int:
+    """Exports the programs, measures them and keeps what the device reached."""
+    from etprof.base.atomic import write_json
+    from etprof.base.errors import TargetError
+    from etprof.cli.export import StageProgress
+    from etprof.config import TargetConfig
+    from etprof.export.exporter import export_model, find_export
+    from etprof.export.request import ExportRequest
+    from etprof.measuring import peaks
+    from etprof.measuring.configured import measure_config
+    from etprof.measuring.plan import make_target
+    from etprof.registry import find_model_folders
+    from etprof.run.directory import runs_folder
+    from etprof.run.peaks import PEAKS as PEAKS_FILE
+    from etprof.tables.brief import listed
+    from etprof.tables.machine import PEAKS
+    from etprof.targets.peaks import keep_peaks
+
+    settings = TargetConfig(kind=arguments.target or LOCAL, serial=arguments.serial)
+    target = make_target(settings, None, "--target")
+    folder = arguments.out or runs_folder("peaks", target.platform)
+    source = find_model_folders()[0] / "peak_programs.py"
+    precisions = arguments.precisions or _PRECISIONS
+    wanted = [(name, each) for name in peaks.PRODUCTS for each in precisions]
+    wanted += [(name, "fp32") for name in peaks.STREAMS]
+    requests = {
+        f"{name}_{each}": ExportRequest(f"{source}:{name}", each, outdir=folder / "artifacts")
+        for name, each in wanted
+    }
+    for request in requests.values():
+        if find_export(request) is None:
+            export_model(request, StageProgress())
+    threads = (arguments.threads,) if arguments.threads else (1, target.default_threads())
+    config = peaks.peak_config(
+        {name: request.files().pte for name, request in requests.items()},
+        settings, modes=target.sme_modes(), threads=sorted({*threads}),
+        launches=arguments.launches or 6, folder=folder / "run",
+    )  # fmt: skip
+    with listening(arguments) as listener:
+        measured = measure_config(config, target, listener)
+    if measured.errors:
+        raise TargetError(f"not every peak was measured: {'; '.join(measured.errors)}")
+    found = peaks.read_peaks(config.folder)
+    document = found.model_dump(mode="json")
+    write_json(folder / PEAKS_FILE, document)
+    kept = f"Kept for {found.device}: reports of its runs show them from now on"
+    answer(arguments, document, listed(PEAKS.of_each(found.peaks), lines=(kept,)))
+    keep_peaks(found)
     return 0
 
 

@@ -6,10 +6,11 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from etprof.base.limits import LARGEST_SEED, MOST_SECONDS, MOST_THREADS
 
+Word = TypeVar("Word", int, str)
 _MOST_DIGITS = 20
 """Of a number that is read at all: those of the largest seed."""
 _MOST_DECIBELS = 200
@@ -46,11 +47,11 @@ def path_list(text: str) -> tuple[Path, ...]:
     return tuple(Path(part) for part in text.split(",") if part)
 
 
-def several_of(*allowed: int) -> Callable[[str], tuple[int, ...]]:
-    """Returns a parser of numbers with commas between them, each of them one of `allowed`."""
+def several_of(*allowed: Word) -> Callable[[str], tuple[Word, ...]]:
+    """Returns a parser of words with commas between them, each of them one of `allowed`."""
 
-    def parse(text: str) -> tuple[int, ...]:
-        known = {str(number): number for number in allowed}
+    def parse(text: str) -> tuple[Word, ...]:
+        known = {str(each): each for each in allowed}
         words = text.split(",")
         if not set(words) <= set(known) or len(set(words)) < len(words):
             raise argparse.ArgumentTypeError(

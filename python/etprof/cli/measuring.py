@@ -60,8 +60,9 @@ def report_run(
     from etprof.run.load import Run
     from etprof.tables.brief import command_in
     from etprof.tables.findings import best_suggestion
+    from etprof.targets.peaks import with_peaks
 
-    run = Run.load(run_directory, whole=False, with_reference=True)
+    run = with_peaks(Run.load(run_directory, whole=False, with_reference=True))
     if run.problem is not None:
         raise InputFileError(run.problem)
     page, next_step = run_directory / "report.html", None

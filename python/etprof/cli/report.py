@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--out", Path, "DIR", "folder for the files"),
         ("--reference", Path, "RUN_DIR",
          "run to set beside this one (default: MobileNet's of the same device and precision)"),
+        ("--peaks", Path, "FILE.json",
+         "what the device can do at most (default: as `calibrate --peaks` kept for it)"),
         ("--thresholds", Path, "FILE.json", "when rules fire, where not by default"),
         FULL, JSON,
     )  # fmt: skip
@@ -50,12 +52,15 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.report_files import check_formats, write_documents
     from etprof.run.load import Run
     from etprof.tables.brief import listed
+    from etprof.targets.peaks import with_peaks
 
     formats = _formats(arguments.format)
     check_formats(formats)
     assessments = assess_runs(
         [
-            Run.load(source, with_reference=arguments.reference is None)
+            with_peaks(
+                Run.load(source, with_reference=arguments.reference is None), arguments.peaks
+            )
             for source in arguments.sources
         ],
         reference=Run.load(arguments.reference) if arguments.reference else None,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from etprof.run.directory import ExperimentMetrics, Metrics
     from etprof.run.kernel_trace import KernelTrace
     from etprof.run.manifest import Experiment, Manifest, MeasuredProgram
+    from etprof.run.peaks import Peaks
     from etprof.run.program import TensorFile
     from etprof.run.runner_result import RunnerResult
     from etprof.run.tensors import StoredTensor
@@ -129,6 +130,8 @@ class Run:
     """All that was measured; the run's model first."""
     reference: Run | None = None
     """A run of a reference model, measured alike in the same place, where it was asked for."""
+    peaks: Peaks | None = None
+    """What its device can do at most, where that was looked up."""
     is_timed: bool = True
     """Whether its times are performance; an emulator's are not, and nothing of them is in here."""
     contents: Mapping[str, bytes] = field(default_factory=dict)

@@ -56,6 +56,21 @@ EMULATOR_PARTS: Final = Table(
     ),
     says="A part of the emulator.",
 )  # fmt: skip
+PEAKS: Final = Table(
+    "peaks",
+    (
+        Column("program", "string", of=lambda p: p.program, says="Product or stream"),
+        Column("precision", "string", of=lambda p: p.precision, says="Of a product"),
+        Column("sme", "string", title="SME", of=lambda p: p.sme, says="Mode in force"),
+        Column("threads", "Int64", "count", of=lambda p: p.threads, says="In force"),
+        Column("low", "float64", "@unit", of=lambda p: p.low, says="Of the launches"),
+        Column("high", "float64", "@unit", title="peak", of=lambda p: p.high,
+               says="Of the launches: the roof"),
+        Column("unit", "string", of=lambda p: "GB/s" if p.precision is None else "GFLOP/s",
+               place="data", says="A multiply-accumulate is two operations"),
+    ),
+    says="What a device reached.",
+)  # fmt: skip
 DEVICES: Final = Table(
     "devices",
     (

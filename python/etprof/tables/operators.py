@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from etprof.analysis.insight import ExperimentInsight, OperatorDetail
+    from etprof.analysis.roofline import Placed, Roofs
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.attribution import Attribution
     from etprof.run.delegation import Origin
@@ -373,6 +374,12 @@ class WorkSubject(NamedTuple):
     number: int
     detail: OperatorDetail
     work: Work | None
+    roofs: Roofs | None
+
+    @property
+    def placed(self) -> Placed | None:
+        """Against the device's peaks; None where none were measured."""
+        return self.detail.placed(self.roofs)
 
     @property
     def counted_bytes(self) -> int | None:
@@ -384,8 +391,14 @@ class WorkSubject(NamedTuple):
 def _worked(insight: ExperimentInsight) -> Iterator[WorkSubject]:
     uses = uses_by_operator(insight)
     for subject in _operators(insight):
-        if subject.detail.macs_per_byte is not None:
-            yield WorkSubject(*subject, add_work(uses.get(id(subject.detail.evidence), ())))
+        is_placed = subject.detail.placed(insight.roofs) is not None
+        if is_placed or subject.detail.macs_per_byte is not None:
+            work = add_work(uses.get(id(subject.detail.evidence), ()))
+            yield WorkSubject(*subject, work, insight.roofs)
+
+
+def _of_placed(read: Callable[[Placed], Value]) -> Callable[[Any], Value]:
+    return lambda subject: read(subject.placed) if subject.placed else None
 
 
 _OF_OPERATORS: Final = {column.name: column for column in OPERATORS.columns}
@@ -403,11 +416,30 @@ INTENSITY: Final = Table(
         Column("counted_macs_per_byte", "float64", title="MACs per byte, counted", place="page",
                of=lambda s: s.work.macs / s.counted_bytes if s.counted_bytes else None,
                says="MACs on SME ÷ those bytes"),
-        _OF_OPERATORS["gflops"], _OF_OPERATORS["rate_limit"],
+        _OF_OPERATORS["gflops"], _OF_OPERATORS["gigabytes_per_s"], _OF_OPERATORS["rate_limit"],
+        Column("bound", "string", title="bound by", is_timed=True, of=_of_placed(lambda p: p.bound),
+               says="compute, memory or overhead: the largest of the lower bounds that its "
+               "operations, its bytes and any operator take"),
+        Column("distance", "float64", "ratio", is_timed=True, of=_of_placed(lambda p: p.distance),
+               says="how many times that bound it takes"),
+        Column("of_roof", "float64", "share", title="of the roof", is_timed=True,
+               of=_of_placed(lambda p: p.of_roof),
+               says="what its operations and bytes take at the peaks, by its median"),
+        Column("compute_peak", "float64", "GFLOP/s", is_timed=True, place="page",
+               of=_of_placed(lambda p: p.peak.high if p.peak else None), title="peak of its type",
+               says="of products of its type, as `calibrate --peaks` found"),
+        Column("bandwidth_peak", "float64", "GB/s", is_timed=True, place="page",
+               of=_of_placed(lambda p: p.stream.high), title="peak of its size",
+               says="of streams of its size or more"),
+        Column("is_above_roof", "boolean", title="above the roof", is_timed=True, place="data",
+               of=_of_placed(lambda p: p.is_above),
+               says="whether it is faster than its roof by more than noise, so that its work or "
+               "the peaks are not what they are taken for"),
     ),
     title="Work against bytes",
     by="macs",
     from_each="insight",
     rows_of=_worked,
-    says="one row per experiment and operator whose multiply-accumulates and bytes are known",
+    says="one row per experiment and operator whose bytes are known, with its multiply-accumulates "
+    "or with the device's peaks",
 )  # fmt: skip

@@ -273,15 +273,37 @@ def _icicle_section(assessment: Assessment) -> Section:
 
 
 def _intensity_section(assessment: Assessment) -> Section:
-    """Work against bytes; no run has measured peaks yet, so none are drawn."""
+    """Work against bytes, below the device's peaks where these were measured."""
     table = operators.INTENSITY.of_each([assessment.primary]).sorted()
     height = "faster" if assessment.run.is_timed else "more work"
     says = (
         f"Further right is more work for each byte, higher is {height}. An operator far to the "
-        "left is likelier to wait for memory than for a faster microkernel. The device's limits are "
-        "not drawn: this run measured no peaks."
+        "left is likelier to wait for memory than for a faster microkernel. "
+        f"{_say_roofs(assessment, table)}"
     )
     return Section("intensity", "Work against bytes (roofline)", (table,), says=says, place="page")
+
+
+def _say_roofs(assessment: Assessment, table: Table) -> str:
+    """Says what the lines are, or why there are none; names what lies above them."""
+    if not assessment.run.is_timed:
+        return "Times of this target mean nothing, so the device's limits are not drawn."
+    if assessment.primary.roofs is None:
+        return (
+            "The device's limits are not drawn: no peaks were measured for it in this SME mode at "
+            "these threads; `etprof calibrate --peaks` does."
+        )
+    above = [str(row["label"]) for row in table.records() if row["is_above_roof"]]
+    told = (
+        "Lines are the most that products and streams of copies reached on this device: level by "
+        "type, sloping by size. None of them is a promise that an operator can get there."
+    )
+    if above:
+        told += (
+            f" Faster than its line by more than noise: {', '.join(above)}. Its work, its bytes or "
+            "the peaks are not what they are taken for."
+        )
+    return told
 
 
 def _why_not_section(assessment: Assessment) -> Section:

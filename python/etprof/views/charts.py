@@ -22,12 +22,12 @@ from etprof.base.units import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.analysis.split.operators import OperatorSplit
     from etprof.run.directory import BlockMetrics
-    from etprof.tables.table import Table
+    from etprof.tables.table import Table, Value
 
 View = dict[str, Any]
 
@@ -257,7 +257,9 @@ def roofline_of(table: Table) -> View | None:
     if not known:
         return None
     left, right = math.floor(min(rights)), math.floor(max(rights)) + 1
-    low, high = math.floor(min(ups)), math.floor(max(ups)) + 1
+    roofs = _roofs(records) if height == "gflops" else []
+    ups_of_roofs = [math.log10(peak) for peak, _ in roofs]
+    low, high = math.floor(min(ups)), math.floor(max(ups + ups_of_roofs)) + 1
     unit = "GFLOP/s" if height == "gflops" else "MACs"
     return {
         "height": unit,
@@ -272,11 +274,49 @@ def roofline_of(table: Table) -> View | None:
                 "number": r["number"],
                 "colour": colour_of(group_of(OperatorClass(str(r["category"]), str(r["class"])))),
                 "title": f"{r['label']}: {format_number(float(r['macs_per_byte'] or 0))} MACs per byte, "
-                f"{format_number(float(r[height] or 0))} {unit}",
+                f"{format_number(float(r[height] or 0))} {unit}{_bound_text(r)}",
             }
             for r, x, y in zip(known, rights, ups, strict=True)
         ],
+        "roofs": [_roof_line(*each, (left, right), (low, high)) for each in roofs],
     }  # fmt: skip
+
+
+def _bound_text(record: Mapping[str, Value]) -> str:
+    share = record["of_roof"]
+    return f", {format_share(float(share))} of its roof ({record['bound']})" if share else ""
+
+
+def _roofs(records: Sequence[Mapping[str, Value]]) -> list[tuple[float, float]]:
+    """A peak (GFLOP/s) for each type, and the steepest stream's rate (GB/s) that goes with it."""
+    peaks = {float(r["compute_peak"]) for r in records if r["compute_peak"]}
+    streams = [float(r["bandwidth_peak"]) for r in records if r["bandwidth_peak"]]
+    return [(peak, rate) for peak in sorted(peaks) for rate in sorted({min(streams), max(streams)})]
+
+
+def _roof_line(peak: float, rate: float, across: tuple[int, int], upwards: tuple[int, int]) -> View:
+    """A slope of `rate` bytes up to `peak`, in the chart's own coordinates; a MAC is two operations."""
+    (left, right), (low, high) = across, upwards
+    corner = math.log10(peak / rate / 2)
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        across_it, up = (x - left) / (right - left), (y - low) / (high - low)
+        return round(60 + 920 * across_it, 1), round(290 - 270 * up, 1)
+
+    # Where the slope enters from below or from the left.
+    start = max(left, corner - (math.log10(peak) - low))
+    points = [(start, math.log10(peak) - (corner - start)), (corner, math.log10(peak))]
+    inside = [at(x, y) for x, y in points if x <= right] if corner > left else []
+    ends = (
+        at(right, math.log10(peak))
+        if corner <= right
+        else at(right, math.log10(peak) - (corner - right))
+    )
+    line = [*(inside or [at(left, math.log10(peak))]), ends]
+    return {
+        "path": "M" + "L".join(f"{x} {y}" for x, y in line),
+        "title": f"{format_number(peak)} GFLOP/s, {format_number(rate)} GB/s",
+    }
 
 
 def shades_of(table: Table) -> list[list[float | None]]:

@@ -40,6 +40,13 @@ class XnnpackBackend(Backend):
         """Replaces packed types."""
         return sme.plain_types(data_types)
 
+    def computes_in(self, data_types: Sequence[str]) -> str | None:
+        """Products of integers are computed as int8, whatever their inputs and outputs are."""
+        types = [name.removeprefix("P") for name in data_types]
+        if any(name.startswith("Q") for name in types):
+            return "int8"
+        return next(({"F16": "fp16", "F32": "fp32"}.get(name) for name in types), None)
+
     def sme_route(self, facts: OperatorFacts) -> SmeRoute:
         """Asks the table of packed types, and the reasons."""
         return sme.sme_route(facts)
