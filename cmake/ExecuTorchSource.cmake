@@ -11,6 +11,7 @@ include(checks/SymbolCheck)
 set(ETPROF_EXECUTORCH_SOURCE_VERSION "" CACHE STRING
     "ExecuTorch version to build from source; empty: the one of the wheel")
 option(ETPROF_EVENT_TRACER "Build ExecuTorch with its event tracer: ETDumps, operator times" ON)
+option(ETPROF_LLM_KERNELS "Link ExecuTorch's operators for language models: llama::sdpa_with_kv_cache" ON)
 option(ETPROF_XNNPACK_LOG "Let XNNPACK log which microkernels it selects (stderr, logcat)" OFF)
 option(XNNPACK_ENABLE_ARM_SME "Build XNNPACK with SME microkernels" ON)
 option(XNNPACK_ENABLE_ARM_SME2 "Build XNNPACK with SME2 microkernels" ON)
@@ -50,6 +51,9 @@ set(ETPROF_EXECUTORCH_SUBMODULES
     third-party/gflags
     third-party/json
     third-party/pocketfft)
+if(ETPROF_LLM_KERNELS)
+  list(APPEND ETPROF_EXECUTORCH_SUBMODULES third-party/ao) # headers alone
+endif()
 
 # ExecuTorch demands a folder of this name.
 set(_sources "${PROJECT_BINARY_DIR}/executorch-source/executorch")
@@ -91,6 +95,7 @@ set(EXECUTORCH_BUILD_EXECUTOR_RUNNER OFF)
 set(EXECUTORCH_BUILD_EXTENSION_MODULE ON)
 set(EXECUTORCH_BUILD_EXTENSION_NAMED_DATA_MAP ON)
 set(EXECUTORCH_BUILD_EXTENSION_TENSOR ON)
+set(EXECUTORCH_BUILD_KERNELS_LLM ${ETPROF_LLM_KERNELS})
 set(EXECUTORCH_BUILD_KERNELS_OPTIMIZED ON)
 set(EXECUTORCH_BUILD_KERNELS_QUANTIZED ON)
 set(EXECUTORCH_BUILD_XNNPACK ON)
@@ -143,7 +148,7 @@ etprof_describe_sources(ETPROF_SOURCE_PINS "${_checkout}")
 # Every static library that can end up in a runner.
 set(ETPROF_EXECUTORCH_LIBRARIES "")
 foreach(_target
-    XNNPACK cpublas cpuinfo eigen_blas etdump executorch executorch_core extension_data_loader
+    XNNPACK cpublas cpuinfo custom_ops eigen_blas etdump executorch executorch_core extension_data_loader
     extension_flat_tensor extension_module_static extension_named_data_map extension_tensor
     extension_threadpool flatccrt kernels_util_all_deps kleidiai optimized_kernels
     optimized_native_cpu_ops_lib optimized_portable_kernels pthreadpool quantized_kernels
@@ -158,6 +163,18 @@ endforeach()
 
 target_link_libraries(etprof_executorch INTERFACE
   executorch executorch::backends executorch::extensions executorch::kernels etdump flatccrt)
+if(ETPROF_LLM_KERNELS)
+  # ExecuTorch's kernels name this library of a Python build; nothing of it is needed here.
+  if(NOT TARGET custom_ops_aot_lib)
+    add_library(custom_ops_aot_lib INTERFACE IMPORTED GLOBAL)
+  endif()
+  # Whole, for its kernels register themselves; by its file, for its -march is none of the runner's.
+  get_target_property(_needed custom_ops LINK_LIBRARIES)
+  list(FILTER _needed EXCLUDE REGEX "NOTFOUND$")
+  target_link_libraries(etprof_executorch INTERFACE
+    "$<LINK_LIBRARY:WHOLE_ARCHIVE,$<TARGET_FILE:custom_ops>>" ${_needed})
+  add_dependencies(etprof_executorch custom_ops)
+endif()
 if(ETPROF_EVENT_TRACER)
   target_compile_definitions(etprof_executorch INTERFACE ET_EVENT_TRACER_ENABLED)
 endif()

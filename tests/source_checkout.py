@@ -20,6 +20,7 @@ SUBMODULES = (
     "backends/xnnpack/third-party/cpuinfo",
     "backends/xnnpack/third-party/pthreadpool",
     "kernels/optimized/third-party/eigen",
+    "third-party/ao",
     "third-party/flatbuffers",
     "third-party/flatcc",
     "third-party/gflags",
@@ -28,7 +29,7 @@ SUBMODULES = (
 )
 LIBRARIES = (
     "executorch executorch_core xnnpack_backend extension_threadpool etdump flatccrt pthreadpool "
-    "kleidiai xnnpack-microkernels-prod"
+    "kleidiai xnnpack-microkernels-prod custom_ops"
 )
 CMAKE_LISTS = f"""
 cmake_minimum_required(VERSION 3.24)

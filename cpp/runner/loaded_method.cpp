@@ -55,10 +55,12 @@ void LoadedModule::require_method(const std::string& name) {
     const std::string method = "'" + name + "' of " + options_.model_path;
     const std::string reason = reason_for(error);
     if (error == Error::OperatorMissing) {
-        throw RunnerError(ExitCode::kMethod,
-                          method + " needs an operator that this runner lacks (" +
-                              find_runtime_error("Missing operator") + ")",
-                          "export it so that a delegate takes the operator, or link its kernel");
+        const std::string named = find_runtime_error("Missing operator");
+        throw RunnerError(
+            ExitCode::kMethod, method + " needs an operator that this runner lacks (" + named + ")",
+            named.find("] llama::") != std::string::npos
+                ? ETPROF_LLM_WAY_OUT
+                : "export it so that a delegate takes the operator, or link its kernel");
     }
     if (!find_runtime_error(" is not registered").empty()) {
         throw RunnerError(ExitCode::kMethod,

@@ -119,7 +119,7 @@ def test_what_it_is_made_of_is_recorded(android: tuple[Path, Completed], checkou
     # The commit, and that there are changes on top of it
     assert f'json.field("commit", "{head}");\n    json.field("modified", true);' in info
     # What is no work tree of its own has no commit, and is not given its parent's
-    assert info.count('json.field("commit", nullptr);') == 11
+    assert info.count('json.field("commit", nullptr);') == 12
     assert 'json.field("commit", "0123abcd");' in info
 
 

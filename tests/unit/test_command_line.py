@@ -30,7 +30,7 @@ WRONG = {
     "profile net.pt": "no model is called 'net.pt'; a program's name ends in .pte, a model's file in",
     "profile x.pte --dtype fp32": "--dtype is for a model's name; x.pte is already exported",
     "profile x.pte --export": "--export is for a model's name; x.pte is already exported",
-    "profile toy_cnn --runner r": "--runner is for --target android; leave it out",
+    "profile toy_cnn --runner r": "--runner: there is no runner at r; leave it out: the target has its own",
     "profile x.pte --seed -1": "argument --seed: must be at least 0, not -1",
     "profile x.pte --threads 1025": "argument --threads: must be at most 1024, not 1025",
     "profile x.pte --blocks 100001": "argument --blocks: must be at most 100000, not 100001",

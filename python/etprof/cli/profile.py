@@ -39,7 +39,6 @@ from etprof.cli.flags import (
     FULL,
     JSON,
     NO_WAIT,
-    RUNNER,
     SERIAL,
     THREADS,
     add_flags,
@@ -86,7 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          "measure this in turns with it, and compare: MODEL is the baseline, this the candidate"),
         ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
          {"default": LOCAL}),
-        SERIAL, RUNNER,
+        SERIAL,
+        ("--runner", Path, "FILE", "a runner that you built (default: the target's own; Android: none)"),
         ("--trace-runner", Path, "FILE",
          "a runner built to count microkernels (default: the installed one; Android: none)"),
         ("--sme-vector-bits", several_of(*get_args(VectorBits)), "N,…",
@@ -155,7 +155,7 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     if arguments.sme_vector_bits and not kind_of(arguments.target).has_vector_lengths:
         able = " or ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
         raise UsageError(f"--sme-vector-bits is for --target {able}; leave it out")
-    for name in ("serial", "runner", "trace_runner"):
+    for name in ("serial", "trace_runner"):
         if getattr(arguments, name) is not None and name not in takes:
             able = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
             raise UsageError(f"--{name.replace('_', '-')} is for --target {able}; leave it out")

@@ -306,6 +306,7 @@ def make_unloadable_programs(folder: Path) -> None:
     """Programs that ask for what no runner has, by renaming in place."""
     changes: list[tuple[str, str, Callable[[bytes], bytes]]] = [
         ("mlp", "missing_operator", lambda data: data.replace(b"aten::tanh", b"aten::tanq")),
+        ("mlp", "llm_operator", lambda data: data.replace(b"aten::tanh", b"llama::tan")),
         (
             "convolutions_fp32",
             "missing_backend",

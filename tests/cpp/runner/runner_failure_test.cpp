@@ -158,6 +158,15 @@ TEST(failure_of_an_operator_that_is_not_linked) {
                    {"--model", path});
 }
 
+TEST(failure_of_an_operator_for_language_models_names_the_preset_that_has_it) {
+    const std::string path = program("llm_operator.pte");
+    expect_failure(kMethod,
+                   "'forward' of " + path +
+                       " needs an operator that this runner lacks (Missing operator: [2] "
+                       "llama::tan.out): " ETPROF_LLM_WAY_OUT,
+                   {"--model", path});
+}
+
 TEST(failure_of_a_backend_that_is_not_linked) {
     const std::string path = program("missing_backend.pte");
     expect_failure(kMethod,
