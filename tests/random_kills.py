@@ -152,7 +152,7 @@ class Scenario(ABC):
         """Looks at what is left, does the command again, and looks again."""
 
 
-Launches = dict[tuple[str, str, int | None], str]
+Launches = dict[tuple[str, str, int | None], str | None]
 """When each finished launch was started."""
 
 

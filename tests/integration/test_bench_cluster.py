@@ -122,6 +122,8 @@ def launches(pool: Pool, device: str) -> list[tuple[str, float, float]]:
         manifest = load_manifest(run)
         assert manifest is not None
         for launch in manifest.launches:
+            assert launch.started_at is not None
+            assert launch.duration_s is not None
             start = datetime.fromisoformat(launch.started_at).timestamp()
             found.append((run.name, start, start + launch.duration_s))
     return sorted(found, key=lambda launch: launch[1])

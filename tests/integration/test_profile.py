@@ -52,7 +52,7 @@ def test_profile_ends_with_a_report(profiled: Profiled) -> None:
     assert profiled.completed.exit_code == 0, profiled.completed.stderr
     for text in (
         "linux_auto: SME off, 1 thread, 100 executions in the ETDump",
-        "Latency without event tracer",
+        "Latency of timing launches",
         "First inference",
         "Convolution",
         "delegate overhead",

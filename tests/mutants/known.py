@@ -69,7 +69,7 @@ MUTATIONS = (
     ),
     Mutation(
         21, "load without the method's part", "analysis/run_analysis.py",
-        "b.load.program_ns + b.load.method_ns", "b.load.program_ns", (PROMISES,),
+        "[b.load.total_ns for b in blocks]", "[b.load.program_ns for b in blocks]", (PROMISES,),
     ),
     Mutation(
         20, "the smallest peak of memory", "analysis/run_analysis.py",

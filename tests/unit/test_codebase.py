@@ -40,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "tables": {"analysis", "backends", "base", "optimize", "run", "statistics", "targets"},
     "views": {"analysis", "backends", "base", "etdump", "optimize", "run", "statistics", "tables"},
     "report_files": {"analysis", "base", "run", "tables", "views"},
+    "importing": {"backends", "base", "etdump", "run", "targets"},
     "history": {"analysis", "base", "run", "statistics", "tables", "targets", "views"},
     "dashboard": {"base", "history", "statistics", "tables", "views"},
     "registry": {"base", "export"},

@@ -19,7 +19,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```\w*\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-BARE = ("compare", "history add", "profile", "report")
+BARE = ("compare", "history add", "import", "profile", "report")
 COMMAND = re.compile(r"(?:\S*/)?etprof (?!COMMAND\b)([a-z].*)")
 
 

@@ -22,6 +22,7 @@ from etprof.tables.brief import BarPart, Brief, Point, Told
 from etprof.views.brief import BriefAnswer
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
+from tests.upstream_files import runner_log
 from tests.world.host import Done, etprof, simulated_host
 from tests.world.sim_target import SimTarget
 from tests.world.spec import RunSpec
@@ -39,6 +40,7 @@ CASES = {
     "report": "report run --out page --format html,md,csv",
     "validate": "validate run",
     "calibrate": "calibrate m.pte --blocks 4 --pairs 4 --out {fresh} --no-wait",
+    "import": "import runner.log --out {fresh}",
     "history add": "history add run",
     "history list": "history list",
     "history show": "history show 1",
@@ -92,6 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("terminal")
     write_run(folder / "run", on_off_run())
     (folder / "m.pte").write_bytes(b"program")
+    (folder / "runner.log").write_text(runner_log([1.3, 0.13, 0.126]))
     store = open_store(str(folder / "etprof_history.sqlite"))
     fill(
         store,

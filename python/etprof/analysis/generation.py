@@ -107,7 +107,8 @@ def _quantile(tokens: Sequence[Sequence[int]], quantile: float) -> BlockedMedian
 
 def _cold_first_token_ns(block: BlockMetrics) -> float | None:
     first = block.generation.first_of_process_ns if block.generation else None
-    return None if first is None else block.load.program_ns + block.load.method_ns + first
+    load = block.load.total_ns
+    return None if first is None or load is None else load + first
 
 
 def _by_position(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from etprof.run.directory import ExperimentMetrics
     from etprof.run.kernel_trace import KernelTrace
     from etprof.run.load import Place, Run
-    from etprof.run.manifest import LaunchRecord, Manifest
+    from etprof.run.manifest import Imported, LaunchRecord, Manifest
     from etprof.run.program import LoadedProgram
 
 
@@ -65,8 +65,9 @@ _NO_SME2 = (
 class Latency:
     """Timing without event tracer, over blocks; times in ns."""
 
-    load: BlockedMedian
-    first_inference: BlockedMedian
+    load: BlockedMedian | None
+    first_inference: BlockedMedian | None
+    """None, as of loading, where another program measured and does not say."""
     steady: BlockedMedian
     """Of `Method::execute` alone; of a generation as a whole."""
     samples: SampleSummary
@@ -80,6 +81,8 @@ class Latency:
     """Taking the outputs."""
     inferences_per_sample: int = 1
     """More than one where one is too short for the clock."""
+    is_traced: bool = False
+    """Whether events were recorded meanwhile, as other programs do."""
 
 
 @dataclass(frozen=True)
@@ -272,11 +275,22 @@ def analyze_run(run: Run) -> RunAnalysis:
         notes.append("no metrics.json: latency without tracer, load and memory are not known")
     if manifest is not None and manifest.cpu is not None and not manifest.cpu.has_sme2:
         notes.append(_NO_SME2)
+    if manifest is not None and manifest.imported is not None:
+        notes += _import_notes(manifest, manifest.imported)
     notes += (*run.problems, *split)
     notes += [f"{each.name}: {problem}" for each in run.others for problem in each.problems]
     notes += _unsplit_notes(run.timed, {each.name for each in experiments})
     notes += _failure_notes(manifest.launches if manifest else ())
     return RunAnalysis(run, experiments, tuple(notes))
+
+
+def _import_notes(manifest: Manifest, imported: Imported) -> Iterator[str]:
+    """Says what an imported run was made of, by which clock, and what it lacks."""
+    sources = (f"{each.path} ({each.kind})" for each in imported.sources)
+    yield f"imported, not measured by etprof: {', '.join(sources)}"
+    if imported.clock is not None:
+        yield f"clock of the ETDump: {imported.clock}"
+    yield from manifest.notes
 
 
 def _unsplit_notes(timed: Mapping[str, ExperimentMetrics], split: Collection[str]) -> Iterator[str]:
@@ -458,12 +472,13 @@ def _latency(metrics: ExperimentMetrics) -> Latency:
         b.memory.rss_after_load_bytes for b in blocks if b.memory.rss_after_load_bytes is not None
     ]
     return Latency(
-        load=summarise_blocks([[b.load.program_ns + b.load.method_ns] for b in blocks]),
-        first_inference=summarise_blocks([[b.first_inference_ns] for b in blocks]),
+        load=_known([b.load.total_ns for b in blocks]),
+        first_inference=_known([b.first_inference_ns for b in blocks]),
         steady=summarise_blocks([b.latency_ns for b in blocks]),
         given=_known([b.given_ns for b in blocks]),
         taken=_known([b.taken_ns for b in blocks]),
         inferences_per_sample=max(b.inferences_per_sample for b in blocks),
+        is_traced=any(b.is_traced for b in blocks),
         samples=summarise([sample for b in blocks for sample in b.latency_ns]),
         peak_rss_bytes=max(peaks, default=None),
         rss_after_load_bytes=max(loaded, default=None),

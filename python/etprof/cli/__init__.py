@@ -32,6 +32,7 @@ COMMANDS: tuple[str, ...] = (
     "report",
     "validate",
     "calibrate",
+    "import",
     "history",
     "dashboard",
     "config",

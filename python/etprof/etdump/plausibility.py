@@ -16,7 +16,7 @@ end before its start for that, where both fit in 32 bits; so does this module.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -64,10 +64,10 @@ _ROLE_OF_NAME: Final = dict(
 
 @dataclass(frozen=True, eq=False)
 class EventTimes:
-    """When events were, in ticks of the file, ns for ExecuTorch; impossible ones without meaning."""
+    """When events were, in ns; impossible ones without meaning."""
 
     start: NDArray[np.uint64]
-    """As it stands in the file."""
+    """As it stands in the file, or in ns where the file's clock has other ticks."""
     end: NDArray[np.uint64]
     duration: NDArray[np.int64]
     """With wraps of a 32-bit clock undone."""
@@ -266,11 +266,12 @@ def _examine(
     is_timed: bool,
 ) -> Events:
     nesting = _find_nesting(dump, [call for call, unit in units.items() if unit is None])
-    times, wrapped, narrow = _undo_wraps(dump, nesting, clocks)
+    ticks, wrapped, narrow = _undo_wraps(dump, nesting, clocks)
+    times = _in_ns(ticks, dump.ns_per_tick)
     duration = times.end - times.start
     for call in (call for call, unit in units.items() if unit is not None):
         inside = (dump.profile.instruction_id == call) & (nesting.roles == Role.DELEGATED)
-        duration[inside] = duration[inside] * units[call]
+        duration[inside] = (ticks.end - ticks.start)[inside] * units[call]
         times.is_other_clock[inside] = True
     impossible = times.impossible | (duration < 0)
     beyond, outside = np.zeros(0), 0
@@ -284,6 +285,8 @@ def _examine(
     damaged = nesting.execution[impossible]
     possible[damaged[damaged >= 0]] = False
     stamps = dump.profile.start_time, dump.profile.end_time
+    if times is not ticks:
+        stamps = times.start.astype(np.uint64), times.end.astype(np.uint64)
     return Events(
         nesting.roles, nesting.execution, impossible, possible, nesting.containers,
         EventTimes(*stamps, duration, beyond) if is_timed else None,
@@ -370,6 +373,17 @@ def _undo_wraps(dump: ETDump, nesting: _Nesting, clocks: Clocks) -> tuple[_Times
     began = (start - origin) % _NARROW
     ended = began + (end - start) % _NARROW
     return _Times(began, ended, impossible, np.zeros_like(impossible)), *signs
+
+
+def _in_ns(times: _Times, ns_per_tick: float) -> _Times:
+    """Makes ns of ticks.
+
+    What was inside its container, or after its neighbour, still is: rounding keeps the order.
+    """
+    if ns_per_tick == 1.0:
+        return times
+    start, end = (np.rint(each * ns_per_tick).astype(np.int64) for each in (times.start, times.end))
+    return replace(times, start=start, end=end)
 
 
 def _check_inside(

@@ -14,7 +14,7 @@ import math
 import mmap
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
@@ -146,6 +146,8 @@ class ETDump:
     _data: memoryview
     first_block: int = 0
     """Of the file, where this is a piece: `profile.block_index` counts from there."""
+    ns_per_tick: float = 1.0
+    """Of the clock that the file's stamps are of."""
 
     def __repr__(self) -> str:
         return (
@@ -237,6 +239,8 @@ class LongETDump:
     data: mmap.mmap
     state: tuple[int, int, int]
     """Of the file when it was opened: inode, bytes, time of its last change in ns."""
+    ns_per_tick: float = field(default=1.0, kw_only=True)
+    """As of an ETDump that is in memory whole."""
 
     @property
     def name(self) -> str:
@@ -259,17 +263,22 @@ class LongETDump:
                 table = reader.read(_PIECE_EVENTS, EXECUTE)
                 is_last = reader.at_end
                 names.add(table.names())
-                yield _from_table(table, self.data, names.texts, names.shown)
+                piece = _from_table(table, self.data, names.texts, names.shown)
+                yield replace(piece, ns_per_tick=self.ns_per_tick)
                 if hasattr(self.data, "madvise"):  # else read pages of the file stay in memory
                     self.data.madvise(mmap.MADV_DONTNEED)
 
 
-def open_etdump(path: Path) -> ETDump | LongETDump:
-    """Reads an ETDump from a path, a long one only in part; raises as `load_etdump` does."""
+def open_etdump(path: Path, *, ns_per_tick: float = 1.0) -> ETDump | LongETDump:
+    """Reads an ETDump from a path, a long one only in part; raises as `load_etdump` does.
+
+    Its stamps are of a clock of `ns_per_tick`; by default ns, as on every system that etprof
+    measures on.
+    """
     data = _map_file(path)
     if isinstance(data, bytes) or len(data) <= _SHORT_BYTES:
-        return _read_whole(str(path), data)
-    long = LongETDump(path, data, _state(path))
+        return replace(_read_whole(str(path), data), ns_per_tick=ns_per_tick)
+    long = LongETDump(path, data, _state(path), ns_per_tick=ns_per_tick)
     next(long.pieces())
     return long
 

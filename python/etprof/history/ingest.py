@@ -148,12 +148,13 @@ def _measured_at(run: Path, manifest: Manifest) -> datetime:
 def _experiments(
     manifest: Manifest, timed: Mapping[str, ExperimentMetrics]
 ) -> Iterator[Experiment]:
-    """Experiments that are timed, planned ones first."""
+    """Experiments that are timed, planned ones first; of an imported run, those that have times."""
     planned = {experiment.name for experiment in manifest.experiments}
-    yield from (each for each in manifest.experiments if each.mode == "timing")
+    meant = (each for each in manifest.experiments if each.mode == "timing")
+    yield from (each for each in meant if not manifest.imported or timed[each.name].blocks)
     for name, metrics in timed.items():
         if name not in planned:
-            yield Experiment(name=name, sme=metrics.sme or "auto", threads=metrics.threads)
+            yield Experiment(name=name, sme=metrics.sme or "auto", threads=metrics.threads or 0)
 
 
 def _raw(loaded: LoadedRun) -> dict[str, dict[str, Any]]:
@@ -341,14 +342,16 @@ def metric_of(name: str, samples: Sequence[float]) -> dict[str, Any]:
 def _block_values(block: BlockMetrics) -> dict[str, float]:
     """One value per metric of one process launch."""
     values: dict[str, float] = {
-        "load_ns": block.load.program_ns + block.load.method_ns,
-        "first_inference_ns": block.first_inference_ns,
         "latency_ns": float(np.median(block.latency_ns)),
         "latency_mean_ns": float(np.mean(block.latency_ns)),
         "latency_trimmed_mean_ns": trimmed_mean(block.latency_ns),
     }
-    if block.memory.peak_rss_bytes is not None:
-        values["peak_rss_bytes"] = block.memory.peak_rss_bytes
+    known = {
+        "load_ns": block.load.total_ns,
+        "first_inference_ns": block.first_inference_ns,
+        "peak_rss_bytes": block.memory.peak_rss_bytes,
+    }
+    values |= {name: value for name, value in known.items() if value is not None}
     return values | block_values(block)
 
 

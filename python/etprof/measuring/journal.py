@@ -193,7 +193,7 @@ class Journal:
         lines = [
             f"{record.started_at} {record.purpose}"
             f"{'' if record.block is None else f' block {record.block}'}: "
-            f"{record.error or 'finished'} ({record.duration_s:.2f} s)\n"
+            f"{record.error or 'finished'} ({record.duration_s or 0.0:.2f} s)\n"
             for record in self.records
             if record.experiment == experiment.name
         ]

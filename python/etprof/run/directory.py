@@ -19,7 +19,7 @@ from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES, decode_json
 from etprof.base.records import Count, Name, Named, Rate, Record, check_record, read_record
 from etprof.run.manifest import MANIFEST, WAY_OUT, Manifest, load_manifest, way_on
-from etprof.run.runner_result import ClockQuality, Conditions, Load, Memory
+from etprof.run.runner_result import ClockQuality, Conditions, LoadTime, Memory
 
 METRICS = "metrics.json"
 ANALYSIS_SUMMARY = "analysis_summary.json"
@@ -59,6 +59,7 @@ _KINDS: Final = (
     _kind("clock", _PLACE + r"_clock\.json", is_measured=True),
     _kind("outputs", _PLACE + r"_outputs/[^/]+", is_measured=True),
     _kind("log", r"[^/]+/[^/]+(\.log|_(logcat|runner)\.txt)", is_measured=True),
+    _kind("source", r"[^/]+/[^/]+_source(_\d+)?\.(txt|json)", is_measured=True),
     _kind("manifest", re.escape(MANIFEST)),
     _kind("summary", re.escape(ANALYSIS_SUMMARY)),
     _kind("report", r"report(_[^/]*)?\.[a-z-]+|(calibration|kernel_evidence)\.json"),
@@ -113,8 +114,9 @@ class BlockMetrics(Record):
     """What one process launch measured; times in ns."""
 
     block: Count
-    load: Load
-    first_inference_ns: Count
+    load: LoadTime
+    first_inference_ns: Count | None = None
+    """None where another program measured and does not say."""
     warmup_latency_ns: list[Count]
     latency_ns: Annotated[list[Count], Field(min_length=1)]
     """One inference each, or where tokens were generated, one whole generation each."""
@@ -125,6 +127,8 @@ class BlockMetrics(Record):
     taken_ns: Count | None = None
     """The same of taking the outputs."""
     inferences_per_sample: Annotated[int, Field(gt=0)] = 1
+    is_traced: bool = False
+    """Whether another program timed them while it recorded events."""
     clock: ClockQuality | None = None
     conditions: Conditions | None = None
     memory: Memory
@@ -141,7 +145,8 @@ class ExperimentMetrics(Record):
 
     sme: Name | None
     """In force; None where the runner did not say."""
-    threads: Count
+    threads: Count | None = None
+    """In force; None where another program measured and does not say."""
     etdump: Name | None = None
     """The operator split's ETDump, relative to the run directory."""
     generated: GeneratedTokens | None = None

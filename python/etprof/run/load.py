@@ -324,6 +324,8 @@ class _Reader:
         self._files = dict(self._find_files())
         self.etdumps = find_splits(run.source)
         self._problems: dict[Path, str] = {}
+        imported = manifest.imported if manifest else None
+        self._ns_per_tick = (imported and imported.ns_per_tick) or 1.0
         self.traces: dict[Path, _Counted] = dict(self._read_traces())
 
     def _find_files(self) -> Iterator[tuple[str, ExperimentFiles]]:
@@ -358,7 +360,7 @@ class _Reader:
         splits, damage, clocks = list[LoadedSplit](), list[InputFileError](), list[str]()
         for number, path in sorted(self.etdumps[etdump]):
             try:
-                dump = open_etdump(path)
+                dump = open_etdump(path, ns_per_tick=self._ns_per_tick)
             except InputFileError as error:
                 damage.append(error)
                 continue

@@ -282,8 +282,9 @@ class LaunchRecord(Record):
     purpose: Purpose
     block: Count | None = None
     """Its number among the timing or the operator launches; others are one."""
-    started_at: Name
-    duration_s: float
+    started_at: Name | None = None
+    duration_s: float | None = None
+    """None, as the start, of launches of another program that does not say."""
     error: Name | None = None
     asked: tuple[str, ...] = ()
     """The flags that the runner was given."""
@@ -316,6 +317,22 @@ class Session(Record):
     """Versions of what programs are made with."""
 
 
+class ImportedFile(FileIdentity):
+    """A file that another program left, and what it was taken for."""
+
+    kind: Name
+
+
+class Imported(Record):
+    """Where an imported run came from."""
+
+    sources: tuple[ImportedFile, ...]
+    ns_per_tick: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    """Of the clock that the ETDumps' stamps are of; None without an ETDump."""
+    clock: Name | None = None
+    """That clock in words, and how it is known; None without an ETDump."""
+
+
 class Manifest(Session):
     """All that manifest.json says, first of the session that began the run.
 
@@ -345,6 +362,8 @@ class Manifest(Session):
     experiments: tuple[Experiment, ...] = ()
     launches: tuple[LaunchRecord, ...] = ()
     notes: tuple[Name, ...] = ()
+    imported: Imported | None = None
+    """None for what etprof measured itself."""
     files: Named[MeasuredFile] = Field(default_factory=dict)
     checksum: Name | None = None
     """Of all that stands before it."""

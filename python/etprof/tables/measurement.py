@@ -52,6 +52,8 @@ def _quantities(experiment: ExperimentAnalysis) -> Iterator[_Quantity]:
         inferences = f"Inference ({count_of(latency.samples.count, 'sample')}"
         if latency.inferences_per_sample > 1:
             inferences += f" of up to {latency.inferences_per_sample} inferences"
+        if latency.is_traced:
+            inferences += ", event tracer on"
         timed = (
             ("Load", latency.load),
             ("First inference", latency.first_inference),
@@ -92,8 +94,9 @@ def _samples(run: RunAnalysis) -> Iterator[tuple[str, int, str, int, int]]:
 def _block_samples(
     experiment: str, block: BlockMetrics
 ) -> Iterator[tuple[str, int, str, int, int]]:
-    phases = {
-        "first": [block.first_inference_ns],
+    first = block.first_inference_ns
+    phases: dict[str, list[int]] = {
+        "first": [] if first is None else [first],
         "warmup": block.warmup_latency_ns,
         "steady": block.latency_ns,
     }
@@ -153,7 +156,7 @@ LATENCIES: Final = Table(
         Column("doubt", "string", of=lambda s: s.summary.doubt or None if s.summary else None,
                says="why the interval is missing, or may cover less than 95 %"),
     ),
-    title="Latency without event tracer",
+    title="Latency of timing launches",
     from_each="experiment",
     rows_of=_quantities,
     says="one row per experiment and quantity",

@@ -133,7 +133,7 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
     if len(assessment.comparisons) > 1:
         sections.append(Section("comparisons", "All comparisons", (table("comparisons"),)))
     sections += [
-        Section("latencies", "Latency without event tracer", (table("latencies"),)),
+        Section("latencies", "Latency of timing launches", (table("latencies"),)),
         Section(
             "launches", "How launches spread", (_of_both_sides(assessment, table("launches")),),
             says="Each step is a process launch: at its height is the share of launches that took "

@@ -259,11 +259,15 @@ def tiles_of(assessment: Assessment) -> list[Tile]:
              count_of(latency.samples.count, "sample")),
         Tile("99th percentile", format_duration(latency.samples.p99),
              f"minimum {format_duration(latency.samples.minimum)}"),
-        Tile("First inference", format_duration(latency.first_inference.median),
-             f"load {format_duration(latency.load.median)}"),
+        Tile("First inference", _duration(latency.first_inference),
+             f"load {_duration(latency.load)}"),
         Tile("Peak memory", format_size(latency.peak_rss_bytes),
              f"planned {format_size(latency.planned_buffers_bytes)}"),
     ]  # fmt: skip
+
+
+def _duration(summary: BlockedMedian | None) -> str:
+    return MISSING if summary is None else format_duration(summary.median)
 
 
 def _ledger_tile(entry: LedgerEntry) -> Tile:

@@ -259,8 +259,10 @@ def _experiment_times(experiment: ExperimentAnalysis, times: SplitTimes) -> Docu
 
 def _latency(latency: Latency) -> Document:
     return {
-        "load_ns": _blocked(latency.load),
-        "first_inference_ns": _blocked(latency.first_inference),
+        "load_ns": _blocked(latency.load) if latency.load else None,
+        "first_inference_ns": _blocked(latency.first_inference)
+        if latency.first_inference
+        else None,
         "given_ns": _blocked(latency.given) if latency.given else None,
         "taken_ns": _blocked(latency.taken) if latency.taken else None,
         "inferences_per_sample": latency.inferences_per_sample,

@@ -49,7 +49,11 @@ _ENTRIES: tuple[tuple[str, Unit, Callable[[BlockMetrics], float | None]], ...] =
     ("Steady inference", "ns", lambda block: float(np.median(block.latency_ns))),
     (
         "First inference beyond steady", "ns",
-        lambda block: block.first_inference_ns - float(np.median(block.latency_ns)),
+        lambda block: (
+            None
+            if block.first_inference_ns is None
+            else block.first_inference_ns - float(np.median(block.latency_ns))
+        ),
     ),
     ("Memory that loading takes", "bytes", lambda block: block.memory.taken_by_load_bytes),
     ("Memory after load", "bytes", lambda block: block.memory.rss_after_load_bytes),

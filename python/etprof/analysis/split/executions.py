@@ -331,7 +331,8 @@ class _Survey:
             self.load_ns[name] = self.load_ns.get(name, 0.0) + took
         foreign = events.roles == Role.FOREIGN
         if times and foreign.any():
-            ticks = (times.end[foreign] - times.start[foreign]).astype(np.int64).sum()
+            stamps = dump.profile.end_time[foreign], dump.profile.start_time[foreign]
+            ticks = (stamps[0] - stamps[1]).astype(np.int64).sum()
             before = self.foreign
             count = int(np.count_nonzero(foreign))
             self.foreign = Foreign(before.events + count, before.ticks + int(ticks))

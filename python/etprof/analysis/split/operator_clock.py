@@ -77,7 +77,8 @@ def put_on_clock(dump: ETDump | LongETDump, trace: KernelTrace) -> ETDump | Long
     if done != len(trace.executions):
         return _OTHER
     if isinstance(dump, LongETDump):
-        return _LongOnClock(dump.path, dump.data, dump.state, clock)
+        tick = dump.ns_per_tick
+        return _LongOnClock(dump.path, dump.data, dump.state, clock, ns_per_tick=tick)
     return changed
 
 

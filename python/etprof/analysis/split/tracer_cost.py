@@ -52,6 +52,8 @@ def _recording_cost(experiment: ExperimentAnalysis) -> TracerCost | None:
     metrics, latency, split = experiment.metrics, experiment.latency, experiment.split.times
     if latency is None or split is None or metrics is None or metrics.generated is not None:
         return None
+    if latency.is_traced:  # both sides have it
+        return None
     without, recorded = latency.steady.median, split.execute_median_ns
     if without <= 0 or recorded <= 0:
         return None

@@ -13,7 +13,7 @@ from etprof.statistics.summary import trimmed_mean
 from etprof.views.formats import Format
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from etprof.analysis.run_analysis import ExperimentAnalysis, RunAnalysis
     from etprof.run.directory import ExperimentMetrics
@@ -61,10 +61,8 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     ]
     resident = [b.memory.pss_bytes for b in blocks if b.memory.pss_bytes is not None]
     found = {
-        "model_load_time(ms)": [
-            (block.load.program_ns + block.load.method_ns) / _NS_PER_MS for block in blocks
-        ],
-        "first_inference_latency(ms)": [b.first_inference_ns / _NS_PER_MS for b in blocks],
+        "model_load_time(ms)": _known_ms(block.load.total_ns for block in blocks),
+        "first_inference_latency(ms)": _known_ms(block.first_inference_ns for block in blocks),
         "avg_inference_latency(ms)": samples,
         "trimmean_inference_latency(ms)": [trimmed_mean(samples)],
         "load_status": [1.0],
@@ -75,13 +73,15 @@ def hud_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     return {name: values for name, values in {**found, **_llm_metrics(metrics)}.items() if values}
 
 
+def _known_ms(times_ns: Iterable[int | None]) -> list[float]:
+    return [each / _NS_PER_MS for each in times_ns if each is not None]
+
+
 def _llm_metrics(metrics: ExperimentMetrics) -> dict[str, list[float]]:
     """The names of ExecuTorch's app for language models; empty when no tokens were generated."""
     told = [(block, block.generation) for block in metrics.blocks if block.generation is not None]
     return {
-        "llm_model_load_time(ms)": [
-            (block.load.program_ns + block.load.method_ns) / _NS_PER_MS for block, _ in told
-        ],
+        "llm_model_load_time(ms)": _known_ms(block.load.total_ns for block, _ in told),
         "generate_time(ms)": [
             value / _NS_PER_MS for block, _ in told for value in block.latency_ns
         ],

@@ -1,0 +1,127 @@
+# ruff: noqa: N999
+"""Make a run directory of what another program measured.
+
+Takes what there is, in any order; what a file is, its content says:
+
+  model.etdump                 an ETDump, of any runner
+  model.etrecord + model.pte   modules and source lines of its operators
+  runner.log                   what executor_runner printed: load time, each inference, threads
+  benchmark_results.json       of minibench, ExecuTorch's benchmark app for Android
+  ios.log                      what ExecuTorch's benchmark app for iOS printed (XCTest)
+
+Several logs, or several ETDumps, are launches of the same program. `etprof analyze`, `report`,
+`validate`, `compare` and `history add` take the run; it says what is missing.
+
+An ETDump does not say what its clock counts. Where neither the log beside it nor the delegate's
+times show it, --time-scale has to. Cycles become times by --clock-hz, and are no times without it.
+
+  etprof import model.etdump runner.log --sme sme2
+  etprof import model.etdump model.etrecord model.pte --time-scale ns
+  etprof import cycles.etdump --time-scale cycles --clock-hz 800e6 --threads 1
+  etprof import benchmark_results.json --inferences 50
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etprof.base.limits import MOST_INFERENCES, MOST_THREADS
+from etprof.cli.flags import FULL, JSON, add_flags, whole_number
+from etprof.cli.output import answer
+
+if TYPE_CHECKING:
+    from etprof.run.delegation import DelegationReport
+
+_PLATFORMS = ("android", "ios", "mac", "linux", "emulator", "unknown")
+_TIME_SCALES = ("ns", "us", "ms", "cycles")
+_MOST_HZ = 1e12
+_IN_FORCE = ("sme2", "sme1", "off")
+
+
+def hertz(text: str) -> float:
+    """A frequency above 0, up to 1 THz."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 1 <= value <= _MOST_HZ:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {_MOST_HZ:g} a second, not {text}")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's flags."""
+    add_flags(
+        parser,
+        ("files", Path, "FILE", "what the other program left", {"nargs": "+"}),
+        ("--out", Path, "DIR", "the run directory (default: out_<model>/runs/<platform>)"),
+        ("--model", str, "NAME", "call the model this (default: as the files do)"),
+        ("--dtype", str, "PRECISION", "its precision, such as fp16"),
+        ("--platform", _PLATFORMS, "", "where it ran (default: as the files say)"),
+        ("--sme", _IN_FORCE, "", "the SME mode that was in force"),
+        ("--threads", whole_number(1, MOST_THREADS), "N", "threads in force (default: as the log says)"),
+        ("--inferences", whole_number(1, MOST_INFERENCES), "N",
+         "inferences whose mean minibench kept (its num_iter, 50 unless asked otherwise)"),
+        ("--time-scale", _TIME_SCALES, "", "what a tick of the ETDump's clock is"),
+        ("--clock-hz", hertz, "HZ", "ticks a second of a clock in cycles, such as 800e6"),
+        FULL,
+        JSON,
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Makes the run directory and says what it has, and what is missing."""
+    from etprof.importing.importing import ImportRequest, import_run
+    from etprof.tables.brief import Brief, Told
+
+    request = ImportRequest(
+        files=arguments.files,
+        folder=arguments.out,
+        model=arguments.model,
+        precision=arguments.dtype,
+        platform=arguments.platform,
+        sme=arguments.sme,
+        threads=arguments.threads,
+        inferences=arguments.inferences,
+        time_scale=arguments.time_scale,
+        clock_hz=arguments.clock_hz,
+    )
+    done = import_run(request, describe=_describe)
+    imported, notes = done.manifest.imported, done.manifest.notes
+    sources = imported.sources if imported else ()
+    clock = imported.clock if imported else None
+    document = {
+        "run_dir": str(done.folder),
+        "run_id": done.manifest.run_id,
+        "model": done.manifest.model.name,
+        "platform": done.manifest.platform,
+        "sources": [each.model_dump(mode="json") for each in sources],
+        "ns_per_tick": imported.ns_per_tick if imported else None,
+        "clock": clock,
+        "missing": list(notes),
+        "set_aside": str(done.set_aside) if done.set_aside else None,
+    }
+    told = [Told(f"{done.folder}: {', '.join(each.kind for each in sources)}")]
+    if done.set_aside is not None:
+        told.append(Told(f"The run that was there is now {done.set_aside}"))
+    if clock is not None:
+        told.append(Told(f"Clock of the ETDump: {clock}"))
+    lines = tuple(Told(f"Missing: {note}", "yellow") for note in notes)
+    answer(arguments, document, Brief(tuple(told), lines=lines, ends=(_next_step(done.folder),)))
+    return 0
+
+
+def _next_step(folder: Path) -> str:
+    import shlex
+
+    return f"Analyse it: {shlex.join(['etprof', 'analyze', str(folder)])}"
+
+
+def _describe(program: Path, record: Path) -> DelegationReport:
+    """Reads program and ETRecord, which takes torch and ExecuTorch."""
+    from etprof.etrecord.program import describe_program
+
+    return describe_program(program, record)

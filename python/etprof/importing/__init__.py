@@ -1,0 +1,1 @@
+"""Other programs' measurements, made into run directories of what they say."""

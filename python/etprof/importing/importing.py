@@ -1,0 +1,317 @@
+"""Makes a run directory of what other programs left: of what is there, with what is missing said.
+
+The same records write it that write a measured run, so whatever reads runs reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import etprof
+from etprof.base.atomic import json_bytes, write_bytes
+from etprof.base.errors import UsageError
+from etprof.base.files import MOST_PROGRAM_BYTES, read_input
+from etprof.base.text import clean
+from etprof.etdump.reader import open_etdump
+from etprof.importing.clock import Clock, find_clock
+from etprof.importing.sources import (
+    ETDUMP,
+    ETRECORD,
+    MINIBENCH,
+    PROGRAM,
+    TIMINGS,
+    Source,
+    Timing,
+    of_kind,
+    read_timing,
+    recognise,
+)
+from etprof.run.directory import (
+    DELEGATION_REPORT,
+    METRICS,
+    BlockMetrics,
+    ExperimentFiles,
+    ExperimentMetrics,
+    Metrics,
+    experiment_files,
+    kind_of,
+    launch_suffix,
+    reserved,
+    runs_folder,
+    set_aside,
+)
+from etprof.run.manifest import (
+    Experiment,
+    Imported,
+    ImportedFile,
+    LaunchRecord,
+    Manifest,
+    MeasuredFile,
+    MeasuredModel,
+    identify,
+    new_run_id,
+    save_manifest,
+)
+from etprof.run.runner_result import LoadTime, Memory
+from etprof.targets.registry import proves_times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from etprof.run.delegation import DelegationReport
+    from etprof.run.manifest import Purpose
+
+    Describe = Callable[[Path, Path], DelegationReport]
+
+UNKNOWN: Final = "unknown"
+PLATFORMS: Final = ("android", "ios", "mac", "linux", "emulator", UNKNOWN)
+_NAME: Final = "imported"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportRequest:
+    """What to import, and what the files do not say."""
+
+    files: Sequence[Path]
+    folder: Path | None = None
+    """Default: out_<model>/runs/<platform>."""
+    model: str | None = None
+    precision: str | None = None
+    platform: str | None = None
+    sme: str | None = None
+    threads: int | None = None
+    inferences: int | None = None
+    """Whose mean a result has that keeps no more."""
+    time_scale: str | None = None
+    clock_hz: float | None = None
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """A run directory that was made of other programs' files."""
+
+    folder: Path
+    manifest: Manifest
+    set_aside: Path | None
+
+
+def import_run(request: ImportRequest, *, describe: Describe | None = None) -> ImportedRun:
+    """Makes the run directory; an earlier run there is set aside.
+
+    `describe` reads program and ETRecord, which takes torch. Raises UsageError for what only the
+    user can say, and InputFileError for a file that is damaged or none of these.
+    """
+    sources = [recognise(path) for path in request.files]
+    timings = [read_timing(each) for each in of_kind(sources, *TIMINGS)]
+    if not timings and not of_kind(sources, ETDUMP):
+        msg = "no ETDump and no timing is among the files: there is nothing to make a run of"
+        raise UsageError(msg)
+    maker = _Maker(request, sources, timings)
+    report = maker.read_report(describe)
+    aside = set_aside(maker.folder)
+    with reserved(maker.folder):
+        return ImportedRun(maker.folder, maker.write(report), aside)
+
+
+class _Maker:
+    """Everything that the files and the user say of one run."""
+
+    def __init__(
+        self, request: ImportRequest, sources: Sequence[Source], timings: Sequence[Timing]
+    ) -> None:
+        self._request, self._sources, self._timings = request, sources, timings
+        self._dumps = of_kind(sources, ETDUMP)
+        self._clock = self._find_clock()
+        program = self._only(PROGRAM)
+        stem = next((each.path.stem for each in (program, *self._dumps) if each), UNKNOWN)
+        told = self._told("model") or clean(stem)
+        self._model = MeasuredModel(
+            name=clean(request.model) if request.model else told,
+            method=self._told("method") or "forward",
+            precision=request.precision or self._told("precision"),
+            backend=self._told("backend"),
+            **dict(identify(program.path)) if program else {},
+        )
+        self._platform = platform = request.platform or self._told("platform") or UNKNOWN
+        self._threads = request.threads or self._threads_told()
+        self._experiment = Experiment(
+            name=request.sme or _NAME,
+            # Of what nobody says, only the files' names have a number.
+            threads=self._threads or 0,
+            **{"sme": request.sme} if request.sme else {},
+        )
+        self.folder = request.folder or runs_folder(self._model.name, platform)
+        self._manifest = Manifest(
+            run_id=new_run_id(),
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            etprof_version=etprof.__version__,
+            command=tuple(sys.argv),
+            platform=platform,
+            times_are_meaningful=proves_times(platform),
+            model=self._model,
+            target=dict(next((each.device for each in timings if each.device), {})),
+            experiments=(self._experiment,),
+            notes=tuple(self._missing()),
+            imported=Imported(
+                sources=tuple(
+                    ImportedFile(kind=each.kind, **dict(identify(each.path, each.path.name)))
+                    for each in sources
+                ),
+                ns_per_tick=self._clock.ns_per_tick if self._clock else None,
+                clock=self._clock.text if self._clock else None,
+            ),
+        )
+        self._files: dict[str, MeasuredFile] = {}
+        self._launches: list[LaunchRecord] = []
+
+    def _only(self, kind: str) -> Source | None:
+        found = of_kind(self._sources, kind)
+        if len(found) > 1:
+            names = ", ".join(str(each.path) for each in found)
+            raise UsageError(f"a run is of one {kind}, not of {names}; import them one by one")
+        return found[0] if found else None
+
+    def _told(self, name: str) -> str | None:
+        """What all timing files say of the same; raises UsageError where they differ."""
+        found = {value for each in self._timings if (value := getattr(each, name)) is not None}
+        if len(found) > 1:
+            told = ", ".join(sorted(found))
+            raise UsageError(f"the files are of more than one {name} ({told}); import each alone")
+        return next(iter(found), None)
+
+    def _threads_told(self) -> int | None:
+        found = {each.threads for each in self._timings if each.threads is not None}
+        if len(found) > 1:
+            raise UsageError(f"the logs are of {sorted(found)} threads; import each alone")
+        return next(iter(found), None)
+
+    def _find_clock(self) -> Clock | None:
+        """Returns the clock of all ETDumps; those of one run are of one machine."""
+        request = self._request
+        if not self._dumps:
+            if request.time_scale or request.clock_hz:
+                raise UsageError("--time-scale and --clock-hz are of an ETDump; there is none")
+            return None
+        logged = [each.executed_ns for each in self._timings]
+        # Only then is each log of an ETDump's own launch.
+        beside = logged if len(logged) == len(self._dumps) else [None] * len(self._dumps)
+        found = [
+            find_clock(
+                open_etdump(each.path),
+                request.time_scale, request.clock_hz, executed_ns,
+            )
+            for each, executed_ns in zip(self._dumps, beside, strict=True)
+        ]  # fmt: skip
+        if len({each.ns_per_tick for each in found}) > 1:
+            raise UsageError("the ETDumps are of several clocks; import each alone")
+        return found[0]
+
+    def _missing(self) -> Iterator[str]:
+        """Says what the files do not, and what that costs."""
+        yield from dict.fromkeys(note for each in self._timings for note in each.notes)
+        if not self._dumps:
+            yield "there is no ETDump: where the time goes is not known"
+        elif not any(each.latency_ns for each in self._timings):
+            yield "there is no timing beside the ETDump: latency without tracer is not known"
+        if self._request.sme is None:
+            yield "the SME mode is not known; --sme says it"
+        if self._threads is None:
+            yield "the number of threads is not known; --threads says it"
+        if of_kind(self._sources, ETRECORD) and self._only(PROGRAM) is None:
+            yield "an ETRecord alone names no modules: the program belongs to it"
+        elif not of_kind(self._sources, ETRECORD):
+            yield "there is no ETRecord: modules and source lines of operators are not known"
+        if self._platform == UNKNOWN:
+            yield "the platform is not known; --platform says it"
+        yield "kernels, build of the runner, CPU and state of the device are not known"
+
+    def read_report(self, describe: Describe | None) -> DelegationReport | None:
+        """Reads ETRecord and program together; None without both."""
+        program, record = self._only(PROGRAM), self._only(ETRECORD)
+        if program is None or record is None or describe is None:
+            return None
+        return describe(program.path, record.path)
+
+    def write(self, report: DelegationReport | None) -> Manifest:
+        """Writes evidence first, then the manifest that lists it."""
+        label, setup = self._model.label or self._model.name, self._experiment
+        files = experiment_files(self.folder, label, setup.folder, setup.threads)
+        for number, source in enumerate(self._dumps):
+            suffix = launch_suffix("operators", number)
+            # The same name as a measured one, whatever the file was called.
+            self._keep(files.file(f"{suffix}.etdump"), source.path)
+            self._add("operators", number, None)
+        blocks = list(self._blocks(files))
+        if report is not None:
+            content = json_bytes(report.model_dump(mode="json"))
+            self._write(self.folder / DELEGATION_REPORT, content)
+        metrics = Metrics(
+            run_id=self._manifest.run_id,
+            times_are_meaningful=self._manifest.times_are_meaningful is not False,
+            experiments={
+                setup.name: ExperimentMetrics(
+                    sme=self._request.sme,
+                    threads=self._threads,
+                    etdump=files.etdump.relative_to(self.folder).as_posix()
+                    if self._dumps
+                    else None,
+                    blocks=blocks,
+                )
+            },
+        )
+        self._write(self.folder / METRICS, json_bytes(metrics.model_dump(mode="json")))
+        manifest = self._manifest.model_copy(
+            update={
+                "launches": tuple(self._launches),
+                "files": dict(sorted(self._files.items())),
+            }
+        )
+        save_manifest(self.folder, manifest)
+        return manifest
+
+    def _blocks(self, files: ExperimentFiles) -> Iterator[BlockMetrics]:
+        """Keeps every timing file, and yields those that have a steady latency."""
+        sources = of_kind(self._sources, *TIMINGS)
+        for number, (source, timing) in enumerate(zip(sources, self._timings, strict=True)):
+            ending = "json" if source.kind == MINIBENCH else "txt"
+            self._keep(files.file(f"_source_{number:02d}.{ending}"), source.path)
+            if not timing.latency_ns:
+                continue
+            self._add("timing", number, timing.executed_ns)
+            yield BlockMetrics(
+                block=number,
+                load=LoadTime(together_ns=timing.load_ns),
+                first_inference_ns=timing.first_ns,
+                warmup_latency_ns=[],
+                latency_ns=list(timing.latency_ns),
+                is_traced=timing.is_traced,
+                inferences_per_sample=(self._request.inferences or 1)
+                if source.kind == MINIBENCH
+                else 1,
+                memory=Memory(
+                    peak_rss_bytes=timing.peak_bytes, planned_buffers_bytes=timing.planned_bytes
+                ),
+            )
+
+    def _add(self, purpose: Purpose, number: int, took_ns: int | None) -> None:
+        took = None if took_ns is None else took_ns / 1e9
+        entry = LaunchRecord(
+            experiment=self._experiment.name, purpose=purpose, block=number, duration_s=took
+        )
+        self._launches.append(entry)
+
+    def _keep(self, place: Path, source: Path) -> None:
+        again = "give it again"
+        self._write(place, read_input(source, most_bytes=MOST_PROGRAM_BYTES, way_out=again))
+
+    def _write(self, place: Path, content: bytes) -> None:
+        write_bytes(place, content)
+        name = place.relative_to(self.folder).as_posix()
+        digest = hashlib.sha256(content).hexdigest()
+        entry = MeasuredFile(kind=kind_of(name), sha256=digest, size_bytes=len(content))
+        self._files[name] = entry
