@@ -42,6 +42,7 @@ def test_infinity_on_one_side_only_is_never_within() -> None:
     parity = compare(0, np.array([1.0, math.inf]), np.array([1.0, 2.0]), columns=2)
     assert parity.nonfinite_differences == 1
     assert not parity.is_within(0.0)
+    assert parity.mse is None  # 0.0 would say that all was equal
 
 
 def test_outputs_of_other_sizes_are_refused() -> None:

@@ -30,8 +30,8 @@ class Parity:
     """Largest absolute difference."""
     max_rel: float
     """Largest relative difference, over reference values of at least 0.1 % of the largest."""
-    mse: float
-    """Mean squared difference, in the output's unit squared."""
+    mse: float | None
+    """Mean squared difference, in the output's unit squared; None where only one of both is finite."""
     snr_db: float | None
     """10 log10 of signal power over error power; None when there is no error at all, or whole
     numbers were compared, which agree or do not."""
@@ -77,17 +77,18 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
     large = finite & (np.abs(reference) >= _TOLERATED_ZERO * scale) & (reference != 0)
     equal = float((value == reference).mean()) if is_whole and value.size else None
     lead = _allowed_error(reference[finite], _USUAL_DB if least_db is None else least_db)
+    lost = int((~finite & ~same_odd).sum())
     return Parity(
         index=index,
         identical=bool(same_odd.all()),
         max_abs=float(np.max(np.abs(error), initial=0.0)),
         max_rel=float(np.max(np.abs(error[large]) / np.abs(reference[large]), initial=0.0)),
-        mse=float(np.mean(error**2)) if error.size else 0.0,
+        mse=None if lost else float(np.sum(error**2)) / max(error.size, 1),
         snr_db=None if is_whole else snr_db(reference[finite], error[finite]),
         cosine=None if is_whole else _cosine(value[finite], reference[finite]),
         top1=equal if is_whole else _top1(value, reference, columns, -1),
         clear_top1=equal if is_whole else _top1(value, reference, columns, _CLEAR_LEAD * lead),
-        nonfinite_differences=int((~finite & ~same_odd).sum()),
+        nonfinite_differences=lost,
         degenerate=None if is_whole else find_degeneracy(reference),
     )
 

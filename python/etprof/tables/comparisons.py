@@ -370,7 +370,7 @@ OUTPUTS: Final = Table(
         Column("max_rel", "float64", title="max rel", of=lambda s: s.parity.max_rel,
                says="largest relative difference"),
         Column("mse", "float64", title="MSE", place="data", of=lambda s: s.parity.mse,
-               says="mean squared difference"),
+               says="mean squared difference; missing where only one of both is finite"),
         Column("snr_db", "float64", "dB", title="SNR", of=lambda s: s.parity.snr_db,
                says="signal to noise; missing without any error"),
         Column("cosine", "float64", place="data", of=lambda s: s.parity.cosine,
