@@ -278,3 +278,11 @@ def test_the_terminal_shows_the_worst_first() -> None:
     gaps = make_gaps(*(make_row(i, 90.0 - i) for i in range(20)))
     ranked = next(section for section in sections(gaps) if section.anchor == "ranked")
     assert ranked.tables[0].rows[0][0] == 19
+
+
+def test_a_single_half_may_be_off_by_a_unit_in_its_last_place() -> None:
+    """X3: a root of one value was named in the decoder, with two inputs of three."""
+    exact = np.array([1.0322265625])
+    for off, parts in ((2.0**-10, False), (0.01, True)):
+        gap = measure_gap(exact + off, exact)
+        assert (explain_error("fp16", 1, exact.size).excess(gap) > 1) == parts

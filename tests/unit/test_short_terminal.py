@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
 from functools import cache
@@ -20,6 +21,7 @@ from etprof.cli import COMMANDS, build_parser, load_command, output
 from etprof.history.store import open_store
 from etprof.tables.brief import BarPart, Brief, Point, Told
 from etprof.views.brief import BriefAnswer
+from etprof.views.fitting import fold
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
 from tests.upstream_files import runner_log
@@ -324,3 +326,17 @@ def test_a_check_begins_with_what_became_worse(world: World) -> None:
     assert "unchanged" in headline
     assert re.search(r"^  regression: ", runs, re.MULTILINE)
     assert "unchanged" not in runs
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_command_on_several_lines_is_copied_as_one(width: int) -> None:
+    """U1: its first line alone was run, which measured one program without the other."""
+    command = "etprof profile out_small/optimize_fp16/a.pte --against out_small/optimize_fp16/b.pte"
+    for start in ("  ", "Next: "):
+        lines = fold(start + command, width)
+        assert len(lines) > 1
+        assert max(map(len, lines)) <= width
+        joined = "\n".join(lines).replace("\\\n", "")  # as a shell does
+        assert shlex.split(joined.removeprefix("Next:")) == shlex.split(command)
+    sentence = f"the same as `{command}` says"
+    assert " ".join(fold(sentence, width)) == sentence

@@ -5,6 +5,7 @@ A word that is longer than its column, such as a microkernel's name, is elided i
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -15,24 +16,39 @@ if TYPE_CHECKING:
     from etprof.views.cells import ShownColumn
 
 LEFT_OUT: Final = "…"
+_COMMAND: Final = re.compile(r"(\s+|\w[\w ,]*: )etprof ")
+"""A line that people copy; in a sentence a command stands in backticks."""
+_GOES_ON: Final = " \\"
 _LEAST_TEXT: Final = 16
 """Columns of text are folded to this, not further: shorter pieces are no words."""
 
 
 def fold(text: str, width: int) -> list[str]:
-    """Returns the text in lines of whole words; a longer word has a line of its own."""
+    """Returns the text in lines of whole words; a longer word has a line of its own.
+
+    A command stays one command: a shell takes its lines together.
+    """
     lines: list[str] = []
     for part in text.split("\n"):
-        line: str | None = None
-        for word in part.split(" "):
-            if line is not None and cell_len(line) + 1 + cell_len(word) <= width:
-                line = f"{line} {word}"
-                continue
-            if line is not None:
-                lines.append(line)
-            line = word
-        lines.append(line or "")
+        if _COMMAND.match(part) and cell_len(part) > width:
+            *first, last = _fold_line(part, width - len(_GOES_ON))
+            lines += [*(f"{line}{_GOES_ON}" for line in first), last]
+        else:
+            lines += _fold_line(part, width)
     return lines
+
+
+def _fold_line(part: str, width: int) -> list[str]:
+    lines: list[str] = []
+    line: str | None = None
+    for word in part.split(" "):
+        if line is not None and cell_len(line) + 1 + cell_len(word) <= width:
+            line = f"{line} {word}"
+            continue
+        if line is not None:
+            lines.append(line)
+        line = word
+    return [*lines, line or ""]
 
 
 def cut(lines: list[str], most: int, width: int) -> list[str]:
