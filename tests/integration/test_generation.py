@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 PROMPT_IDS = tuple(1 + 37 * place % 4000 for place in range(70))
 """More than the decoder's prefill of 64 takes, so that decode steps read the rest."""
 
+EXECUTORCHS_LLAMA = f"{ROOT / 'benchmarks' / 'llm_networks.py'}:LlamaOfTwoMethods"
 _OF_FOUR_BITS = re.compile(r"kai_run_matmul_clamp_f32_qai8dxp")
 
 
@@ -167,12 +168,13 @@ def kernels_of_products(run: Path) -> dict[str, Counter[str]]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("emulator")
+@pytest.mark.parametrize("model", ["decoder", EXECUTORCHS_LLAMA], ids=["decoder", "executorch"])
 def test_four_bits_a_channel_run_on_sme2_in_prefill_and_decode(
-    exports: Exports, tmp_path: Path
+    exports: Exports, tmp_path: Path, model: str
 ) -> None:
-    # GIVEN the decoder with 4-bit weights, one scale a channel
-    program = exports.get(ExportRequest("decoder", "8da4w_channel")).pte
-    prompt = ",".join(map(str, PROMPT_IDS))
+    # GIVEN the decoder, or ExecuTorch's own LLaMA, with 4-bit weights, one scale a channel
+    program = exports.get(ExportRequest(model, "8da4w_channel")).pte
+    prompt = ",".join(str(each % 256) for each in PROMPT_IDS)
     words = ("profile", program, "--target", "emulator")
     # WHEN it generates in every SME mode, and its prefill runs alone
     wrote = etprof(tmp_path, *words, "--generate", 8, "--prompt-tokens", prompt, "--out", "decode")
