@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from etprof.export.request import ExportedFiles
 
-USUAL: Final = ("fp32", "int8", "int8_dynamic", "8da4w_b32", "8da4w", "8da4w_channel")
+USUAL: Final = ("int8", "int8_dynamic", "8da4w_b32", "8da4w", "8da4w_channel")
 READ, PROMPT, NEW = 192, 32, 64
 """Tokens of the text that are scored, of a prompt, and new ones after it."""
 Scorer = Callable[[int, int], torch.Tensor]
