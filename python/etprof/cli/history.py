@@ -57,6 +57,7 @@ run that failed, 2 a flag or name that cannot be used, 4 no such history, 8 a st
 examples:
   etprof history check
   etprof history check --baseline branch:main --format markdown --out comment.md
+  etprof history check --exact-work
   etprof history check --baseline window:10 --threshold 3 --threshold load_ns=20
   etprof history check --baseline release --run out_toy_cnn/runs/linux --metric latency_ns
 """
@@ -120,6 +121,8 @@ def _add_check(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
          "change that matters (default 5; 1 for sizes that never vary); may be given again", MANY),
         ("--metric", str, "NAME",
          "check this metric only; may be given again; `all` for every metric", MANY),
+        ("--exact-work", bool, "",
+         "judge exact work too, by operator: one step or byte more fails; emulated runs have it"),
         ("--format", FORMATS, "", "", {"default": "text"}),
         ("--out", Path, "FILE", "write there instead of printing"),
     )  # fmt: skip
@@ -381,6 +384,7 @@ def _check_request(arguments: argparse.Namespace) -> CheckRequest:
         runs=tuple(arguments.runs),
         filters=_filters(arguments),
         metrics=metrics or CHECKED,
+        work=arguments.exact_work,
         threshold=thresholds.pop(None, None),
         thresholds={name: value for name, value in thresholds.items() if name is not None},
     )

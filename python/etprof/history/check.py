@@ -6,13 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from etprof.base.units import count_of
-from etprof.history.gate import Comparison, Gate, Judgement, judge_all
-from etprof.history.schema import FAILED, Run
-from etprof.history.selection import check_baseline, find_runs, newest_of_each_series
+from sqlalchemy import select
+
+from etprof.base.units import count_of, format_count
+from etprof.history.gate import Comparison, Gate, Judgement, Verdict, judge_all
+from etprof.history.schema import FAILED, OperatorWork, Run, RunWork
+from etprof.history.selection import (
+    NEWEST_FIRST,
+    check_baseline,
+    find_runs,
+    newest_of_each_series,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from sqlalchemy.orm import Session
 
@@ -40,6 +47,21 @@ CHECKED: Final = (
 """Metrics that are judged unless others are asked for; the rest say the same once more."""
 
 
+WORK: Final[Mapping[str, tuple[str, str]]] = {
+    "calls": ("kernel_calls", "count"),
+    "macs": ("work_macs", "count"),
+    "padded_macs": ("work_padded_macs", "count"),
+    "steps": ("work_steps", "count"),
+    "bytes": ("work_bytes", "bytes"),
+}
+"""Each count of `OperatorWork`, with its name as a metric and its unit.
+
+The baseline is the least that any of its runs has: more stays more while one with less is in it.
+"""
+_NAMED: Final = 3
+"""Operators that a reason lists."""
+
+
 @dataclass(frozen=True)
 class CheckRequest:
     """What to compare with what, and how strictly."""
@@ -54,6 +76,8 @@ class CheckRequest:
     """None: 5 %, and 1 % where a value never varies."""
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """By metric, where not the common one."""
+    work: bool = False
+    """Whether exact work is judged too: one step more fails."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +137,80 @@ def check_history(session: Session, request: CheckRequest) -> CheckResult:
             entries.append(_told(candidate, "failed", reason))
         elif not gate.has_baseline(request.baseline, candidate):
             alone.append(candidate)
-        elif not candidate.representative:
+        elif not candidate.representative and not (request.work and candidate.work):
             reason = "its target proves no times, so none are judged"
             entries.append(_told(candidate, "inconclusive", reason))
         else:
             compared += _comparisons(gate, request, candidate)
+        if request.work and candidate.status != FAILED and candidate.wrong_outputs is None:
+            entries += _work_entries(session, gate, request, candidate)
     judged = zip(compared, judge_all(compared), strict=True)
     # A drift is a row of its own where there is one; the test for it counts in any case.
     entries += [_checked(*each) for each in judged if not each[0].drift or each[1].is_drift]
     entries.sort(key=lambda entry: OUTCOMES.index(entry.outcome))
     return CheckResult(request, tuple(entries), tuple(alone))
+
+
+def _work_entries(
+    session: Session, gate: Gate, request: CheckRequest, candidate: Run
+) -> Iterator[Checked]:
+    """What became of each count; nothing where no run of the baseline has counts."""
+    numbers = gate.runs_before(request.baseline, candidate)
+    now = work_of(candidate)
+    if now is None:
+        return
+    runs = session.scalars(select(Run).where(Run.id.in_(numbers)).order_by(*NEWEST_FIRST))
+    known = [(run, before) for run in runs if (before := work_of(run))]
+    # How much is computed depends on the length.
+    known = [(run, before) for run, before in known if before.svl_bits == now.svl_bits]
+    for count, (metric, unit) in WORK.items() if known else ():
+        least, before = min(known, key=lambda entry: _total(entry[1], count))
+        judgement = _judge_work(count, before, now)
+        totals = _total(before, count), _total(now, count)
+        yield Checked(
+            judgement.verdict, candidate, (least,), judgement.reason, metric, unit, *totals,
+            judgement,
+        )  # fmt: skip
+
+
+def work_of(run: Run) -> RunWork | None:
+    """Returns what was counted of a run; None where nothing was."""
+    return RunWork.model_validate(run.work) if run.work else None
+
+
+def _total(work: RunWork, count: str) -> int:
+    return sum(getattr(each, count) for each in work.operators.values())
+
+
+def _judge_work(count: str, before: RunWork, now: RunWork) -> Judgement:
+    """Judges exactly: counts do not vary, so one more is one more."""
+    old, new = _total(before, count), _total(now, count)
+    verdict: Verdict = "unchanged"
+    if new != old:
+        verdict = "regression" if new > old else "improvement"
+    change = new / old - 1 if old else None
+    reason = f"exact: {_tell_work(count, before.operators, now.operators) or 'the same'}"
+    return Judgement(verdict, change, change, change, 0.0, reason, smallest=0.0)
+
+
+def _tell_work(
+    count: str, before: Mapping[str, OperatorWork], now: Mapping[str, OperatorWork]
+) -> str:
+    """Names the operators whose counts differ, the largest difference first."""
+    nothing = OperatorWork(calls=0)
+    differing = [
+        (name, old, new)
+        for name in {**before, **now}
+        if (old := getattr(before.get(name, nothing), count))
+        != (new := getattr(now.get(name, nothing), count))
+    ]
+    differing.sort(key=lambda entry: -abs(entry[2] - entry[1]))
+    told = [
+        f"{name} {format_count(old)} → {format_count(new)}" for name, old, new in differing[:_NAMED]
+    ]
+    if len(differing) > _NAMED:
+        told.append(f"and {count_of(len(differing) - _NAMED, 'operator')} more")
+    return ", ".join(told)
 
 
 def title_of(run: Run) -> str:

@@ -56,7 +56,7 @@ PARQUET_MAGIC: Final = b"PAR1"
 _HEADER: Final = b"etprof_history"
 _ROWS: Final = 500
 """Of a Parquet file that are read at once."""
-_AS_JSON: Final = ("pins", "artefacts", "categories", "raw")
+_AS_JSON: Final = ("pins", "artefacts", "work", "categories", "raw")
 """Columns whose keys differ from run to run: JSON text."""
 _FAILURE: Final = "FAILURE_REPORT"
 """The metric by which ExecuTorch's own workflows report a job that failed."""

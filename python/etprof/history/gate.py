@@ -165,6 +165,21 @@ class Gate:
             chosen = tuple(each for each in members if points[each].source == newest)
         return [points[member].run_id for member in reversed(chosen)]
 
+    def runs_before(self, baseline: str, candidate: Run) -> list[int]:
+        """Returns the runs of a baseline whether or not they have times, newest first."""
+        if not baseline.startswith((WINDOW, BRANCH)):
+            pinned = self._pinned(baseline, candidate)
+            return [] if pinned is None else [pinned.id]
+        statement = earlier_runs(candidate, _branch_of(baseline, candidate)).limit(MOST_RUNS)
+        rows = [
+            row
+            for row in self._session.execute(statement)
+            if may_be_baseline(candidate, (row.git_commit, row.git_dirty))
+        ]
+        if baseline.startswith(WINDOW):
+            return [row.id for row in rows[: window_size(baseline)]]
+        return [row.id for row in rows if row.git_commit == rows[0].git_commit]
+
     def load(self, run_ids: Iterable[int], metric: str) -> None:
         """Reads the values of runs that were not read yet, in one statement."""
         missing = {number for number in run_ids if (number, metric) not in self._values}

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from etprof.analysis.generation import block_values
 from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.operators import category_times
+from etprof.analysis.split.work import work_by_operator
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.json_input import parse_json
 from etprof.base.records import first_problem
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from etprof.analysis.run_analysis import RunAnalysis
+    from etprof.analysis.split.evidence import ModeEvidence
     from etprof.history.schema import Run
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
@@ -59,9 +61,8 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
     facts = _facts(loaded, manifest, device)
     analysis, problem = _analyze(loaded)
     categories = _categories(analysis) if analysis else {}
-    wrong = analysis.wrong if analysis else ()
-    others = analysis.loaded.others if analysis else ()
-    damaged = {each.name: f"operator split: {each.damage}" for each in others if each.damage}
+    counted = {e.name: _work(e.counted) for e in analysis.experiments} if analysis else {}
+    damaged = _damaged(analysis)
     raw = _raw(loaded)
     found = []
     try:
@@ -82,8 +83,9 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
                     "sme_mode": (measured and measured.sme) or _sme_of_failed(manifest, experiment),
                     "threads": measured.threads if measured else experiment.threads,
                     "variant": _variant(manifest, experiment),
-                    "wrong_outputs": _wrong_outputs(wrong, experiment),
+                    "wrong_outputs": _wrong_outputs(analysis.wrong if analysis else (), experiment),
                     "artefacts": _artefacts(run, manifest, experiment),
+                    "work": counted.get(experiment.name) if measured else None,
                     "metrics": _metrics(measured) if measured else (),
                     "categories": categories.get(experiment.name, {}),
                     "raw": own if measured else None,
@@ -374,6 +376,29 @@ def _categories(analysis: RunAnalysis) -> dict[str, dict[str, float]]:
             if times.total_ns:
                 totals[name] = times.mean_ns
     return found
+
+
+def _damaged(analysis: RunAnalysis | None) -> dict[str, str]:
+    """Says by experiment why its operator split could not be read."""
+    others = analysis.loaded.others if analysis else ()
+    return {each.name: f"operator split: {each.damage}" for each in others if each.damage}
+
+
+def _work(counted: ModeEvidence | None) -> dict[str, Any] | None:
+    """Returns what was counted, by operator; None where nothing was, or not all of it."""
+    if counted is None or not (counted.steady and counted.is_complete):
+        return None
+    operators = {
+        name: {
+            "calls": calls,
+            "macs": work.macs if work else 0,
+            "padded_macs": work.computed - work.macs if work else 0,
+            "steps": work.steps if work else 0,
+            "bytes": work.left_bytes + work.right_bytes + work.output_bytes if work else 0,
+        }
+        for name, (calls, work) in work_by_operator(counted).items()
+    }
+    return {"svl_bits": counted.svl_bits, "operators": operators} if operators else None
 
 
 def _wrong_outputs(wrong: Sequence[Verdict], experiment: Experiment) -> str | None:

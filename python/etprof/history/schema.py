@@ -67,6 +67,27 @@ class Artefact(Record):
     size_bytes: Count | None = None
 
 
+class OperatorWork(Record):
+    """What one operator asks of the machine in one inference; 0 for none, as of what is no SME."""
+
+    calls: Count
+    """Of microkernels, packing included."""
+    macs: Count = 0
+    """Multiply-accumulates that outputs of products on SME need."""
+    padded_macs: Count = 0
+    """Those that tiles and packing add."""
+    steps: Count = 0
+    bytes: Count = 0
+    """Of both packed sides, as often as they are read, and of the output."""
+
+
+class RunWork(Record):
+    """All operators of a run that call microkernels."""
+
+    svl_bits: Count | None = None
+    operators: Named[OperatorWork]
+
+
 class Table(DeclarativeBase):
     """What all tables have in common."""
 
@@ -172,6 +193,8 @@ class Run(Table):
     wrong_outputs: Mapped[str | None] = _fact("wrong outputs")
     """What its verdicts say against its outputs; NULL for nothing, or where nobody knows. No time of
     a wrong answer counts."""
+    work: Mapped[dict[str, Any] | None] = _fact(accepts=RunWork)
+    """What was counted, by operator; None where nothing was."""
     representative: Mapped[bool]
     """Whether its target proves times. One that does not has none: no row of it is written, and
     those that older stores hold are never handed out."""

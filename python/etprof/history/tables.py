@@ -266,6 +266,8 @@ def brief_check(result: CheckResult) -> Brief:
 
 def _in_a_line(entry: Checked) -> str:
     """Says what became of a metric, or of a whole run."""
+    if entry.reason.startswith("exact: "):
+        return f"{entry.outcome}: {entry.metric} {entry.reason.removeprefix('exact: ')}"
     if entry.metric is None or entry.judgement is None:
         return f"{entry.outcome}: {entry.reason}"
     unit = entry.unit or ""

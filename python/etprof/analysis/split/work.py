@@ -174,6 +174,21 @@ def add_work(uses: Iterable[TileUse]) -> Work | None:
     return Work(*map(sum, zip(*every, strict=True))) if every else None
 
 
+def work_by_operator(counted: ModeEvidence) -> dict[str, tuple[int, Work | None]]:
+    """Calls of microkernels in one inference, and the work of products on SME, by operator.
+
+    Those that call none are left out; of equal names, later ones have their place behind it.
+    """
+    uses = list(tile_uses({counted.mode_in_force: counted}))
+    found: dict[str, tuple[int, Work | None]] = {}
+    for place, operator in enumerate(counted.operators, start=1):
+        calls = sum(kernel.calls for kernel in operator.kernels)
+        if calls:
+            name = operator.name if operator.name not in found else f"{operator.name} ({place})"
+            found[name] = calls, add_work(use for use in uses if use.operator is operator)
+    return found
+
+
 def packing_bytes(use: KernelUse, svl_bits: int | None) -> int | None:
     """What calls of a packing microkernel write; None for others, and where it is not known."""
     each = [(packed_bytes(use.name, sizes, svl_bits), calls) for sizes, calls in use.by_sizes]

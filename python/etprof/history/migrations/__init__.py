@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 """The newest revision, as `versions` ends in; a test compares."""
 _VERSIONS: Final = "alembic_version"
 _ADVISORY_LOCK: Final = 0x6574_7072_6F66
