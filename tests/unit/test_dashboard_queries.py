@@ -20,6 +20,7 @@ from etprof.dashboard.queries import (
     find_sme_sides,
     list_branches,
     list_failures,
+    list_keys,
     list_metrics,
     list_newest,
     list_series,
@@ -269,3 +270,9 @@ def test_runs_of_unknown_precision_or_threads_are_listed(tmp_path: Path) -> None
             (None,) * 3
         }
     store.engine.dispose()
+
+
+def test_keys_are_asked_for_up_to_the_largest_number(session: Session) -> None:
+    """A damaged store that pins a run of that number ended the dashboard as a fault of etprof's own."""
+    assert list_keys(session, 2**63 - 8, 1000) == {}
+    assert len(list_keys(session, 1, 2)) == 2

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,11 @@ def test_exit_codes_are_documented() -> None:
     }
     documented = {int(code) for code in re.findall(r"(?<!\S)(\d+)  ?\S", EPILOG)}
     assert codes | {0, 130, 141} <= documented
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_a_heading_is_one_level_below_the_one_before_at_most(page: Path) -> None:
+    """The site's builder refuses it, in a lane that comes last."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
+    assert all(after <= before + 1 for before, after in pairwise(levels))

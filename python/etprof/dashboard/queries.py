@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Entry = TypeVar("Entry")
 _OF_A_CONFIG: Final = tuple(name for name in OF_A_SERIES if name != "sme_mode")
 _SERIES_AT_ONCE: Final = 100
+_LARGEST_ID: Final = 2**63 - 1
 """In one statement; SQLite joins 500 at most."""
 RECENT_RUNS: Final = 5_000
 """Branches on offer, and what is latest on one, are of this many newest runs."""
@@ -157,7 +158,9 @@ def count_runs(session: Session) -> tuple[int, int]:
 
 def list_keys(session: Session, first: int, count: int) -> dict[int, str]:
     """Returns the keys of the runs with the numbers from `first` on, `count` of them at most."""
-    wanted = select(Run.id, Run.key).where(Run.id >= first, Run.id < first + count)
+    # A damaged store may name any number, and SQLite is asked for none that is larger than its own.
+    last = min(first + count - 1, _LARGEST_ID)
+    wanted = select(Run.id, Run.key).where(Run.id >= first, Run.id <= last)
     return {row.id: row.key for row in session.execute(wanted)}
 
 
