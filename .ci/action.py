@@ -7,6 +7,7 @@ CONFIG, and what GitHub sets. Needs no package, since etprof is only installed b
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import shutil
@@ -79,6 +80,8 @@ def measure() -> int:
     run = folder() / "run"
     if problem := _mistake():
         print(f"::error::{problem}")
+        folder().mkdir(parents=True, exist_ok=True)
+        (folder() / "exit_code").write_text("2")
         return 2
     words: list[str | Path] = ["profile", setting("MODEL"), "--target", "emulator", "--out", run]
     if precision := setting("PRECISION"):
@@ -103,6 +106,8 @@ def _mistake() -> str | None:
     mode = setting("MODE", "emulator")
     if mode not in {"emulator", "device"}:
         return "mode: give emulator or device"
+    if mode == "emulator" and setting("CONFIG"):
+        return "config: mode emulator takes none; leave it out, or give `mode: device`"
     if mode == "emulator":
         return None if setting("MODEL") else "model: give the model that is to be measured"
     if not setting("CONFIG"):
@@ -124,8 +129,9 @@ def comment() -> int:
         print(
             f"::warning::no comment: GitHub answers {error.code}; give the job `pull-requests: write`"
         )
-    except OSError as error:  # no answer at all, of which URLError is one kind
-        print(f"::warning::no comment: GitHub does not answer ({error})")
+    # No answer at all, of which URLError is one kind, one that ends early, or one that is no JSON.
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        print(f"::warning::no comment: GitHub does not answer as it should ({error})")
     return 0
 
 
@@ -152,7 +158,7 @@ def _post(body: str) -> None:
         found = ask("GET", f"{own}?per_page={_PAGE}&page={page}")
         for each in found:
             # Anybody can write the mark; only what a workflow posted is ours to change.
-            is_ours = each.get("user", {}).get("type") == "Bot"
+            is_ours = (each.get("user") or {}).get("type") == "Bot"
             if is_ours and str(each["body"]).startswith(_mark()):
                 ask("PATCH", f"{place}/comments/{int(each['id'])}", {"body": body})
                 return

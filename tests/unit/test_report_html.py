@@ -10,7 +10,8 @@ import statistics
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from rich.console import Console
@@ -18,12 +19,16 @@ from rich.console import Console
 from etprof.analysis.assessment import assess_run, assess_runs
 from etprof.run.load import Run as LoadedRun
 from etprof.tables.brief import brief_of
+from etprof.views import charts
 from etprof.views.formats.html import render_html
 from etprof.views.markdown import render_markdown
 from etprof.views.terminal import render_report
 from tests.etdump_writer import etdump, event_block, write_etdump
 from tests.known_etdumps import span
 from tests.known_runs import OFF_OPS, Experiment, Op, Run, analyze, on_off_run, write_run
+
+if TYPE_CHECKING:
+    from etprof.tables.table import Table
 
 ATTACK = "<img src=x onerror=alert(1)>"
 VOID = {"meta", "link", "input", "img", "br"}
@@ -262,3 +267,13 @@ def test_an_etdump_with_unknown_events_alone_gives_a_report(tmp_path: Path) -> N
     text = Page(render_html(assess_runs([LoadedRun.load(path)]))).visible
     assert "Program execution" in text
     assert "DELE_CALL" in text
+
+
+def test_charts_of_a_clock_that_stood_still_have_no_parts() -> None:
+    """Each divided by a time of zero."""
+    still = {"median_ns": 0.0, "at_most": 1.0, "experiment": "on"}
+    table = SimpleNamespace(name="launches", records=lambda: [still])
+    assert charts.steps_of(cast("Table", table)) is not None
+    assert charts._stack_part(charts.GROUPS[0], {charts.GROUPS[0]: 0.0}, 0.0)["width"] == "0.000"
+    assert charts._roof_line(1e4, 1.0, (0, 1), (2, 5)) is None
+    assert charts._roof_line(1e4, 1e3, (0, 1), (2, 5)) is not None

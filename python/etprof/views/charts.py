@@ -94,8 +94,9 @@ def _group_means(split: OperatorSplit) -> dict[str, float]:
 
 
 def _stack_part(group: str, means: dict[str, float], longest: float) -> View:
-    width = means[group] / longest * 100
-    share = format_share(means[group] / sum(means.values()))
+    # A clock that stood still has no time to share out.
+    width = means[group] / (longest or 1.0) * 100
+    share = format_share(means[group] / (sum(means.values()) or 1.0))
     return {
         "colour": colour_of(group),
         "width": f"{width:.3f}",
@@ -229,7 +230,7 @@ def steps_of(table: Table) -> View | None:
     low, high = min(times) * 0.99, max(times) * 1.01
     lines: dict[str, list[tuple[float, float]]] = {}
     for record, time in zip(records, times, strict=True):
-        x = round((time - low) / (high - low) * _CHART_WIDTH, 1)
+        x = round((time - low) / ((high - low) or 1.0) * _CHART_WIDTH, 1)
         y = round(_CHART_HEIGHT * (1 - float(record["at_most"] or 0)), 1)
         lines.setdefault(str(record["experiment"]), []).append((x, y))
     return {
@@ -278,7 +279,8 @@ def roofline_of(table: Table) -> View | None:
             }
             for r, x, y in zip(known, rights, ups, strict=True)
         ],
-        "roofs": [_roof_line(*each, (left, right), (low, high)) for each in roofs],
+        "roofs": [line for each in roofs
+                  if (line := _roof_line(*each, (left, right), (low, high)))],
     }  # fmt: skip
 
 
@@ -294,8 +296,13 @@ def _roofs(records: Sequence[Mapping[str, Value]]) -> list[tuple[float, float]]:
     return [(peak, rate) for peak in sorted(peaks) for rate in sorted({min(streams), max(streams)})]
 
 
-def _roof_line(peak: float, rate: float, across: tuple[int, int], upwards: tuple[int, int]) -> View:
-    """A slope of `rate` bytes up to `peak`, in the chart's own coordinates; a MAC is two operations."""
+def _roof_line(
+    peak: float, rate: float, across: tuple[int, int], upwards: tuple[int, int]
+) -> View | None:
+    """A slope of `rate` bytes up to `peak`, in the chart's own coordinates; a MAC is two operations.
+
+    None for a roof that lies below or right of all that is shown.
+    """
     (left, right), (low, high) = across, upwards
     corner = math.log10(peak / rate / 2)
 
@@ -305,6 +312,8 @@ def _roof_line(peak: float, rate: float, across: tuple[int, int], upwards: tuple
 
     # Where the slope enters from below or from the left.
     start = max(left, corner - (math.log10(peak) - low))
+    if start > right:
+        return None
     points = [(start, math.log10(peak) - (corner - start)), (corner, math.log10(peak))]
     inside = [at(x, y) for x, y in points if x <= right] if corner > left else []
     ends = (

@@ -11,8 +11,17 @@ function make(tag, properties = {}, ...inside) {
 }
 
 // ---- The address: `#r0-op-3` is a place, `#icicle=r0-4&search=conv` what is chosen.
+// A hand-written address may end in a bare `%`, which is text then.
+function decoded(hash) {
+  try {
+    return decodeURIComponent(hash.slice(1));
+  } catch {
+    return hash.slice(1);
+  }
+}
+
 function readState() {
-  const text = decodeURIComponent(location.hash.slice(1));
+  const text = decoded(location.hash);
   if (/^r\d+-op-\d+$/.test(text)) return new URLSearchParams({ operator: text });
   return new URLSearchParams(text.includes("=") ? location.hash.slice(1) : "");
 }
@@ -162,8 +171,11 @@ drawer.addEventListener("close", () => {
   $("a", row).focus();
 });
 drawer.addEventListener("click", (event) => { if (event.target === drawer) drawer.close(); });
+// With such a key held down it is the browser's own: zoom, or the page before.
+const isBrowsers = (event) => event.ctrlKey || event.metaKey || event.altKey;
+
 document.addEventListener("keydown", (event) => {
-  if (!drawer.open) return;
+  if (!drawer.open || isBrowsers(event)) return;
   const link = $({ ArrowLeft: ".before", ArrowRight: ".after" }[event.key] ?? ".none", drawer);
   if (link && !link.hidden) choose({ operator: link.hash.slice(1) }, { replace: true });
 });
@@ -185,6 +197,7 @@ function prepareIcicle(icicle) {
       if (link && !link.title) link.title = link.textContent;
     });
     tree.addEventListener("keydown", (event) => {
+      if (isBrowsers(event)) return;
       const item = event.target.closest("li");
       const beside = (step) => {
         let other = item[step];
@@ -258,7 +271,7 @@ function prepareTimeline(section) {
   $("figure", section).before(bar);
   section.addEventListener("keydown", (event) => {
     const found = moves[event.key];
-    if (!found) return;
+    if (!found || isBrowsers(event)) return;
     event.preventDefault();
     move(found[1], found[2]);
   });
@@ -285,7 +298,7 @@ const parts = [
 function show() {
   const state = readState();
   for (const part of parts) part(state);
-  const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const place = document.getElementById(decoded(location.hash));
   for (let up = place?.closest("details"); up; up = up.parentElement.closest("details")) up.open = true;
 }
 
@@ -293,7 +306,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href^='#']");
   const box = event.target.closest("[data-operator]");
   if (event.ctrlKey || event.metaKey || event.shiftKey || !(link || box)) return;
-  const hash = box?.dataset.operator ?? decodeURIComponent(link.hash.slice(1));
+  const hash = box?.dataset.operator ?? decoded(link.hash);
   const [, icicle] = /^icicle=(.*)$/.exec(hash) ?? [];
   if (icicle === undefined && !/^r\d+-op-\d+$/.test(hash)) return;
   event.preventDefault();
