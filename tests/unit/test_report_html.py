@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from etprof.analysis.assessment import assess_run, assess_runs
+from etprof.analysis.split.operators import GROUPS
 from etprof.run.load import Run as LoadedRun
 from etprof.tables.brief import brief_of
 from etprof.views import charts
@@ -274,6 +275,6 @@ def test_charts_of_a_clock_that_stood_still_have_no_parts() -> None:
     still = {"median_ns": 0.0, "at_most": 1.0, "experiment": "on"}
     table = SimpleNamespace(name="launches", records=lambda: [still])
     assert charts.steps_of(cast("Table", table)) is not None
-    assert charts._stack_part(charts.GROUPS[0], {charts.GROUPS[0]: 0.0}, 0.0)["width"] == "0.000"
+    assert charts._stack_part(GROUPS[0], {GROUPS[0]: 0.0}, 0.0)["width"] == "0.000"
     assert charts._roof_line(1e4, 1.0, (0, 1), (2, 5)) is None
     assert charts._roof_line(1e4, 1e3, (0, 1), (2, 5)) is not None
