@@ -165,6 +165,26 @@ def _store_command(line: list[str]) -> Command:
 
 
 STORE: Final = tuple(_store_command(line) for line in _asking("history.sqlite"))
+_FOREIGN_FILES: Final = (
+    ["model.etdump", "runner.log"],
+    ["model.etdump"],
+    ["runner.log"],
+    ["bench.json"],
+    ["ios.log"],
+)
+FOREIGN: Final = (
+    Command(
+        "import",
+        lambda random: (
+            [
+                ["import", *names, *random.choice(([], ["--time-scale", "ns"])), "--out", "run"]
+                for names in [random.choice(_FOREIGN_FILES)]
+            ]
+            + [["validate", "run"], ["analyze", "run", "--json"]]
+        ),
+        ASKED | {1},
+    ),
+)
 IMPORT_JSON: Final = _importing("export.json")
 IMPORT_PARQUET: Final = _importing("export.parquet")
 IMPORT_HUD: Final = _importing("export.hud")

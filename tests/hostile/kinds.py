@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -77,6 +78,17 @@ def _change_lines(path: Path, random: Random) -> str:
     words[random.randrange(len(words))] = odd
     path.write_bytes(random.choice((" ", "\n", ",")).join(words).encode("utf-8", "replace"))
     return f"a word is {odd[:30]!r}"
+
+
+def _change_log(path: Path, random: Random) -> str:
+    """Of a log: a number or a word of a line becomes something else, often a very long one."""
+    text = path.read_text(encoding="utf-8")
+    words = list(re.finditer(r"[\w.]+", text))
+    chosen = random.choice(words)
+    odd = random.choice((*TEXTS.values(), "-1", "9" * 5000, "0", "1e3", chosen[0] * 20_000))
+    changed = text[: chosen.start()] + odd + text[chosen.end() :]
+    path.write_bytes(changed.encode("utf-8", "replace"))
+    return f"{chosen[0][:30]!r} is {odd[:30]!r}"
 
 
 def _change_etdump(path: Path, random: Random) -> str:
@@ -197,6 +209,9 @@ KINDS: Final[dict[str, Kind]] = {
             _file(_change_lines),
         ),
         Kind("lock", "measure", "locks/*.lock", commands.LOCK, _file(_change_bytes)),
+        Kind("foreign ETDump", "foreign", "model.etdump", commands.FOREIGN, _file(_change_etdump)),
+        Kind("runner's log", "foreign", "*.log", commands.FOREIGN, _file(_change_log)),
+        Kind("minibench", "foreign", "bench.json", commands.FOREIGN, _JSON),
         Kind("store", "history", "history.sqlite", commands.STORE, _file(mutate_store)),
         Kind("history JSON", "history", "export.json", commands.IMPORT_JSON, _JSON),
         Kind(

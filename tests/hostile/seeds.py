@@ -17,8 +17,10 @@ from etprof.bench.archives import pack_run
 from etprof.cli import main
 from etprof.history.store import open_store
 from etprof.targets.device_lock import this_host
+from tests.known_etdumps import foreign_etdump
 from tests.known_runs import Op, on_off_run, write_run
 from tests.measured_runs import MeasuredRun, scaled, write_measured
+from tests.upstream_files import minibench_json, runner_log, xctest_log
 from tests.world.results import result_document
 
 PROMPT: Final = "one two three"
@@ -34,6 +36,16 @@ def make_seeds(folder: Path, *, with_torch: bool) -> None:
     _make_run(folder / "run")
     _make_measure(folder / "measure")
     _make_history(folder / "history")
+    _make_foreign(folder / "foreign")
+
+
+def _make_foreign(folder: Path) -> None:
+    """What other programs leave, for `etprof import`."""
+    folder.mkdir()
+    (folder / "model.etdump").write_bytes(foreign_etdump())
+    (folder / "runner.log").write_text(runner_log([1.3, 0.13, 0.126], threads=2))
+    (folder / "bench.json").write_text(minibench_json())
+    (folder / "ios.log").write_text(xctest_log([0.012, 0.0125, 0.0118]))
 
 
 def _make_record(folder: Path) -> None:

@@ -36,20 +36,23 @@ _NS_PER_MS: Final = 1e6
 _NS_PER_S: Final = 1e9
 _BYTES_PER_KB: Final = 1024
 """XCTest's kB, which ExecuTorch's own script divides by 1024 to have MB."""
-_NUMBER: Final = r"(\d+(?:\.\d+)?)"
+# Bounded, as all that follows: a hostile log is searched in time that grows with its length alone.
+_NUMBER: Final = r"(\d{1,20}(?:\.\d{1,20})?)"
 _MOST_NS: Final = 2**62
 
-_ITERATION: Final = re.compile(rf"Iteration (\d+) of \d+: {_NUMBER} ms")
-_EXECUTED: Final = re.compile(rf"Model executed successfully (\d+) time\(s\) in {_NUMBER} ms")
+_ITERATION: Final = re.compile(rf"Iteration (\d{{1,18}}) of \d{{1,18}}: {_NUMBER} ms")
+_EXECUTED: Final = re.compile(
+    rf"Model executed successfully (\d{{1,18}}) time\(s\) in {_NUMBER} ms"
+)
 _LOADED: Final = re.compile(rf"Model loaded in {_NUMBER} ms")
-_THREADS: Final = re.compile(r"Resetting threadpool with num threads = (\d+)")
-_METHOD: Final = re.compile(r"Using method (\S+)")
-_MODEL: Final = re.compile(r"Model file (.+?) is loaded\.")
-_PLANNED: Final = re.compile(r"Setting up (?:CPU )?planned buffer \d+, size (\d+)")
+_THREADS: Final = re.compile(r"Resetting threadpool with num threads = (\d{1,18})")
+_METHOD: Final = re.compile(r"Using method (\S{1,300})")
+_MODEL: Final = re.compile(r"Model file (.{1,4096}?) is loaded\.")
+_PLANNED: Final = re.compile(r"Setting up (?:CPU )?planned buffer \d{1,18}, size (\d{1,18})")
 _TRACED: Final = re.compile(r"ETDump written to file")
 _MEASURED: Final = re.compile(
-    r"Test Case\s+'-\[\S+ (?P<test>[\w+]+)\]'\s+measured\s+\[(?P<metric>[^\]]+)\]\s+average:"
-    r"[^\[\n]*values: \[(?P<values>[^\]\n]*)\]"
+    r"Test Case\s+'-\[\S{1,300} (?P<test>[\w+]{1,300})\]'\s+measured\s+\[(?P<metric>[^\]\n]{1,300})\]\s+average:"
+    r"[^\[\n]{0,300}?values: \[(?P<values>[^\]\n]*)\]"
 )
 """Of XCTest, whose averages have three digits and whose values have six."""
 _TEST: Final = re.compile(
