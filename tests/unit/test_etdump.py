@@ -48,7 +48,8 @@ def parts_of(dump: ETDump) -> list[DataclassInstance]:
     return [
         getattr(dump, part.name)
         for part in fields(dump)
-        if part.name not in {"version", "size_bytes", "names", "first_block", "_texts", "_data"}
+        if part.name
+        not in {"version", "size_bytes", "names", "first_block", "ns_per_tick", "_texts", "_data"}
     ]
 
 

@@ -84,9 +84,9 @@ def test_analyze_opens_each_file_once_and_asks_the_rules_once(
         asked.append(subjects)
         return evaluate_run(*subjects, **beside)
 
-    def read(path: Path) -> ETDump | LongETDump:
+    def read(path: Path, **beside: Any) -> ETDump | LongETDump:  # noqa: ANN401 - as above
         dumps.append(path)
-        return open_etdump(path)
+        return open_etdump(path, **beside)
 
     monkeypatch.setattr(assessment, "evaluate_run", judge)
     monkeypatch.setattr(load, "open_etdump", read)

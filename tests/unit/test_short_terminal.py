@@ -22,6 +22,7 @@ from etprof.history.store import open_store
 from etprof.tables.brief import BarPart, Brief, Point, Told
 from etprof.views.brief import BriefAnswer
 from etprof.views.fitting import fold
+from etprof.views.terminal import words
 from tests.known_history import KnownHistory, fill
 from tests.known_runs import on_off_run, write_run
 from tests.upstream_files import runner_log
@@ -340,3 +341,14 @@ def test_a_command_on_several_lines_is_copied_as_one(width: int) -> None:
         assert shlex.split(joined.removeprefix("Next:")) == shlex.split(command)
     sentence = f"the same as `{command}` says"
     assert " ".join(fold(sentence, width)) == sentence
+
+
+def test_the_whole_answer_has_a_long_command_too() -> None:
+    command = (
+        "  etprof profile out_small/optimize_fp16/a.pte --against out_small/optimize_fp16/b.pte"
+    )
+    console = Console(file=io.StringIO(), width=60)
+    console.print(words(("What next?\n", "bold"), command))
+    assert console.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "What next?", *fold(command, 60)
+    ]  # fmt: skip

@@ -120,7 +120,7 @@ def test_an_experiment_is_launched_in_the_emulator_as_it_is_here(
 
     def start(words: list[str | Path], **_: object) -> Completed:
         started.append([str(word) for word in words])
-        return Completed(("x",), 7, "", "no")
+        return Completed(("x",), 7, "", "etprof-runner: no")
 
     monkeypatch.setattr("etprof.targets.runner.run_command", start)
     monkeypatch.setattr(sys, "platform", "linux")

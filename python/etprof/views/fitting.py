@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LEFT_OUT: Final = "…"
 _COMMAND: Final = re.compile(r"(\s+|\w[\w ,]*: )etprof ")
 """A line that people copy; in a sentence a command stands in backticks."""
-_GOES_ON: Final = " \\"
+GOES_ON: Final = " \\"
 _LEAST_TEXT: Final = 16
 """Columns of text are folded to this, not further: shorter pieces are no words."""
 
@@ -31,8 +31,8 @@ def fold(text: str, width: int) -> list[str]:
     lines: list[str] = []
     for part in text.split("\n"):
         if _COMMAND.match(part) and cell_len(part) > width:
-            *first, last = _fold_line(part, width - len(_GOES_ON))
-            lines += [*(f"{line}{_GOES_ON}" for line in first), last]
+            *first, last = _fold_line(part, width - len(GOES_ON))
+            lines += [*(f"{line}{GOES_ON}" for line in first), last]
         else:
             lines += _fold_line(part, width)
     return lines

@@ -14,7 +14,7 @@ from etprof.base.units import count_of
 from etprof.tables.findings import SEVERITY_STYLES, gain_text
 from etprof.tables.report import comparison_sections, comparison_words, report_of
 from etprof.views.cells import shown_columns, shown_rows
-from etprof.views.fitting import fit, fold, folded
+from etprof.views.fitting import GOES_ON, fit, fold, folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -127,9 +127,10 @@ def _lines_of(text: Text, width: int) -> Iterator[Text]:
     """Yields the styled text in lines of whole words."""
     start = 0
     for line in fold(text.plain, width):
-        start = text.plain.index(line, start)
-        yield text[start : start + len(line)]
-        start += len(line)
+        own = line if line in text.plain[start:] else line.removesuffix(GOES_ON)
+        start = text.plain.index(own, start)
+        yield text[start : start + len(own)].append(line[len(own) :])
+        start += len(own)
 
 
 @dataclass(frozen=True)
