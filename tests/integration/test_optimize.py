@@ -230,10 +230,14 @@ def test_wrong_outputs_that_no_rewrite_mends_are_an_error(tmp_path: Path) -> Non
     options = ExportOptions(rewrites=("kept_dimensions",))
     request = ExportRequest("toy_cnn", least={"snr_db": 300.0}, options=options)
     told: list[str] = []
+    for name in ("optimized.pte", "optimized.pte.json", "baseline.pte", "recipe.py", "mine.pte"):
+        (tmp_path / name).write_text("an earlier search's, with a floor that it held")
     with pytest.raises(ExportError, match="neither rewrites nor layers in float32 mend them"):
         Optimizer(request, tmp_path, 2.0, None, told.append).run()
     assert not json.loads((tmp_path / "optimize.json").read_text())["float_layers"]
-    assert not (tmp_path / "optimized.pte").exists()
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
+        "mine.pte", "optimize.json",
+    }  # fmt: skip
 
 
 def test_a_damaged_record_is_told_with_the_way_out(

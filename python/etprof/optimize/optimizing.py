@@ -92,6 +92,8 @@ class Optimizer:
             steps=tuple(search.steps),
             is_complete=search.is_complete,
         )
+        if not best.passed or not best.rewrites:
+            self._clear()
         if not best.passed:
             raise ExportError(
                 f"the outputs of {self.record.model} in {self.record.precision} are wrong, and neither "
@@ -104,6 +106,15 @@ class Optimizer:
             self._save(program=PROGRAM, plain_program=BASELINE)
         shutil.rmtree(self.folder / _TRIALS, ignore_errors=True)
         return self.record
+
+    def _clear(self) -> None:
+        """Removes the program of an earlier search, which this one's record does not answer for."""
+        stems = [name.removesuffix(".pte") for name in (PROGRAM, BASELINE)]
+        for pattern in (*(f"{stem}*" for stem in stems), RECIPE):
+            for path in self.folder.glob(pattern):
+                if path.is_file():
+                    path.unlink()
+        self._save(program=None, plain_program=None)
 
     def _search(self) -> tuple[Search, Trial, Trial]:
         """Returns a search that has ended, its baseline and its result, which is counted if any is.
