@@ -89,6 +89,17 @@ def test_a_named_reference_of_another_kind_is_refused(
         assess_runs([LoadedRun.load(run)], reference=LoadedRun.load(place))
 
 
+def test_a_named_reference_without_times_is_refused_whatever_else_is_known(
+    run: Path, tmp_path: Path
+) -> None:
+    """Without a manifest on both sides it was taken, and `report` ended in exit code 70."""
+    place = write_reference(tmp_path, replace(MOBILENET, meaningful=False))
+    for folder in (run, place):
+        (folder / "manifest.json").unlink()
+    with pytest.raises(UsageError, match=r"--reference .*a target that proves no times against"):
+        assess_runs([LoadedRun.load(run)], reference=LoadedRun.load(place))
+
+
 def test_a_named_reference_stands_beside_the_runs_of_its_precision(
     run: Path, tmp_path: Path
 ) -> None:

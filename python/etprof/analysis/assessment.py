@@ -131,7 +131,11 @@ def assess_runs(
 
 def _unlike(mine: Run, reference: Run | None) -> list[str]:
     """How two runs were not measured alike: it would be told of the model, and is the machine's."""
-    if reference is None or reference.manifest is None or mine.manifest is None:
+    if reference is None:
+        return []
+    if mine.is_timed and not reference.is_timed:
+        return ["a target that proves no times against one that does"]
+    if reference.manifest is None or mine.manifest is None:
         return []
     kinds = zip(reference.manifest.kind, mine.manifest.kind, strict=True)
     return [f"{theirs} against {own}" for theirs, own in kinds if theirs != own]

@@ -157,7 +157,7 @@ def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None
 def _is_worth(subject: Subject, details: list[OperatorDetail], uses: list[TileUse]) -> bool:
     """By time where there is some, else by what all tiles compute."""
     least = subject.thresholds.least_share
-    if subject.run.run.is_timed:
+    if subject.is_timed:
         return subject.reaches(details, least)
     own = {id(detail.evidence) for detail in details}
     computed = sum(use.computed for use in uses)

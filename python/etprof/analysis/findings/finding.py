@@ -146,6 +146,11 @@ class Subject:
         return self.insight.details
 
     @property
+    def is_timed(self) -> bool:
+        """Whether its operators have times, and those are performance."""
+        return self.run.run.is_timed and self.split.times is not None
+
+    @property
     def total_ns(self) -> float:
         """A mean inference of the operator split."""
         return known(self.insight.experiment.split.times).execute.mean_ns
@@ -204,7 +209,7 @@ class Subject:
         """Shows the first `count` operators and how many more; no time where those mean nothing."""
         rows = [EvidenceRow(detail.row.label, _figures(detail)) for detail in details[:count]]
         if rest := details[count:]:
-            time = format_duration(sum_ns(rest)) if self.run.run.is_timed else "not shown"
+            time = format_duration(sum_ns(rest)) if self.is_timed else "not shown"
             rows.append(EvidenceRow(count_of(len(rest), "other"), time))
         return tuple(rows)
 
@@ -351,7 +356,7 @@ class Rule:
     def ask(self, subject: Subject) -> tuple[bool, Finding | None]:
         """Returns whether it could be asked, and what it found."""
         need = self.needs(subject)
-        if not need or (self.is_timed and not subject.run.run.is_timed):
+        if not need or (self.is_timed and not subject.is_timed):
             return False, None
         found = self.find(subject, need) if self.takes_need else self.find(subject)
         rests_on_split = found and found.claims and EVERYTHING not in found.claims

@@ -95,12 +95,12 @@ def evaluate(subject: Subject) -> ExperimentFindings:
     if any(finding.rule == NOISE for finding in found):
         found = [replace(each, ruled_out=_without_noise(each)) for each in found]
     divided = divide_gains(found, time)
-    is_sound = subject.run.run.is_timed and not experiment.is_in_doubt
+    is_sound = subject.is_timed and not experiment.is_in_doubt
     return ExperimentFindings(
         subject.name,
         divided,
         explain_missing_sme2(subject, time if is_sound else None),
-        subject.answers if subject.run.run.is_timed else (),
+        subject.answers if subject.is_timed else (),
         tuple(name for name, (could, _) in asked.items() if could),
     )
 
@@ -126,9 +126,10 @@ def _against_off(entry: ExperimentInsight, comparisons: Sequence[Comparison]) ->
 
 
 def _like(reference: RunInsight, entry: ExperimentInsight) -> ExperimentInsight | None:
-    """The reference's experiment of the same kind, on which shares hang."""
+    """The reference's experiment of the same kind, on which shares hang; it has to have some."""
     wanted = _kind_of(entry)
-    return next((each for each in reference.experiments if _kind_of(each) == wanted), None)
+    alike = (each for each in reference.experiments if _kind_of(each) == wanted)
+    return next((each for each in alike if each.experiment.split.times is not None), None)
 
 
 def _kind_of(entry: ExperimentInsight) -> tuple[object, ...]:

@@ -221,7 +221,7 @@ def explain_missing_sme2(subject: Subject, time: TimeToGain | None) -> tuple[Why
         gain_ns = None
         if time is not None and factor > 1:
             gain_ns, _ = time.take(subject.claim(members, 1 - 1 / factor))
-        mean_ns = sum_ns(members) if subject.run.run.is_timed else None
+        mean_ns = sum_ns(members) if subject.is_timed else None
         operators = tuple(slowest_first(members))
         groups.append(WhyNotGroup(code, text, source, operators, mean_ns, gain_ns))
     return tuple(groups)
