@@ -8,8 +8,11 @@ precision_zoo.py has them; those whose package is not here are left out and told
 `etprof optimize`; `--outdir` keeps what it found, and a second call goes on where the first stopped: a
 search that was ended is read, not made again, unless it lacks what `--target` would prove. With
 `--target emulator` shares are counted and the outputs of every SME mode are held to eager; with
-`--target local` programs are measured in turns. The table is Markdown, and `--into` puts it between
-the marks of a page: before → after of each figure, the rewrites that stayed, what the row rests on.
+`--target local` programs are measured in turns. The table is Markdown: before → after of each figure,
+the rewrites that stayed, what the row rests on. `--into` puts each row, as soon as it is there, into
+the table between the marks of a page, in the place of an earlier one of its model and precision; the
+others stay, so that a table may be made in several calls. What stands under it is counted from its rows:
+those that were counted or timed, those that are predicted alone, those without a program.
 The exit code is 1 when a row misses its goal: no program of wrong outputs, not over 2 dB lost, and
 where GOALS has the model, its coverage. A model whose plain outputs are wrong, and that no rewrite
 mends, is told as such: that is no defect of the search.
@@ -20,17 +23,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import re
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import precision_zoo
 
 from etprof.base.records import read_record
-from etprof.base.units import format_count, format_ratio, format_share, format_size
+from etprof.base.units import count_of, format_count, format_ratio, format_share, format_size
 from etprof.cli import main as run_etprof
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.optimize.optimizing import RECORD, identify_subject
@@ -50,6 +55,7 @@ COLUMNS: Final = (
     "planned memory", "size", "rewrites", "evidence", "goal",
 )  # fmt: skip
 MOST_LOST_DB: Final = 2.0
+NO_PROGRAM, PREDICTED, COUNTED, TIMED = "no program", "predicted, not counted", "counted", "timed"
 _INTERRUPTED: Final = (130, 143)
 MARKS: Final = ("<!-- optimize_zoo.py -->", "<!-- end of optimize_zoo.py -->")
 
@@ -61,6 +67,29 @@ class Goal:
     sme2_share: float = 0.0
     delegate_calls: int | None = None
     outside: int | None = None
+
+
+class Row(NamedTuple):
+    """One search, in the columns of the table."""
+
+    cells: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Model and precision: a table has each pair once."""
+        return self.cells[0], self.cells[1]
+
+    @property
+    def evidence(self) -> str:
+        """What it rests on: one of the four kinds."""
+        text = self.cells[COLUMNS.index("evidence")]
+        return text if text in {NO_PROGRAM, PREDICTED} else text.partition(":")[0]
+
+    @property
+    def worst_db(self) -> float | None:
+        """The distance of the result's outputs from eager in float32; None where there is none."""
+        found = re.search(r"→ (-?[0-9.]+) dB$", self.cells[COLUMNS.index("from eager fp32")])
+        return float(found[1]) if found else None
 
 
 GOALS: Final = {
@@ -84,26 +113,52 @@ def main() -> int:
     parser.add_argument("--budget", help="of each search; 1s leaves all rewrites together")
     parser.add_argument("--into", type=Path)
     arguments = parser.parse_args()
-    table = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    print("\n".join(table), flush=True)
+    print("\n".join(render({})[:2]), flush=True)
     missed = 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.outdir or Path(temporary)
         for model in arguments.models or [*precision_zoo.find_loadable(), *OTHERS]:
             for precision in arguments.precisions:
-                cells, is_reached = _row(model, precision, folder, arguments)
-                table.append(f"| {' | '.join(cells)} |")
-                print(table[-1], flush=True)
+                row, is_reached = _row(model, precision, folder, arguments)
+                print(f"| {' | '.join(row.cells)} |", flush=True)
                 missed += not is_reached
-    if arguments.into is not None:
-        precision_zoo.put(arguments.into, MARKS, table)
+                if arguments.into is not None:
+                    add_row(arguments.into, row)
     return 1 if missed else 0
+
+
+def add_row(page: Path, row: Row) -> None:
+    """Puts a row into the table of a page, in the place of an earlier one of its search."""
+    rows = read_rows(page.read_text())
+    rows[row.key] = row
+    precision_zoo.put(page, MARKS, render(rows))
+
+
+def read_rows(page: str) -> dict[tuple[str, str], Row]:
+    """Returns the rows between the marks of a page; ends the script for a table of other columns."""
+    lines = page.partition(MARKS[0])[2].partition(MARKS[1])[0].splitlines()
+    tables = [line for line in lines if line.startswith("|")]
+    if tables and tables[:2] != render({})[:2]:
+        sys.exit(f"the table between {MARKS[0]} and {MARKS[1]} has other columns; take it out")
+    rows = [Row(tuple(map(str.strip, re.split(r"(?<!\\)\|", line)[1:-1]))) for line in tables[2:]]
+    return {row.key: row for row in rows}
+
+
+def render(rows: dict[tuple[str, str], Row]) -> list[str]:
+    """Returns the lines of the table, and under them what its rows rest on."""
+    table = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    table += [f"| {' | '.join(row.cells)} |" for row in rows.values()]
+    kinds = Counter(row.evidence for row in rows.values())
+    told = [f"{kinds[kind]} {kind}" for kind in (COUNTED, TIMED, PREDICTED) if kinds[kind]]
+    without = ["`" + " ".join(row.key) + "`" for row in rows.values() if row.evidence == NO_PROGRAM]
+    told += [f"{len(without)} without a program ({', '.join(without)})"] if without else []
+    return [*table, "", f"{count_of(len(rows), 'row')}: {'; '.join(told) or 'none'}."]
 
 
 def _row(
     model: str, precision: str, folder: Path, arguments: argparse.Namespace
-) -> tuple[list[str], bool]:
-    """Searches one model in one precision; returns its cells, and whether it is as it should be."""
+) -> tuple[Row, bool]:
+    """Searches one model in one precision; returns its row, and whether it is as it should be."""
     place = folder / f"{model}_{precision}"
     subject = precision_zoo.model_of(model)
     found = _find_ended(subject, precision, place, arguments.target)
@@ -122,10 +177,12 @@ def _row(
             # What follows a semicolon is the way out, of which a table has no use.
             why = last.partition(";")[0].replace("|", "\\|")
             # 6: the export refuses the model, or its outputs are wrong whatever is rewritten.
-            return [model, precision, *("–",) * (len(COLUMNS) - 3), why], code == 6
+            missing = ("–",) * (len(COLUMNS) - 4)
+            return Row((model, precision, *missing, NO_PROGRAM, why)), code == 6
         found = read_record(Optimization, place / RECORD, way_out="delete it")
     problems = list(_problems(found, GOALS.get((model, precision), Goal())))
-    return [model, precision, *_figures(found), "; ".join(problems) or "reached"], not problems
+    goal = "; ".join(problems) or "reached"
+    return Row((model, precision, *_figures(found), goal)), not problems
 
 
 def _find_ended(
@@ -157,12 +214,12 @@ def _figures(found: Optimization) -> Iterator[str]:
     if gain is not None:
         interval = gain.interval
         ends = f" [{format_ratio(interval.low)}, {format_ratio(interval.high)}]" if interval else ""
-        yield f"{gain.verdict} {format_ratio(gain.speed_up)}{ends}"
+        yield f"{TIMED}: {gain.verdict} {format_ratio(gain.speed_up)}{ends}"
     elif after.counted is not None:
         calls = [each.counted.sme2_calls if each.counted else None for each in sides]
-        yield f"counted: {_arrow(*map(format_count, calls))} SME2 calls"
+        yield f"{COUNTED}: {_arrow(*map(format_count, calls))} SME2 calls"
     else:
-        yield "predicted"
+        yield PREDICTED
 
 
 def _sides(found: Optimization) -> tuple[Trial, Trial]:
