@@ -29,7 +29,7 @@ import contextlib, io, json, sys, time
 from etprof.cli import main
 with contextlib.redirect_stdout(io.StringIO()):
     try:
-        code = main(sys.argv[1:])
+        code = main()
     except SystemExit as end:
         code = end.code or 0
 heavy = sorted({"torch", "executorch", "pandas"} & set(sys.modules))

@@ -314,7 +314,7 @@ class InNanoseconds(LongETDump):
 def test_durations_that_never_come_again_are_counted_in_bounded_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """N17: each call of a new duration took up to 87 bytes."""
+    """N17: each call of a new duration took up to 87 bytes; what is kept of an execution, 40."""
     whole, peaks = load_etdump(record(200).data), []
     for copies in (10, 80):
         dump = InNanoseconds(whole, copies)
@@ -336,7 +336,7 @@ def test_durations_that_never_come_again_are_counted_in_bounded_memory(
             assert one.times.median_ns == pytest.approx(other.times.median_ns, rel=1e-3)
             deviations = one.times.standard_deviation_ns, other.times.standard_deviation_ns
             assert deviations[0] == pytest.approx(deviations[1], rel=1e-3)
-    assert peaks[1] < 1.5 * peaks[0]
+    assert peaks[1] - peaks[0] < 40 * 70 * 200
 
 
 def test_rounded_durations_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

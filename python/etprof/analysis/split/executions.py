@@ -8,7 +8,7 @@ stamp, or one interruption of milliseconds, would otherwise be most of a mean of
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,13 @@ from etprof.etdump.reader import ETDump, LongETDump, changed_while_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     from etprof.backends.backend import Backend
+
+    Columns: TypeAlias = tuple[NDArray[np.integer[Any]], ...]
 
 SUPPORTED_VERSION: Final = 0
 """ExecuTorch has written no other; the numbers of another could mean something else."""
@@ -249,7 +252,8 @@ def _survey(
 
     That is whose the delegate calls are, and which clocks there are.
     """
-    labels, clocks = _find_labels(next(dump.pieces())), Clocks()
+    first = next(dump.pieces())
+    labels, clocks = _find_labels(_label_columns(first), first.names), Clocks()
     while True:
         delegates = Delegates(named, assign_backends(labels, named), is_on_clock)
         survey = _Survey(delegates, clocks, is_timed=is_timed)
@@ -262,17 +266,29 @@ def _survey(
         clocks = survey.signs.clocks
 
 
-def _find_labels(dump: ETDump) -> dict[int, set[str]]:
-    """Returns the labels of delegates' operators, by the instruction that calls the delegate."""
+def _label_columns(dump: ETDump) -> Columns:
+    """Returns what says of each delegate's operator which it is: its instruction and its label."""
     profile = dump.profile
-    labels = profile.delegate_debug_id_str_id.astype(np.int64)
-    delegated = (labels >= 0) | (profile.delegate_debug_id_int >= 0)
-    pairs = np.sort((profile.instruction_id[delegated].astype(np.int64) << 32) + labels[delegated])
+    delegated = (profile.delegate_debug_id_str_id >= 0) | (profile.delegate_debug_id_int >= 0)
+    return profile.instruction_id[delegated], profile.delegate_debug_id_str_id[delegated]
+
+
+def begins_alike(known: Columns, columns: Columns) -> bool:
+    """Says whether rows are the first of those that are known: most pieces repeat their neighbour."""
+    return all(
+        np.array_equal(one[: other.size], other) for one, other in zip(known, columns, strict=True)
+    )
+
+
+def _find_labels(columns: Columns, names: Sequence[str]) -> dict[int, set[str]]:
+    """Returns the labels of delegates' operators, by the instruction that calls the delegate."""
+    instructions, labels = (each.astype(np.int64) for each in columns)
+    pairs = np.sort((instructions << 32) + labels)
     found: dict[int, set[str]] = {}
     for pair in pairs[np.append(True, pairs[1:] != pairs[:-1])[: pairs.size]].tolist():
         instruction, label = pair + 1 >> 32, (pair + 1) % 2**32 - 1
         known = found.setdefault(instruction, set())
-        known |= {dump.names[label]} if label >= 0 else set()
+        known |= {names[label]} if label >= 0 else set()
     return found
 
 
@@ -293,6 +309,8 @@ class _Survey:
     foreign: Foreign = field(default_factory=Foreign)
     damage: Damage = field(default_factory=Damage)
     _phases: list[NDArray[np.int8]] = field(default_factory=list)
+    _labelled: Columns = ()
+    """Of an earlier piece, what its labels were found by."""
 
     def add(self, dump: ETDump) -> None:
         """Goes through the next piece."""
@@ -305,8 +323,12 @@ class _Survey:
         events = examine_events(
             dump, self.delegates.units, clocks=self.clocks, before=self.damage.before
         )
-        for call, labels in _find_labels(dump).items():
-            self.labels.setdefault(call, set()).update(labels)
+        columns = _label_columns(dump)
+        # A piece is mostly of the same inferences as the one before.
+        if not (self._labelled and begins_alike(self._labelled, columns)):
+            for call, labels in _find_labels(columns, dump.names).items():
+                self.labels.setdefault(call, set()).update(labels)
+            self._labelled = columns
         self.damage.add(dump, events)
         self._add_loads(dump, events)
         self.names, self.signs = dump.names, self.signs.plus(events.signs)
@@ -393,8 +415,10 @@ def _refuse_damaged(
 
 def _phases(dump: ETDump, is_execute: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Says of each `Method::execute` of a piece which block's it is."""
-    by_block = np.array([_phase(dump, int(i)) for i in dump.blocks.name_id], dtype=np.int8)
-    return by_block[dump.profile.block_index[is_execute]]
+    # A file has a block for each inference, and few names.
+    names, which = np.unique(dump.blocks.name_id, return_inverse=True)
+    by_name = np.array([_phase(dump, index) for index in names.tolist()], dtype=np.int8)
+    return by_name[which[dump.profile.block_index[is_execute]]]
 
 
 def _phase(dump: ETDump, name_id: int) -> int:
