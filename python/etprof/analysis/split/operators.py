@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from etprof.analysis.split.executions import (
-    ImplausibleETDumpError,
-    begins_alike,
-    count_left_out,
-)
+from etprof.analysis.split.executions import ImplausibleETDumpError, begins_alike, count_left_out
 from etprof.backends.backend import (
     CATEGORIES,
     DELEGATE_OVERHEAD,
