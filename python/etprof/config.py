@@ -32,7 +32,7 @@ from etprof.base.limits import (
 )
 from etprof.base.records import SmeMode
 from etprof.base.text import suggest
-from etprof.export.request import ExportRequest, split_precision
+from etprof.export.request import USUAL_PRECISION, ExportOptions, ExportRequest, split_precision
 from etprof.registry import find_model
 from etprof.run.directory import runs_folder
 from etprof.run.generation import problem_of_prompt
@@ -118,6 +118,11 @@ class ProgramConfig(StrictModel):
     inputs: Annotated[tuple[Path, ...], Field(max_length=MOST_ENTRIES)] = ()
     data: Path | None = None
     method: str | None = None
+    scopes: Annotated[tuple[str, ...], Field(max_length=MOST_ENTRIES)] = Field(
+        (),
+        description="parts in another precision, such as encoder.*=fp32, as `export --scope` has "
+        "them; for a model that is exported first",
+    )
 
     @property
     def named_model(self) -> str | None:
@@ -139,10 +144,18 @@ class ProgramConfig(StrictModel):
     def problems_of_model(self) -> Iterator[str]:
         """Says that no model has the name; none for a program."""
         if self.named_model is not None:
+            name, precision = split_precision(self.named_model)
             try:
-                find_model(split_precision(self.named_model)[0])
+                find_model(name)
             except EtprofError as error:
                 yield f"model: {error}"
+            try:
+                options = ExportOptions(scopes=self.scopes)
+                ExportRequest(name, precision or USUAL_PRECISION, options=options).files()
+            except UsageError as error:
+                yield f"scopes: {error}"
+        elif self.scopes:
+            yield f"scopes: {self.model} is a program already; name the model, or leave them out"
 
 
 ExperimentName = Annotated[

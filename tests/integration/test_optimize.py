@@ -124,7 +124,7 @@ def test_where_a_precision_is_too_small_a_few_layers_stay_in_float32(
     assert before == after
     manifest = load_export_manifest(folder / "optimized.pte")
     assert manifest is not None
-    assert manifest.options["float_layers"] == list(layers)
+    assert manifest.options["scopes"] == [f"{layer}=fp32" for layer in layers]
     again = tmp_path / "again.pte"
     made = run_command([sys.executable, folder / "recipe.py", again], timeout_s=300)
     assert made.exit_code == 0, made.stderr
@@ -132,9 +132,9 @@ def test_where_a_precision_is_too_small_a_few_layers_stay_in_float32(
 
 
 def test_a_layer_that_the_model_lacks_is_refused_with_some_that_it_has(tmp_path: Path) -> None:
-    options = ExportOptions(float_layers=("stem", "no.such"))
+    options = ExportOptions(scopes=("stem=fp32", "no.such=fp32"))
     request = ExportRequest("toy_cnn", out=tmp_path / "made.pte", options=options)
-    with pytest.raises(UsageError, match=r"--float-layers 'no.such': .* stem, depthwise"):
+    with pytest.raises(UsageError, match=r"--scope 'no.such': .* stem, depthwise"):
         export_model(request)
     assert not list(tmp_path.iterdir())
 

@@ -294,10 +294,12 @@ def test_an_image_s_casts_stay_where_they_are() -> None:
 
 
 def quantized(precision: str, model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> nn.Module:
-    scheme = parse_precision(precision).quantization
-    assert scheme is not None
     method, _ = lowering.quantize_method(
-        "forward", ExportMethod(model.eval(), inputs), scheme, BY_NAME[DEFAULT], Rewriting()
+        "forward",
+        ExportMethod(model.eval(), inputs),
+        parse_precision(precision),
+        BY_NAME[DEFAULT],
+        Rewriting(),
     )
     return method.module
 

@@ -154,6 +154,10 @@ class Exporter:
         """Returns the quantizer of PT2E that annotates what the delegate takes, of what it may."""
         raise NotImplementedError
 
+    def quantizable_types(self) -> Collection[str]:
+        """Returns ATen's names of the operators that it annotates."""
+        return ()
+
     def read_delegate(
         self,
         blob: bytes,

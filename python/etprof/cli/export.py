@@ -22,9 +22,11 @@ from etprof.cli.output import answer
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from etprof.export.request import ExportedFiles, ExportRequest
     from etprof.run.program import ExportManifest, StageTime
+    from etprof.tables.brief import Told
 
 
 EXAMPLES = """\
@@ -67,6 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--trace", bool, "",
          "also draw where the time goes (flame graph) and the memory plan (Chrome traces)"),
     )  # fmt: skip
+    _add_lowering(parser)
+
+
+def _add_lowering(parser: argparse.ArgumentParser) -> None:
+    """Declares what changes the program."""
     add_flags(
         parser.add_argument_group("lowering"),
         ("--keep-fp16-sums", bool, "",
@@ -82,7 +89,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          {"default": ()}),
         ("--rewrite", word_list, "LIST", "apply these rewrites (see docs/optimize.md), or all",
          {"default": (), "dest": "rewrites"}),
-        ("--float-layers", word_list, "LIST", "modules that compute in float32, by their paths",
+        ("--scope", word_list, "LIST",
+         "parts in another precision: 'encoder.*=fp32' for modules, type:add=fp32 for operators",
+         {"default": (), "dest": "scopes"}),
+        ("--float-layers", word_list, "LIST", "modules that compute in float32: each as PATH=fp32",
          {"default": ()}),
         ("--per-op", bool, "", "one delegate call per operator: less memory",
          {"dest": "per_op_mode"}),
@@ -131,7 +141,13 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
             if (least := getattr(arguments, f"least_{name.removesuffix('_db')}")) is not None
         },
         options=ExportOptions(
-            **{each.name: getattr(arguments, each.name) for each in fields(ExportOptions)}
+            **{
+                **{each.name: getattr(arguments, each.name) for each in fields(ExportOptions)},
+                "scopes": (
+                    *arguments.scopes,
+                    *(f"{path}=fp32" for path in arguments.float_layers),
+                ),
+            }
         ),
     )
 
@@ -143,6 +159,7 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
     from etprof.tables.brief import Brief, Told
     from etprof.tables.export import (
         REWRITES,
+        SCOPES,
         headline,
         kinds_table,
         share_of_work,
@@ -157,7 +174,7 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
     kinds = kinds_table(report)
     left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
     brief = Brief(
-        (Told(headline(manifest, report)),),
+        (Told(headline(manifest, report)), *_tell_idle(manifest)),
         bar=share_of_work(report),
         bar_title="Multiply-accumulates",
         table=outside[0] if outside else None,
@@ -169,6 +186,7 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
             summary_table(manifest, report),
             kinds,
             REWRITES.of(manifest.rewrites),
+            SCOPES.of(manifest.scopes),
             *outside[1:],
             *left_out,
             *(f"library says: {each}" for each in manifest.log),
@@ -182,6 +200,15 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
         "files": written,
     }
     answer(arguments, document, brief)
+
+
+def _tell_idle(manifest: ExportManifest) -> Iterator[Told]:
+    """Yields a sentence for each part in another precision that caught nothing."""
+    from etprof.tables.brief import Told
+
+    for each in manifest.scopes:
+        if each.missed:
+            yield Told(f"{each.scope} caught nothing that {each.missed}", "yellow")
 
 
 def _model_name(arguments: argparse.Namespace) -> str:
@@ -231,13 +258,14 @@ class StageProgress:
         self._console.print(f"{stage.name:18} {format_duration(stage.duration_ns):>8}")
 
 
-def export_named(
+def export_named(  # noqa: PLR0913 - what a command or a config says of a program
     name: str,
     *,
     precision: str | None = None,
     backend: str | None = None,
     allow_inaccurate: bool = False,
     way_out: str | None = "",
+    scopes: tuple[str, ...] = (),
 ) -> Path:
     """Exports MODEL[:PRECISION] unless a program made of the same code is there.
 
@@ -247,14 +275,20 @@ def export_named(
     from etprof.backends.registry import DEFAULT
     from etprof.cli.progress import say
     from etprof.export.exporter import export_model, find_export
-    from etprof.export.request import ExportRequest, split_precision
+    from etprof.export.request import (
+        USUAL_PRECISION,
+        ExportOptions,
+        ExportRequest,
+        split_precision,
+    )
 
     model, own = split_precision(name)
     request = ExportRequest(
         model=model,
-        precision=own or ("fp16" if precision is None else precision),
+        precision=own or (USUAL_PRECISION if precision is None else precision),
         backend=backend or DEFAULT,
         allow_inaccurate=allow_inaccurate,
+        options=ExportOptions(scopes=scopes),
     )
     manifest = None if way_out is None else find_export(request, any_options=True)
     if manifest is None:

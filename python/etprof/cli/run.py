@@ -134,8 +134,8 @@ def _export_models(config: Config) -> Config:
     def exported(program: Program) -> Program:
         if program.named_model is None:
             return program
-        path = export_named(program.named_model, allow_inaccurate=inaccurate)
-        return program.model_copy(update={"model": path})
+        path = export_named(program.named_model, allow_inaccurate=inaccurate, scopes=program.scopes)
+        return program.model_copy(update={"model": path, "scopes": ()})
 
     programs = {name: exported(each) for name, each in config.programs.items()}
     return exported(config.model_copy(update={"programs": programs} if programs else {}))

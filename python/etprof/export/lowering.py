@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import sys
 import traceback
 from collections import Counter
@@ -18,21 +17,23 @@ from torch import nn
 
 import etprof
 from etprof.backends.registry import BY_NAME
-from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
+from etprof.base.errors import EtprofError, ExportError, first_line
 from etprof.export import operators, tensors, upstream
 from etprof.export.changes import half_sums
 from etprof.export.changes.rewriting import count_lowered, find_missed
+from etprof.export.changes.scopes import find_deciding
 from etprof.export.eager_model import checked_inputs
-from etprof.export.request import BLOCK_MULTIPLE
+from etprof.export.request import BLOCK_MULTIPLE, parse_precision
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from etprof.backends.backend import Backend
     from etprof.export.changes.rewriting import Rewriting
+    from etprof.export.changes.scopes import Scope
     from etprof.export.eager_model import ExportMethod, Inputs
     from etprof.export.operators import LoweredMethod
-    from etprof.export.request import ExportOptions, Quantization
+    from etprof.export.request import ExportOptions, Precision, Quantization
 
 
 _PACKAGE = str(Path(etprof.__file__).parent)
@@ -69,25 +70,18 @@ def run_eager(method: ExportMethod) -> list[Any]:
 
 
 def cast_method(
-    method: ExportMethod, dtype: torch.dtype, float_layers: Collection[str] = ()
+    method: ExportMethod, dtype: torch.dtype, scopes: Sequence[Scope] = ()
 ) -> ExportMethod:
     """Casts the module, in place, and its inputs to `dtype` wherever they are floating-point.
 
-    The modules at the paths `float_layers` stay as they are, and so compute in float32. Raises
-    UsageError for a path that leads to none.
+    A module that one of `scopes` covers computes in that precision, between two casts.
     """
     module = method.module.eval().requires_grad_(requires_grad=False)
-    layers = {name: each for name, each in module.named_modules() if name in float_layers}
-    for name in float_layers:
-        if name not in layers:
-            known = ", ".join(itertools.islice((path for path, _ in module.named_modules()), 1, 4))
-            raise UsageError(
-                f"--float-layers {name!r}: the model has no such module, but {known}, …"
-            )
-    kept = {name: dict(layer.state_dict()) for name, layer in layers.items()}
+    borders = list(_find_borders(module, dtype, scopes))
+    kept = [dict(layer.state_dict()) for layer, _, _ in borders]
     module = module.to(dtype)
-    for name, layer in layers.items():
-        _keep_float32(layer, kept[name], dtype)
+    for (layer, inside, outside), state in zip(borders, kept, strict=True):
+        _cast_layer(layer, state, inside, outside)
     return type(method)(
         module=module,
         inputs=tensors.cast_floating(method.inputs, dtype),
@@ -97,20 +91,35 @@ def cast_method(
     )
 
 
-def _keep_float32(layer: nn.Module, state: dict[str, Any], dtype: torch.dtype) -> None:
-    """Gives a layer its weights in float32 back, and casts what goes in and what comes out."""
-    layer.float().load_state_dict(state)
+def _find_borders(
+    module: nn.Module, dtype: torch.dtype, scopes: Sequence[Scope]
+) -> Iterator[tuple[nn.Module, torch.dtype, torch.dtype]]:
+    """Yields the modules that compute in another type than what they are in, and both types."""
+    types = {"": dtype}
+    for path, each in module.named_modules():
+        scope = find_deciding(scopes, path)
+        own = getattr(torch, parse_precision(scope.precision).float_dtype) if scope else dtype
+        outside = types[path.rpartition(".")[0]] if path else dtype
+        types[path] = own
+        if own != outside:
+            yield each, own, outside
 
-    def widen(_: nn.Module, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - any inputs
-        return tensors.cast_floating((args, kwargs), torch.float32)
 
-    def narrow(_: nn.Module, args: Any, output: Any) -> Any:  # noqa: ANN401 - any outputs
+def _cast_layer(
+    layer: nn.Module, state: dict[str, Any], inside: torch.dtype, outside: torch.dtype
+) -> None:
+    """Gives a layer its own weights back as `inside`, and casts what goes in and what comes out."""
+    layer.to(inside).load_state_dict(state)
+
+    def enter(_: nn.Module, args: Any, kwargs: Any) -> Any:  # noqa: ANN401 - any inputs
+        return tensors.cast_floating((args, kwargs), inside)
+
+    def leave(_: nn.Module, args: Any, output: Any) -> Any:  # noqa: ANN401 - any outputs
         del args
-        return tensors.cast_floating(output, dtype)
+        return tensors.cast_floating(output, outside)
 
-    if dtype != torch.float32:
-        layer.register_forward_pre_hook(widen, with_kwargs=True)
-        layer.register_forward_hook(narrow)
+    layer.register_forward_pre_hook(enter, with_kwargs=True)
+    layer.register_forward_hook(leave)
 
 
 def output_dtypes(program: torch.export.ExportedProgram) -> list[torch.dtype | None]:
@@ -380,26 +389,28 @@ class QuantizationReport:
 def quantize_method(  # noqa: PLR0913 - one by one as a recipe names them
     name: str,
     method: ExportMethod,
-    scheme: Quantization,
+    precision: Precision,
     backend: Backend,
     rewriting: Rewriting,
     *,
-    float_layers: Collection[str] = (),
+    scopes: Sequence[Scope] = (),
 ) -> tuple[ExportMethod, QuantizationReport]:
     """Returns `method` with a quantised module; raises ExportError when nothing can be quantised.
 
-    The modules at the paths `float_layers`, and what is in them, stay in floating point.
+    What one of `scopes` covers gets that one's precision.
     """
+    names = dict.fromkeys((precision.name, *(each.precision for each in scopes)))
+    schemes = {name: own for name in names if (own := parse_precision(name).quantization)}
+    scheme = schemes[precision.name]
+
+    def decide(path: str, operator: str) -> str:
+        scope = find_deciding(scopes, path, operator)
+        return precision.name if scope is None else scope.precision
+
     if scheme.method == "torchao":
-        report = _quantize_linears(method.module, scheme, float_layers)
+        report = _quantize_linears(method.module, schemes, decide)
     else:
-        quantizer = backend.exporter().make_quantizer(
-            per_channel=scheme.weight_granularity == "per_channel",
-            dynamic=scheme.activations == "dynamic",
-            may_quantize=lambda node: (
-                not _is_in(operators.find_origin(node).module_path, float_layers)
-            ),
-        )
+        quantizer = _make_quantizer(schemes, backend, decide)
         method, report = _quantize_graph(name, method, scheme, quantizer, rewriting)
     if report.quantized_operators == 0:
         raise ExportError(
@@ -426,9 +437,25 @@ def _describe(scheme: Quantization) -> str:
     return f"{scheme.weight_bits}-bit quantisation ({kind})"
 
 
-def _is_in(path: str, layers: Collection[str]) -> bool:
-    """Whether a module is one of `layers`, or inside of one."""
-    return any(path == each or path.startswith(f"{each}.") for each in layers)
+def _make_quantizer(
+    schemes: Mapping[str, Quantization], backend: Backend, decide: Callable[[str, str], str]
+) -> Any:  # noqa: ANN401 - torchao's
+    """Returns the backend's quantizer for each precision, each for the operators that are its own."""
+
+    def choose(name: str) -> Callable[[torch.fx.Node], bool]:
+        return lambda node: (
+            decide(operators.find_origin(node).module_path, operators.target_name(node)) == name
+        )
+
+    quantizers = [
+        backend.exporter().make_quantizer(
+            per_channel=scheme.weight_granularity == "per_channel",
+            dynamic=scheme.activations == "dynamic",
+            may_quantize=choose(name),
+        )
+        for name, scheme in schemes.items()
+    ]
+    return quantizers[0] if len(quantizers) == 1 else upstream.ComposableQuantizer(quantizers)
 
 
 def _quantize_graph(
@@ -480,33 +507,37 @@ def _count_quantized(graph: torch.fx.GraphModule) -> int:
 
 
 def _quantize_linears(
-    module: nn.Module, scheme: Quantization, float_layers: Collection[str]
+    module: nn.Module, schemes: Mapping[str, Quantization], decide: Callable[[str, str], str]
 ) -> QuantizationReport:
     """Gives each linear layer whose rows fit 4-bit weights and 8-bit dynamic activations, in place.
 
     Two methods may share a module; a layer that is quantised already is counted again.
     """
-    block = scheme.block_size or BLOCK_MULTIPLE
     linears = {
         name: layer for name, layer in module.named_modules() if isinstance(layer, nn.Linear)
     }
-    fitting = {
-        name
-        for name, layer in linears.items()
-        if layer.in_features % block == 0 and not _is_in(name, float_layers)
-    }
-    done = {name for name in fitting if isinstance(linears[name].weight, upstream.TorchAOTensor)}
-    granularity = (
-        upstream.PerAxis(0) if scheme.block_size is None else upstream.PerGroup(scheme.block_size)
-    )
-    upstream.quantize_(
-        module,
-        upstream.Int8DynamicActivationIntxWeightConfig(
-            weight_dtype=getattr(torch, f"int{scheme.weight_bits}"), weight_granularity=granularity
-        ),
-        filter_fn=lambda _, name: name in fitting - done,
-    )
-    return QuantizationReport(0, len(fitting), tuple(sorted(linears.keys() - fitting)))
+    quantized: set[str] = set()
+    for precision, scheme in schemes.items():
+        block = scheme.block_size or BLOCK_MULTIPLE
+        fitting = {
+            name
+            for name, layer in linears.items()
+            if layer.in_features % block == 0 and decide(name, "linear") == precision
+        }
+        quantized |= fitting
+        done = {
+            name for name in fitting if isinstance(linears[name].weight, upstream.TorchAOTensor)
+        }
+        size = scheme.block_size
+        upstream.quantize_(
+            module,
+            upstream.Int8DynamicActivationIntxWeightConfig(
+                weight_dtype=getattr(torch, f"int{scheme.weight_bits}"),
+                weight_granularity=upstream.PerAxis(0) if size is None else upstream.PerGroup(size),
+            ),
+            filter_fn=lambda _, name, wanted=fitting - done: name in wanted,
+        )
+    return QuantizationReport(0, len(quantized), tuple(sorted(linears.keys() - quantized)))
 
 
 def check_samples(name: str, method: ExportMethod, samples: Sequence[Inputs]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from etprof.base.errors import ExportError
+from etprof.export.changes.scopes import find_deciding
 from etprof.run.delegation import GraphOperator, Origin, SourceLine
+from etprof.run.program import ScopeCatch
 
 if TYPE_CHECKING:
     from etprof.backends.rewrite import Rewrite
+    from etprof.export.changes.scopes import Scope
 
 NO_RULE = "the partitioner has no rule for this operator"
 NO_REASON = "the partitioner gives no reason"
@@ -120,6 +124,39 @@ def add_instructions(method: LoweredMethod, graph_module: torch.fx.GraphModule) 
         else each
         for each in method.operators
     ]
+
+
+_UNCOUNTED = frozenset({"getitem", "to", "_to_copy", "_assert_tensor_metadata"})
+
+
+def count_covered(
+    programs: Iterable[torch.export.ExportedProgram], scopes: Sequence[Scope]
+) -> tuple[ScopeCatch, ...]:
+    """Returns how many operators of traced graphs each of the scopes decides on.
+
+    Casts, and what only turns floats into integers or back, are not counted.
+    """
+    caught: Counter[Scope] = Counter()
+    quantized: Counter[Scope] = Counter()
+    is_float = True
+    nodes = (each for program in programs for each in program.graph.nodes) if scopes else ()
+    for node in nodes:
+        name = target_name(node)
+        if node.op != "call_function" or name.partition(".")[0] in _UNCOUNTED:
+            continue
+        if is_quantize(node):
+            is_float = False
+            continue
+        scope = find_deciding(scopes, find_origin(node).module_path, name)
+        if scope is not None:
+            caught[scope] += 1
+            quantized[scope] += any(DEQUANTIZE in target_name(s) for s in node.all_input_nodes)
+    return tuple(
+        ScopeCatch(
+            scope=str(each), operators=caught[each], quantized=None if is_float else quantized[each]
+        )
+        for each in dict.fromkeys(scopes)
+    )
 
 
 def call_nodes(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
 from etprof.export import families
+from etprof.export.changes.scopes import parse_scopes
 from etprof.run.accuracy import find_floors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from etprof.export.changes.scopes import Scope
     from etprof.run.accuracy import Floors
 
 BLOCK_MULTIPLE = 32
@@ -64,6 +67,7 @@ PRECISIONS: dict[str, Precision] = {
         ),
     )
 }
+USUAL_PRECISION = "fp16"
 PRECISION_WORDS = (*PRECISIONS, "8da4w_b<BLOCK>")
 """As people are told of them."""
 
@@ -130,8 +134,8 @@ class ExportOptions:
     """The lowered graphs as text too, with those inside the delegates."""
     rewrites: tuple[str, ...] = ()
     """Names of the rewrites to apply; `all` for every one that is sound here."""
-    float_layers: tuple[str, ...] = ()
-    """Paths of modules that compute in float32, whatever the precision of the others."""
+    scopes: tuple[str, ...] = ()
+    """Parts of the model in another precision, such as `encoder.*=fp32`; of two the last decides."""
     trace: bool = False
     """Drawings too: where the export's time goes, and the memory plan."""
 
@@ -167,7 +171,7 @@ class ExportRequest:
 
     model: str
     """A registered name, `path/to/file.py:ClassName`, or one such as `timm:vit_tiny_patch16_224`."""
-    precision: str = "fp16"
+    precision: str = USUAL_PRECISION
     backend: str = DEFAULT
     outdir: Path | None = None
     """Where the files go; default `out_<model>/artifacts`."""
@@ -196,6 +200,10 @@ class ExportRequest:
         scheme = self.parsed_precision().quantization
         return () if scheme is None else scheme.rewrites
 
+    def scopes(self) -> tuple[Scope, ...]:
+        """Returns the parts in another precision; raises UsageError for what is none."""
+        return parse_scopes(self.options.scopes)
+
     def model_name(self) -> str:
         """Returns the name used in file names: the registered one, the class's, or the file's."""
         if families.find_family(self.model) is not None:
@@ -208,6 +216,8 @@ class ExportRequest:
     def files(self) -> ExportedFiles:
         """Returns the paths this export writes; raises UsageError for a request without sense."""
         precision = self.parsed_precision()
+        for scope in self.scopes():
+            _check_scope(scope, precision)
         if self.backend not in BY_NAME:
             msg = f"unknown backend {self.backend!r}; choose one of {', '.join(BY_NAME)}"
             raise UsageError(msg)
@@ -223,7 +233,37 @@ class ExportRequest:
             return ExportedFiles(_with_suffix(self.out))
         name = self.model_name()
         folder = self.outdir or Path(f"out_{name}") / "artifacts"
-        return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}.pte")
+        # Two of one precision may be measured in turns.
+        scopes = ",".join(self.options.scopes).encode()
+        mixed = f"_mixed-{hashlib.sha256(scopes).hexdigest()[:8]}" if scopes else ""
+        return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}{mixed}.pte")
+
+
+def _check_scope(scope: Scope, base: Precision) -> None:
+    """Raises UsageError for a precision that does not mix with the export's."""
+    try:
+        own = parse_precision(scope.precision).quantization
+    except UsageError as error:
+        raise UsageError(f"--scope {scope}: {error}") from error
+    scheme = base.quantization
+    if scheme is None and own is not None:
+        msg = f"--scope {scope}: an export in {base.name} has no integers; quantise a part with "
+        raise UsageError(f"{msg}--quantize {scope.precision} --scope '*=fp32,{scope}'")
+    if scheme is None and scope.type is not None:
+        msg = f"--scope {scope}: types of operators are for quantised exports; {base.name} is cast "
+        raise UsageError(f"{msg}by modules, so name those")
+    if scheme is not None and not (
+        scope.precision == "fp32"
+        or (own and (own.method, own.rewrites) == (scheme.method, scheme.rewrites))
+    ):
+        able = [
+            each.name
+            for each in PRECISIONS.values()
+            if (other := each.quantization)
+            and (other.method, other.rewrites) == (scheme.method, scheme.rewrites)
+        ]
+        msg = f"--scope {scope}: does not mix with {base.name}; choose from fp32, "
+        raise UsageError(msg + ", ".join(able))
 
 
 def _with_suffix(path: Path) -> Path:

@@ -33,6 +33,7 @@ from etprof.export import (
     upstream,
 )
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
+from etprof.export.changes.scopes import check_names
 from etprof.export.eager_model import ExportMethod
 from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
@@ -47,11 +48,13 @@ from etprof.run.program import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from etprof.export.changes.scopes import Scope
     from etprof.export.lowering import Lowered, QuantizationReport
     from etprof.export.request import ExportedFiles, ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageClock
+    from etprof.run.program import ScopeCatch
 
 
 SEED = 0
@@ -66,6 +69,8 @@ class ExportSession:
     files: ExportedFiles
     clock: StageClock
     rewriting: Rewriting = field(default_factory=Rewriting)
+    caught: tuple[ScopeCatch, ...] = ()
+    """What each part in another precision was, in all methods together."""
 
     def run(self) -> None:
         """Runs every stage and puts the files in place."""
@@ -100,11 +105,11 @@ class ExportSession:
         external = self.request.options.external_constants
         with self.clock.stage("torch.export"):
             traced = {
-                name: self.rewriting.before_lowering(
-                    lowering.trace(name, method, external_constants=external)
-                )
+                name: lowering.trace(name, method, external_constants=external)
                 for name, method in prepared.methods.items()
             }
+            self.caught = operators.count_covered(traced.values(), self.request.scopes())
+            traced = {name: self.rewriting.before_lowering(each) for name, each in traced.items()}
         for name in prepared.quantization:
             lowering.check_quantized(name, traced[name])
         self.rewriting.check_precision()
@@ -116,12 +121,15 @@ class ExportSession:
         dtype = getattr(torch, precision.float_dtype)
         with self.clock.stage("load model"):
             methods = model_loading.load_methods(self.request.model, self.request.options.weights)
+        scopes = self.request.scopes()
+        if scopes:
+            self._check_scopes(methods.values(), scopes)
         with self.clock.stage("run eager"):
             references = {name: run_reference(each, dtype) for name, each in methods.items()}
         with self.clock.stage("convert"):
-            layers = self.request.options.float_layers
+            parts = () if precision.quantization else scopes
             methods = {
-                name: lowering.cast_method(each, dtype, layers) for name, each in methods.items()
+                name: lowering.cast_method(each, dtype, parts) for name, each in methods.items()
             }
             # Quantisation copies the modules, and with them what they share.
             shared = lowering.find_shared_buffers(methods)
@@ -131,14 +139,23 @@ class ExportSession:
                     methods[name], reports[name] = lowering.quantize_method(
                         name,
                         each,
-                        precision.quantization,
+                        precision,
                         BY_NAME[self.request.backend],
                         self.rewriting,
-                        float_layers=layers,
+                        scopes=scopes,
                     )
         if self.request.options.channels_last:
             methods = {name: tensors.with_channels_last(each) for name, each in methods.items()}
         return Prepared(methods, references, reports, shared)
+
+    def _check_scopes(self, methods: Iterable[ExportMethod], scopes: Sequence[Scope]) -> None:
+        """Raises UsageError for a scope of what the model or the quantiser does not have."""
+        modules = (path for each in methods for path, _ in each.module.named_modules())
+        paths = list(dict.fromkeys(modules))
+        scheme = self.request.parsed_precision().quantization
+        exporter = BY_NAME[self.request.backend].exporter()
+        linears = scheme is not None and scheme.method == "torchao"
+        check_names(scopes, paths, {"linear"} if linears else exporter.quantizable_types())
 
 
 def in_float32(method: ExportMethod, dtype: torch.dtype) -> ExportMethod:
@@ -308,6 +325,7 @@ class ExportOutput:
                 self.request.parsed_precision(), self.prepared.quantization
             ),
             rewrites=self.session.rewriting.applied,
+            scopes=self.session.caught,
             rewrites_left_out={**self.lowered.failed, **left_out_rewrites(self.request)},
             # The files that others may be put in place of.
             pte=self._identify(files.pte),

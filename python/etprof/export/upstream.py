@@ -52,6 +52,7 @@ with quiet_upstream():
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import ComposableQuantizer
     from torchao.utils import TorchAOBaseTensor as TorchAOTensor
 
 EDGE_CAST = edge_operators.edge.dim_order_ops._to_dim_order_copy.default

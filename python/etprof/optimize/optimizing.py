@@ -270,7 +270,8 @@ class Optimizer:
 
     def _request(self, trial: Trial) -> ExportRequest:
         names = tuple(each for each in trial.rewrites if each != FLOAT_LAYERS)
-        options = replace(self.request.options, rewrites=names, float_layers=trial.float_layers)
+        scopes = (*self.request.options.scopes, *(f"{name}=fp32" for name in trial.float_layers))
+        options = replace(self.request.options, rewrites=names, scopes=scopes)
         # Wrong outputs are this search's to judge: a rewrite may mend those of the model as it is.
         program = self._place(trial).pte
         return replace(
@@ -385,8 +386,6 @@ def identify_subject(request: ExportRequest) -> str:
     """Hashes what decides a program: the model's code and weights, the options, the tools."""
     source, weights = find_model(request.model), request.options.weights
     options = {**request.options.document(), "rewrites": None}
-    # As the rewrites: those that it has, a search decides on.
-    del options["float_layers"]
     known = {
         "model": request.model,
         "code": source.hash_files(),

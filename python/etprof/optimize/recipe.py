@@ -15,11 +15,11 @@ _FLOAT = """\
     methods = {{name: lowering.cast_method(each, torch.{dtype}{also}) for name, each in methods.items()}}
 """
 _INTEGER = """\
-    scheme = parse_precision({precision!r}).quantization
+    precision = parse_precision({precision!r})
     methods = {{name: lowering.cast_method(each, torch.{dtype}) for name, each in methods.items()}}
     for name, each in methods.items():
         methods[name], _ = lowering.quantize_method(
-            name, each, scheme, BY_NAME[BACKEND], rewriting{also}
+            name, each, precision, BY_NAME[BACKEND], rewriting{also}
         )
 """
 _RECIPE = '''\
@@ -36,6 +36,7 @@ import torch
 from etprof.backends.registry import BY_NAME
 from etprof.export import lowering, model_loading
 from etprof.export.changes.rewriting import Rewriting
+from etprof.export.changes.scopes import parse_scopes
 from etprof.export.request import ExportOptions, parse_precision
 
 MODEL = {model!r}
@@ -43,7 +44,7 @@ BACKEND = {backend!r}
 REWRITES = [
 {rewrites}
 ]
-{layers}
+{scopes}
 
 def make():
     torch.manual_seed(0)
@@ -77,9 +78,9 @@ def write_recipe(request: ExportRequest) -> str:
     convert = (_FLOAT if precision.quantization is None else _INTEGER).format(
         dtype=precision.float_dtype,
         precision=precision.name,
-        also=", float_layers=FLOAT_LAYERS" if options.float_layers else "",
+        also=", scopes=parse_scopes(SCOPES)" if options.scopes else "",
     )
-    layers = f"FLOAT_LAYERS = [\n{_listed(options.float_layers)}\n]\n"
+    scopes = f"SCOPES = [\n{_listed(options.scopes)}\n]\n"
     weights = request.options.weights
     return _RECIPE.format(
         model=request.model,
@@ -87,7 +88,7 @@ def write_recipe(request: ExportRequest) -> str:
         backend=request.backend,
         version=etprof.__version__,
         rewrites=_listed(tuple(dict.fromkeys((*request.precision_rewrites(), *options.rewrites)))),
-        layers=layers if options.float_layers else "",
+        scopes=scopes if options.scopes else "",
         weights=None if weights is None else str(weights),
         convert=convert.rstrip("\n"),
     )

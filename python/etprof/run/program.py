@@ -112,6 +112,25 @@ class AppliedRewrite(Record):
     """That it replaced, or handed over otherwise; None for the latter by earlier versions."""
 
 
+class ScopeCatch(Record):
+    """A part of the model in another precision, and what it caught of the traced graphs."""
+
+    scope: Name
+    """Which part, and the precision: `encoder.*=fp32`."""
+    operators: Count = 0
+    """That it decided on; of two scopes for one operator the last decides."""
+    quantized: Count | None = None
+    """Of them on integers; None where nothing in the program is."""
+
+    @property
+    def missed(self) -> str | None:
+        """What it was to catch and found none of; None where it did."""
+        if self.operators == 0:
+            return "the model computes and no later part decides on"
+        is_float = self.scope.endswith("=fp32")
+        return "the quantiser takes" if self.quantized == 0 and not is_float else None
+
+
 class StageTime(Record):
     """A finished stage of the export."""
 
@@ -135,6 +154,8 @@ class ExportManifest(Record):
     quantization: CleanData | None = None
     rewrites: tuple[AppliedRewrite, ...] = ()
     """Those that were asked for and found something to change."""
+    scopes: tuple[ScopeCatch, ...] = ()
+    """Parts that were asked for in another precision."""
     rewrites_left_out: Named[Name] = Field(default_factory=dict)
     """Those that `all` would have, and why they are not sound with what exported; and those that
     nobody asked for and that fail on this model, so that nobody knows what they would change."""

@@ -48,6 +48,19 @@ REWRITES: Final = Table(
     title="rewrites",
     says="A rewrite that the program was made with.",
 )  # fmt: skip
+SCOPES: Final = Table(
+    "scopes",
+    (
+        Column("scope", "string", of=lambda each: str(each.scope), says="Which part of the model, and its precision"),
+        Column("operators", "Int64", unit="count", of=lambda each: each.operators,
+               says="Operators of the traced graphs that it decided on"),
+        Column("quantized", "Int64", unit="count", title="on integers",
+               of=lambda each: each.quantized,
+               says="How many of them compute on integers; missing where nothing in the program does"),
+    ),
+    title="parts in another precision",
+    says="A part of the model that was asked for in another precision.",
+)  # fmt: skip
 UNDELEGATED_NODES: Final = Table(
     "undelegated_nodes",
     (

@@ -96,6 +96,13 @@ class XnnpackExporter(Exporter):
             lambda node: may_quantize(node) and _has_dimensions(node)
         )
 
+    def quantizable_types(self) -> set[str]:
+        """Returns those of XNNPACK's own quantizer."""
+        every = (
+            each for known in XNNPACKQuantizer.SUPPORTED_PATTERNS for each in known.op_overloads
+        )
+        return {str(each).split(".")[1] for each in every}
+
     def read_delegate(
         self,
         blob: bytes,
