@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etprof.export import session
+from etprof.base import atomic
 
 
 class KilledError(BaseException):
@@ -19,16 +19,16 @@ def test_an_export_cut_off_over_an_earlier_one_leaves_no_manifest(
     """I11: the earlier export's manifest described the new program."""
     for name in ("m.pte", "m.pte.json"):
         (tmp_path / name).write_text("earlier")
-    real = session._replace
+    real = atomic._replace
 
     def replace_and_die(source: Path, target: Path) -> None:
         real(source, target)
         raise KilledError
 
-    monkeypatch.setattr(session, "_replace", replace_and_die)
+    monkeypatch.setattr(atomic, "_replace", replace_and_die)
 
     def export() -> None:
-        with session.staged_folder(tmp_path, last="m.pte.json") as folder:
+        with atomic.staged_folder(tmp_path, last="m.pte.json") as folder:
             for name in ("m.pte", "m.pte.json"):
                 (folder / name).write_text("new")
 

@@ -57,6 +57,7 @@ CASES = {
     "config check": "config check config.json",
     "emulator": "emulator status",
     "doctor": "doctor",
+    "export-llm": "export-llm tiny.yaml --dry-run",
 }
 SLOW_CASES = {
     "models": "models",
@@ -97,6 +98,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("terminal")
     write_run(folder / "run", on_off_run())
     (folder / "m.pte").write_bytes(b"program")
+    (folder / "tiny.yaml").write_text("base: {model_class: llama3, params: tiny.json}")
+    (folder / "tiny.json").write_text('{"dim": 64}')
     (folder / "runner.log").write_text(runner_log([1.3, 0.13, 0.126]))
     store = open_store(str(folder / "etprof_history.sqlite"))
     fill(
@@ -270,7 +273,13 @@ def test_json_is_one_object_with_the_fields_that_the_page_names(world: World, ca
     assert documented()[line] <= set(document)
 
 
-DRY = {"run": "--dry-run", "bench": "--dry-run", "dashboard": "--export", "emulator": "status"}
+DRY = {
+    "run": "--dry-run",
+    "bench": "--dry-run",
+    "export-llm": "--dry-run",
+    "dashboard": "--export",
+    "emulator": "status",
+}
 
 
 @cache

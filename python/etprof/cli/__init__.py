@@ -27,6 +27,7 @@ COMMANDS: tuple[str, ...] = (
     "run",
     "bench",
     "export",
+    "export-llm",
     "optimize",
     "analyze",
     "compare",
@@ -106,7 +107,7 @@ class Command(Protocol):
 
 def load_command(name: str) -> Command:
     """Returns the module of subcommand `name`."""
-    return cast("Command", importlib.import_module(f"{__name__}.{name}"))
+    return cast("Command", importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from etprof.export.request import ExportedFiles, ExportRequest
+    from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest, StageTime
     from etprof.tables.brief import Told
 
@@ -156,6 +157,27 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
     from etprof.base.records import read_record
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest
+
+    manifest = read_record(ExportManifest, files.manifest, way_out="export again")
+    report = read_record(DelegationReport, files.report, way_out="export again")
+    show_export(arguments, manifest, report, files, explain=arguments.explain)
+
+
+def show_export(  # noqa: PLR0913 - keyword-only: what else is told
+    arguments: argparse.Namespace,
+    manifest: ExportManifest,
+    report: DelegationReport | None,
+    files: ExportedFiles,
+    *,
+    explain: bool = False,
+    told: tuple[str, ...] = (),
+    flags: tuple[str, ...] = (),
+) -> None:
+    """Shows what came out of an export; `flags` are those of the profile that comes next.
+
+    Without a delegation report it is what is known without.
+    """
+    from etprof.run.delegation import DelegationReport, MethodReport
     from etprof.tables.brief import Brief, Told
     from etprof.tables.export import (
         REWRITES,
@@ -167,20 +189,21 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
         undelegated_tables,
     )
 
-    manifest = read_record(ExportManifest, files.manifest, way_out="export again")
-    report = read_record(DelegationReport, files.report, way_out="export again")
+    if report is None:
+        nothing = {name: MethodReport() for name in manifest.methods}
+        report = DelegationReport(model=manifest.model, methods=nothing)
     written = [str(path) for path in files.written()]
-    outside = list(undelegated_tables(report, explain=arguments.explain))
+    outside = list(undelegated_tables(report, explain=explain))
     kinds = kinds_table(report)
     left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
     brief = Brief(
-        (Told(headline(manifest, report)), *_tell_idle(manifest)),
+        (Told(headline(manifest, report)), *map(Told, told), *_tell_idle(manifest)),
         bar=share_of_work(report),
         bar_title="Multiply-accumulates",
         table=outside[0] if outside else None,
         ends=(
             f"Program: {files.pte}",
-            f"Next: {shlex.join(['etprof', 'profile', str(files.pte)])}",
+            f"Next: {shlex.join(['etprof', 'profile', str(files.pte), *flags])}",
         ),
         rest=(
             summary_table(manifest, report),

@@ -42,16 +42,30 @@ def is_own(pte: Path, etrecord: Path) -> bool:
     return identity is not None and identity.sha256 == hash_file(etrecord)
 
 
-def describe_program(pte: Path, etrecord: Path) -> DelegationReport:
+def decode_program(pte: Path) -> Any:  # noqa: ANN401 - ExecuTorch's own type
+    """Returns what the program holds; raises InputFileError when the file cannot be read."""
+    from etprof.export import upstream
+
+    with upstream.quiet_upstream():
+        return _read(
+            pte, lambda: upstream.deserialize_pte_binary(read_bounded(pte, MOST_PROGRAM_BYTES))
+        )
+
+
+def describe_program(
+    pte: Path,
+    etrecord: Path,
+    content: Any = None,  # noqa: ANN401 - ExecuTorch's own type
+) -> DelegationReport:
     """Returns the delegation report of a program that etprof did not export.
 
-    Raises InputFileError when a file cannot be read or the two do not belong together.
+    `content` is what `decode_program` made of it, where that is at hand already. Raises InputFileError when a file cannot be read or the two do not belong together.
     """
     from etprof.export import delegation, memory_plan, upstream
 
     with upstream.quiet_upstream():
         record = read_etrecord(etrecord)
-        content = _read(pte, lambda: _decode(pte))
+        content = content or decode_program(pte)
         methods = _read(pte, lambda: _describe_methods(content, record, pte, etrecord))
         size = _read(pte, lambda: memory_plan.measure_program(pte, content, 0))
     return DelegationReport(
@@ -109,12 +123,6 @@ def _describe_methods(
         # A constant that a model gives as a method has no instructions, and is in no graph.
         if plan.chains[0].instructions and _is_recorded(plan.name, record, pte, etrecord)
     }
-
-
-def _decode(pte: Path) -> Any:  # noqa: ANN401 - ExecuTorch's own type
-    from etprof.export import upstream
-
-    return upstream.deserialize_pte_binary(read_bounded(pte, MOST_PROGRAM_BYTES))
 
 
 def _read(path: Path, read: Any) -> Any:  # noqa: ANN401 - ExecuTorch's own types

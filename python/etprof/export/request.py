@@ -310,6 +310,8 @@ class ExportedFiles:
     """The same times summed as a flame graph, when it is asked for; HTML."""
     memory_trace = _Beside(".memory.trace.json")
     """The memory plan as a Chrome trace, when it is asked for."""
+    log = _Beside(".log")
+    """What ExecuTorch's own export said, where that made the program."""
     data = _Beside(".data")
     """The folder of example inputs and reference outputs."""
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import shutil
-import tempfile
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +15,8 @@ import torch
 
 import etprof
 from etprof.backends.registry import BY_NAME
-from etprof.base.atomic import write_json, write_text
-from etprof.base.errors import ExportError, OutputError, first_line
+from etprof.base.atomic import staged_folder, write_json, write_text
+from etprof.base.errors import ExportError, first_line
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.export import (
     delegation,
@@ -183,35 +180,6 @@ def _check_reference(index: int, value: object) -> None:
     if value is not None and not isinstance(value, torch.Tensor):
         msg = f"{where} is a {type(value).__name__}, not a tensor; return tensors alone"
         raise ExportError(msg)
-
-
-@contextmanager
-def staged_folder(folder: Path, *, last: str) -> Iterator[Path]:
-    """Yields a hidden folder inside `folder`; its entries move up when the block succeeds.
-
-    An entry that is there already is replaced. The entry called `last` is moved last, so that
-    where it is, the others are. Raises OutputError when the folder or the disk refuses; then
-    nothing of the block is left.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".export-") as name:
-            yield Path(name)
-            # An earlier export's: whoever finds it must not take it for the new files'.
-            (folder / last).unlink(missing_ok=True)
-            for entry in sorted(Path(name).iterdir(), key=lambda path: path.name == last):
-                _replace(entry, folder / entry.name)
-    except OSError as error:
-        reason = error.strerror or error
-        msg = f"cannot write into {folder}: {reason}; free space or choose another folder"
-        raise OutputError(msg) from error
-
-
-def _replace(source: Path, target: Path) -> None:
-    """Renames `source` to `target`; an old folder, which a rename cannot replace, goes first."""
-    if target.is_dir():
-        shutil.rmtree(target)
-    source.replace(target)
 
 
 @dataclass(frozen=True)

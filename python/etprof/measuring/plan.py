@@ -13,7 +13,7 @@ from etprof.base.errors import UsageError
 from etprof.base.records import SME_ON
 from etprof.run.generation import plan_generation
 from etprof.run.manifest import Experiment, Measurement, Purpose, Settings, Setup
-from etprof.run.program import describe_program, find_decode_method
+from etprof.run.program import check_tokenizer, describe_program, find_decode_method
 from etprof.statistics.effect import is_balanced
 from etprof.targets import registry
 from etprof.targets.registry import kind_of
@@ -307,6 +307,8 @@ def configured_settings(config: Config) -> Settings:
         fields["kernels"] = True
     generation = config.generation
     planned = None if generation is None else plan_generation(**dict(generation))
+    if generation is not None and generation.tokenizer is not None:
+        check_tokenizer(config.model, generation.tokenizer)
     return Settings(**fields, generation=planned)
 
 

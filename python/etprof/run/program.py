@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from etprof.base.errors import ExportError, InputFileError, UsageError
+from etprof.base.files import hash_file
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
 from etprof.run.accuracy import WAY_TO_RIGHT, Floors, Verdict
 from etprof.run.directory import (
@@ -359,6 +360,19 @@ def find_decode_method(model: Path, chosen: str | None) -> str | None:
     if chosen is None and manifest is not None and "decode" in manifest.methods:
         return "decode"
     return chosen
+
+
+def check_tokenizer(model: Path, tokenizer: Path) -> None:
+    """Raises UsageError when the export says that the model's tokenizer is another file."""
+    manifest = load_export_manifest(model)
+    asked = manifest.options.get("llm") if manifest else None
+    files = asked.get("files") if isinstance(asked, dict) else None
+    known = files.get("base.tokenizer_path") if isinstance(files, dict) else None
+    if isinstance(known, dict) and known.get("sha256") not in {None, hash_file(tokenizer)}:
+        raise UsageError(
+            f"{tokenizer} is not the tokenizer that {model} was exported with ({known.get('path')}): its "
+            "ids mean other words; give that one, or --prompt-tokens"
+        )
 
 
 def _method_files(manifest: ExportManifest, method: str) -> MethodFiles:

@@ -122,7 +122,8 @@ def headline(manifest: ExportManifest, report: DelegationReport) -> str:
             f"{figures['operators in the delegate']} operators in {figures['delegate calls']} "
             f"delegate calls, {figures['operators outside']} outside"
         )
-    told.append(f"distance from eager fp32 {figures['distance from eager fp32']}")
+    if manifest.methods[name].check is not None:
+        told.append(f"distance from eager fp32 {figures['distance from eager fp32']}")
     others = len(report.methods) - 1
     return "; ".join(told) + (f" ({name}; {count_of(others, 'other method')})" if others else "")
 

@@ -1,0 +1,240 @@
+"""What an export of a language model is asked for: the YAML, its files, and what becomes of them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from etprof.backends.registry import DEFAULT
+from etprof.base.errors import UsageError
+from etprof.base.files import check_regular, read_input
+from etprof.base.json_input import parse_json, read_json
+from etprof.base.text import clean, suggest
+from etprof.export.llm.schema import Settings, read_settings
+from etprof.export.request import ExportedFiles
+from etprof.run.directory import safe_name
+from etprof.run.manifest import FileIdentity, identify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST_BYTES: Final = 2**24
+"""Of the network's parameters."""
+_EXAMPLES: Final = "examples/models/llama"
+_OURS: Final = {
+    "export.output_dir": "--outdir names the folder",
+    "export.output_name": "-o names the program",
+    "export.export_only": "then there is no program to measure",
+    "export.foundation_weights_file": "weights stay in the program",
+    "export.lora_weights_file": "weights stay in the program",
+    "debug.profile_path": "`etprof export --trace` draws an export's time",
+    "debug.profile_memory": "`etprof export --trace` draws a memory plan",
+}
+"""Settings that etprof does not take, and why."""
+_GIVEN_TWICE: Final = {
+    "max_seq_len": "export.max_seq_length", "max_context_len": "export.max_context_length",
+    "use_kv_cache": "model.use_kv_cache", "generate_full_logits": "debug.generate_full_logits",
+    "use_sdpa_with_kv_cache_op": "model.use_sdpa_with_kv_cache",
+    "enable_dynamic_shape": "model.enable_dynamic_shape",
+    "input_prune_map": "model.input_prune_map", "output_prune_map": "model.output_prune_map",
+    "max_batch_size": "nothing, for it is 1", "r": "base.lora_config.lora_rank",
+    "lora_alpha": "base.lora_config.lora_alpha",
+    "target_modules": "base.lora_config.target_modules",
+}  # fmt: skip
+"""Fields of the network's parameters that ExecuTorch sets by the YAML, and by which setting."""
+
+
+@dataclass(frozen=True)
+class LlmRequest:
+    """One YAML, and what is done with it."""
+
+    config: Path
+    out: Path | None = None
+    """The program's own path."""
+    outdir: Path | None = None
+    download: bool = False
+    """ExecuTorch may fetch weights and calibration data from the network."""
+    timeout_s: float = 7200.0
+
+
+@dataclass(frozen=True)
+class LlmPlan:
+    """A request that can be met, as far as it can be known without PyTorch."""
+
+    request: LlmRequest
+    settings: Settings
+    files: ExportedFiles
+    weights: str
+    """`checkpoint`, `random` or `downloaded`."""
+    paths: dict[str, Path]
+    """Files that the export reads, absolute, by their setting's place."""
+    identities: dict[str, FileIdentity] = field(default_factory=dict)
+    """The same, by content."""
+
+    @property
+    def name(self) -> str:
+        """The model's: that of its YAML."""
+        return safe_name(self.request.config.stem)
+
+    @property
+    def precision(self) -> str:
+        """How its numbers are stored, such as `fp32` or `8da4w_g32`."""
+        return _precision(self.settings)
+
+    @property
+    def has_record(self) -> bool:
+        """Whether ExecuTorch describes the program, which the YAML alone can forbid."""
+        return bool(self.settings.given.get("debug", {}).get("generate_etrecord", True))
+
+    @property
+    def backend(self) -> str:
+        """The delegate."""
+        return DEFAULT if self.settings.get(f"backend.{DEFAULT}.enabled") else "portable"
+
+    def record(self) -> dict[str, Any]:
+        """Returns what was asked, as the export manifest keeps it."""
+        return {
+            "config": self.identities["config"].model_dump(),
+            "settings": self.settings.given,
+            "weights": self.weights,
+            "files": {k: v.model_dump() for k, v in self.identities.items() if k != "config"},
+            "download": self.request.download,
+            "model_class": self.settings.get("base.model_class"),
+            "max_seq_length": self.settings.get("export.max_seq_length"),
+            "max_context_length": self.settings.get("export.max_context_length"),
+        }
+
+
+def plan_export(request: LlmRequest) -> LlmPlan:
+    """Checks everything that can be checked at once; raises UsageError that names the field."""
+    settings = read_settings(request.config)
+    _check_settings(settings)
+    paths = {place: _find(settings, place, text) for place, text in settings.paths().items()}
+    if "base.params" not in paths:
+        settings.refuse(
+            "base.params",
+            "is missing: a JSON file with the network's sizes, such as dim and n_layers; without it "
+            "ExecuTorch takes those of no model",
+        )
+    model_class = settings.get("base.model_class")
+    if model_class not in _literal("export_llama_lib.py", "TORCHTUNE_DEFINED_MODELS"):
+        _check_params(paths["base.params"])
+    weights = _find_weights(settings, model_class, download=request.download)
+    if request.out is not None and request.outdir is not None:
+        raise UsageError("-o names the file and --outdir its folder; give one of them")
+    if request.out is not None and request.out.suffix != ".pte":
+        raise UsageError(f"-o {request.out} must end in .pte")
+    plan = LlmPlan(request, settings, ExportedFiles(Path()), weights, paths)
+    folder = request.outdir or Path(f"out_{plan.name}") / "artifacts"
+    program = request.out or folder / safe_name(f"{plan.name}_{plan.backend}_{plan.precision}.pte")
+    identities = {place: identify(path) for place, path in paths.items()}
+    identities["config"] = identify(request.config)
+    return LlmPlan(request, settings, ExportedFiles(program), weights, paths, identities)
+
+
+def _check_settings(settings: Settings) -> None:
+    for place, reason in _OURS.items():
+        group, _, name = place.partition(".")
+        if settings.given.get(group, {}).get(name):
+            settings.refuse(place, f"is not for etprof: {reason}; leave it out")
+    for name, group in settings.given.get("backend", {}).items():
+        if name != DEFAULT and any(value is True for value in group.values()):
+            settings.refuse(
+                f"backend.{name}",
+                f"etprof measures {DEFAULT} and ExecuTorch's own kernels; leave it out",
+            )
+    metadata = settings.get("base.metadata")
+    if metadata is not None:
+        try:
+            is_object = isinstance(parse_json(metadata), dict)
+        except ValueError:
+            is_object = False
+        if not is_object:
+            settings.refuse("base.metadata", "must be the text of a JSON object")
+
+
+def _find(settings: Settings, place: str, text: str) -> Path:
+    """Returns the file's absolute path; relative ones are beside the YAML, or else here."""
+    given = Path(text).expanduser()
+    found = next(
+        (path for each in (settings.path.parent, Path()) if (path := each / given).exists()), None
+    )
+    if found is None:
+        settings.refuse(place, f"{clean(str(given))} does not exist; give the path of the file")
+    try:
+        check_regular(found)
+    except OSError as error:
+        settings.refuse(place, f"{clean(str(given))}: {error.strerror}; give a file")
+    return found.absolute()
+
+
+def _check_params(path: Path) -> None:
+    """Raises UsageError for fields that ExecuTorch's networks do not have."""
+    way_out = "give the network's sizes as a JSON object"
+    params = read_json(path, way_out=way_out, most_bytes=_MOST_BYTES, error=UsageError)
+    if not isinstance(params, dict):
+        raise UsageError(f"{path} (base.params) is no JSON object; {way_out}")
+    known = _fields_of_networks()
+    for name in params:
+        if name in _GIVEN_TWICE:
+            raise UsageError(
+                f"{path} (base.params): {name} is set by {_GIVEN_TWICE[name]}; leave it out"
+            )
+        if known and name not in known:
+            msg = f"{path} (base.params): {clean(name)} is no parameter of ExecuTorch's networks"
+            raise UsageError(f"{msg}{suggest(name, known) or '; leave it out'}")
+
+
+def _find_weights(settings: Settings, model_class: str, *, download: bool) -> str:
+    if settings.get("base.checkpoint"):
+        if download:
+            settings.refuse("base.checkpoint", "is given, so --download has nothing to fetch")
+        return "checkpoint"
+    if download and model_class not in _literal("export_llama_lib.py", "HUGGING_FACE_REPO_IDS"):
+        settings.refuse("base.model_class", f"ExecuTorch downloads no weights of {model_class}")
+    return "downloaded" if download else "random"
+
+
+def _precision(settings: Settings) -> str:
+    scheme = settings.get("quantization.pt2e_quantize") or settings.get("quantization.qmode")
+    dtype, size = settings.get("model.dtype_override"), settings.get("quantization.group_size")
+    if scheme is None:
+        return str(dtype)
+    words = [scheme, *([f"g{size}"] if size else []), *([dtype] if dtype != "fp32" else [])]
+    return "_".join(words)
+
+
+def _tree(module: str) -> ast.Module:
+    """Returns a module of ExecuTorch's examples as a syntax tree: importing it loads PyTorch."""
+    found = importlib.util.find_spec("executorch")
+    folders = (found.submodule_search_locations or ()) if found else ()
+    files = (Path(each) / _EXAMPLES / module for each in folders)
+    file = next((each for each in files if each.is_file()), None)
+    way_out = "install ExecuTorch again"
+    return ast.parse(
+        b"" if file is None else read_input(file, most_bytes=_MOST_BYTES, way_out=way_out)
+    )
+
+
+def _literal(module: str, name: str) -> tuple[str, ...]:
+    """Returns the texts of a list, or a table's keys, that a module declares; none where it is not."""
+    for node in _tree(module).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return tuple(ast.literal_eval(node.value))
+    return ()
+
+
+def _fields_of_networks() -> frozenset[str]:
+    def names() -> Iterator[str]:
+        for node in ast.walk(_tree("model_args.py")):
+            if isinstance(node, ast.ClassDef) and node.name == "ModelArgs":
+                yield from (
+                    ast.unparse(each.target)
+                    for each in node.body
+                    if isinstance(each, ast.AnnAssign)
+                )
+
+    return frozenset(names())
