@@ -45,7 +45,7 @@ from etprof.run.program import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from etprof.export.changes.scopes import Scope
     from etprof.export.lowering import Lowered, QuantizationReport
