@@ -18,6 +18,7 @@ from etprof.dashboard.queries import list_series, load_trend
 from etprof.dashboard.render import answer
 from etprof.dashboard.views import trend
 from etprof.dashboard.visit import Catalogue, NoSuchPageError, Visit
+from etprof.history import run_spread
 from etprof.history.check import CheckRequest, check_history
 from etprof.history.schema import Run, make_run, record_of
 from etprof.history.store import Store, open_store
@@ -390,3 +391,33 @@ def test_a_change_of_level_is_shown_with_its_interval(
     assert [float(each) for each in band] == pytest.approx(places, abs=0.1)
     moments = [format_moment(points[n].measured_at) for n in (found.earliest, found.latest)]
     assert f"began {' … '.join(dict.fromkeys(moments))} (95 %)" in words(page)
+
+
+def test_runs_of_a_busy_device_are_read_together(
+    make_store: Callable[[KnownHistory], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trend of 60 runs took 60 queries where the device has more runs than are read of it."""
+    store = make_store(replace(ONE, commits=40))
+    few = cost(store)["trend"][0]
+    monkeypatch.setattr(run_spread, "_MOST_OF_A_DEVICE", 10)
+    assert cost(store)["trend"][0] <= few + 2
+
+
+def test_few_runs_at_a_time_are_the_same_runs(
+    make_store: Callable[[KnownHistory], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = make_store(replace(ONE, commits=40, branches=("main", "main", "wip")))
+    found = []
+    for most in (1000, 5):
+        monkeypatch.setattr(run_spread, "MOST_RUNS", most if most < 10 else 300)
+        monkeypatch.setattr(run_spread, "_MOST_OF_A_DEVICE", 2000 if most > 10 else 7)
+        with store.session() as session:
+            series = run_spread.SeriesRuns(session)
+            runs = session.scalars(select(Run).order_by(Run.id)).all()
+            found.append([
+                [point.run_id for point in series.before(run, branch, "latency_ns")][-5:]
+                for run in runs
+                for branch in ("main", "wip", run.git_branch)
+            ])  # fmt: skip
+    assert found[0] == found[1]
+    assert any(len(each) == 5 for each in found[0])

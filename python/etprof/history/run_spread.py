@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 Known = dict[tuple[Hashable, ...], Any]
 """What was read of a store."""
 _Kind = TypeVar("_Kind")
+_Runs = Any
+"""A query for runs, to which further columns are added."""
 
 DEFAULT_THRESHOLD: Final = 0.05
 """A change below it is none that anybody asked for."""
@@ -83,6 +85,15 @@ class _DeviceRuns:
 
     groups: Mapping[tuple[str, str | None], Sequence[Point]]
     """By series and branch, oldest first."""
+    is_whole: bool
+    """Whether these are all."""
+
+
+@dataclass(frozen=True)
+class _SeriesRuns:
+    """The newest measured runs of a series on a branch, in one metric, oldest first."""
+
+    points: Sequence[Point]
     is_whole: bool
     """Whether these are all."""
 
@@ -133,30 +144,42 @@ class SeriesRuns:
     def before(self, run: Run, branch: str | None, metric: str) -> Sequence[Point]:
         """Reads the runs of a run's series on a branch, oldest first; of its own, earlier ones."""
         of_device = self._of_device(run, metric)
-        if of_device.is_whole:
-            group = of_device.groups.get((run.series, branch), ())
-            return [
-                point
-                for point in group
-                if point.run_id != run.id
-                and (branch != run.git_branch or point.measured_at <= run.measured_at)
-            ][-MOST_RUNS:]
+        place = run.series, branch
+        newest = _SeriesRuns(of_device.groups.get(place, ()), of_device.is_whole)
+        if not newest.is_whole:
+            newest = keep(self._of_runs, lambda: self._newest(run, branch, metric), *place, metric)
+        group = [
+            point
+            for point in newest.points
+            if point.run_id != run.id
+            and (branch != run.git_branch or point.measured_at <= run.measured_at)
+        ]
+        if newest.is_whole or len(group) >= MOST_RUNS:
+            return group[-MOST_RUNS:]
+        earlier = earlier_runs(run, branch)
+        return keep(
+            self._of_runs,
+            lambda: self._points(earlier, metric, MOST_RUNS),
+            *(run.id, branch, metric, "points"),
+        )
 
-        def read() -> list[Point]:
-            query = (
-                earlier_runs(run, branch)
-                .join(Metric, Metric.run_id == Run.id)
-                .add_columns(Run.measured_at, Metric.value)
-                .where(Run.representative, Metric.value > 0, Metric.name == metric)
-                .limit(MOST_RUNS)
-            )
-            rows = reversed(self._session.execute(query).all())
-            return [
-                Point(number, moment, (commit, dirty), math.log(value))
-                for number, commit, dirty, moment, value in rows
-            ]
+    def _newest(self, run: Run, branch: str | None, metric: str) -> _SeriesRuns:
+        """Reads a series for many of its runs at a time, which is a query for all of them."""
+        points = self._points(_sound_runs(run.series, branch), metric, 2 * MOST_RUNS)
+        return _SeriesRuns(points, len(points) < 2 * MOST_RUNS)
 
-        return keep(self._of_runs, read, run.id, branch, metric, "points")
+    def _points(self, runs: _Runs, metric: str, most: int) -> list[Point]:
+        query = (
+            runs.join(Metric, Metric.run_id == Run.id)
+            .add_columns(Run.measured_at, Metric.value)
+            .where(Run.representative, Metric.value > 0, Metric.name == metric)
+            .limit(most)
+        )
+        rows = reversed(self._session.execute(query).all())
+        return [
+            Point(number, moment, (commit, dirty), math.log(value))
+            for number, commit, dirty, moment, value in rows
+        ]
 
     def prior(self, run: Run, metric: str) -> Spread | None:
         """What the series of the run's device are known to vary by before it was measured.
@@ -214,15 +237,21 @@ def may_be_baseline(run: Run, source: tuple[str | None, bool | None]) -> bool:
     return own[0] is None or own != source
 
 
-def earlier_runs(run: Run, branch: str | None) -> Any:  # noqa: ANN401 - further columns are added
+def earlier_runs(run: Run, branch: str | None) -> _Runs:
     """Selects sound runs of a run's series on a branch, newest first; of its own, earlier ones."""
-    query = select(Run.id, Run.git_commit, Run.git_dirty).where(
-        Run.series == run.series, Run.status == OK, Run.id != run.id,
-        Run.git_branch.is_not_distinct_from(branch), Run.wrong_outputs.is_(None),
-    )  # fmt: skip
+    query = _sound_runs(run.series, branch).where(Run.id != run.id)
     if branch == run.git_branch:
         query = query.where(Run.measured_at <= run.measured_at)
-    return query.order_by(*NEWEST_FIRST)
+    return query
+
+
+def _sound_runs(series: str, branch: str | None) -> _Runs:
+    return (
+        select(Run.id, Run.git_commit, Run.git_dirty)
+        .where(Run.series == series, Run.status == OK, Run.wrong_outputs.is_(None))
+        .where(Run.git_branch.is_not_distinct_from(branch))
+        .order_by(*NEWEST_FIRST)
+    )
 
 
 def _read_device(session: Session, device: str, metric: str) -> _DeviceRuns:
