@@ -147,7 +147,7 @@ MUTATIONS = (
     ),
     Mutation(
         29, "failed runs are a baseline", "history/run_spread.py",
-        "Run.series == run.series, Run.status == OK,", "Run.series == run.series,",
+        "Run.series == series, Run.status == OK,", "Run.series == series,",
         (SELECTION,),
     ),
     Mutation(
