@@ -110,7 +110,6 @@ int __real_clock_gettime(clockid_t clock, struct timespec* time);
 #include "wrapped_symbols.inc"
 #undef ETPROF_KERNEL
 #undef ETPROF_PARALLEL
-
 /// XNNPACK runs one delegate's operators. Between them it reads the clock for its own profile.
 int ETPROF_STAND_IN(xnn_invoke_runtime)(void* runtime) {
     const etprof::DelegateSection section;
@@ -118,7 +117,8 @@ int ETPROF_STAND_IN(xnn_invoke_runtime)(void* runtime) {
 }
 
 /// Every reading of XNNPACK between two operators is the border between them.
-int ETPROF_STAND_IN(clock_gettime)(clockid_t clock, struct timespec* time) noexcept {
+int ETPROF_STAND_IN(clock_gettime)(clockid_t clock, struct timespec* time) noexcept(
+    noexcept(clock_gettime(clock, time))) {  // glibc alone promises it
     const int failed = ETPROF_NEXT(clock_gettime)(clock, time);
     if (failed == 0 && clock == CLOCK_MONOTONIC) {
         etprof::note_clock_reading(*time);
