@@ -49,7 +49,7 @@ def test_every_source_is_compiled_for_musl(tmp_path: Path) -> None:
     assert ZIG.origin is not None
     toolchain, build = tmp_path / "musl.cmake", tmp_path / "build"
     toolchain.write_text(TOOLCHAIN.format(zig=Path(ZIG.origin).with_name("zig")))
-    where = ["-S", ROOT, "-B", build, "-G", "Ninja"]
+    where: list[str | Path] = ["-S", ROOT, "-B", build, "-G", "Ninja"]
     configured = run_command(
         ["cmake", *where, f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *SETTINGS], timeout_s=300
     )
