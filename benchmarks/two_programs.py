@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LAYERS = (20, 21)
 WIDTH, ROWS = 512, 64
 """Of each layer's matrix and of its input: some 17 million multiply-accumulates."""
-BLOCKS, SECONDS = 20, 0.1
+SECONDS = 0.1
 _MODEL = """
 import torch
 from etprof.export.eager_model import EagerModelBase
@@ -78,7 +78,7 @@ def disturbed() -> Iterator[None]:
         process.wait()
 
 
-def compare(folder: Path, first: Path, second: Path, seed: int) -> Effect:
+def compare(folder: Path, first: Path, second: Path, seed: int, blocks: int) -> Effect:
     """Measures two programs in turns."""
     config = Config.model_validate(
         {
@@ -90,7 +90,7 @@ def compare(folder: Path, first: Path, second: Path, seed: int) -> Effect:
                 {"name": "other", "program": "second", "runs": 5},
             ],
             "measurement": {
-                "blocks": BLOCKS,
+                "blocks": blocks,
                 "min_seconds": SECONDS,
                 "etdump_runs": 1,
                 "seed": seed,
@@ -116,6 +116,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--alike", type=int, default=30, help="runs of one program under two names")
     parser.add_argument("--layers", type=int, default=10, help="runs of 20 against 21 layers")
+    parser.add_argument(
+        "--blocks",
+        type=int,
+        default=30,
+        help="launches of each program in a run; of 20, one in ten disturbed runs was inconclusive",
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
@@ -124,7 +130,7 @@ def main() -> int:
         print("one program under two names")
         verdicts = 0
         for seed in range(arguments.alike):
-            effect = compare(folder / "alike", programs[0], programs[0], seed)
+            effect = compare(folder / "alike", programs[0], programs[0], seed, arguments.blocks)
             verdicts += effect.verdict in {"faster", "slower"}
             print(show(effect), flush=True)
         truth = LAYERS[0] / LAYERS[1]
@@ -132,7 +138,9 @@ def main() -> int:
         right = 0
         with disturbed():
             for seed in range(arguments.layers):
-                effect = compare(folder / "layers", programs[0], programs[1], seed)
+                effect = compare(
+                    folder / "layers", programs[0], programs[1], seed, arguments.blocks
+                )
                 known = effect.interval
                 covers = known is not None and known.low <= truth <= known.high
                 right += effect.verdict == "slower" and covers
