@@ -46,7 +46,7 @@ REFUSED = {
     "precision": (
         ExportRequest("m", precision="fp8"),
         (
-            "unknown precision 'fp8'; choose one of fp32, fp16, int8, int8_per_tensor, int8_dynamic, "
+            "unknown precision 'fp8'; choose one of fp32, fp16, bf16, int8, int8_per_tensor, int8_dynamic, "
             "8da4w, 8da4w_channel, 8da4w_b<BLOCK>"
         ),
     ),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from etprof.run.tensors import StoredTensor
     from etprof.statistics.likeness import Parity
 
-_MODE_MINIMUM_SNR_DB: Final = {"fp32": 90.0, "fp16": 40.0, "int8": 25.0}
+_MODE_MINIMUM_SNR_DB: Final = {"fp32": 90.0, "fp16": 40.0, "bf16": 30.0, "int8": 25.0}
 """Least signal-to-noise ratio between two SME modes of one program: same weights, same inputs, so
 only the order of sums and the rounding between kernels differ."""
 
@@ -37,8 +37,8 @@ only the order of sums and the rounding between kernels differ."""
 def mode_tolerance_db(data_types: set[str]) -> float:
     """Returns the SNR to expect between SME modes, by the operators' plain data types."""
     quantised = any(name.startswith("Q") for name in data_types)
-    half = "F16" in data_types
-    return _MODE_MINIMUM_SNR_DB["int8" if quantised else "fp16" if half else "fp32"]
+    halves = (half for name, half in {"BF16": "bf16", "F16": "fp16"}.items() if name in data_types)
+    return _MODE_MINIMUM_SNR_DB["int8" if quantised else next(halves, "fp32")]
 
 
 @dataclass(frozen=True)

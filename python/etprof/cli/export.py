@@ -104,7 +104,7 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
     """Declares what is good enough beside the float32 model."""
     add_flags(
         parser.add_argument_group("what is good enough beside the float32 model"),
-        ("--least-snr", decibels, "DB", "least signal-to-noise ratio; fp16 40, int8 20, 8da4w 15"),
+        ("--least-snr", decibels, "DB", "least signal-to-noise ratio; fp16 40, bf16 30, …"),
         ("--least-cosine", share, "C", "least cosine of both outputs, up to 1"),
         ("--least-top1", share, "P", "least share of rows with the same largest entry"),
     )
@@ -197,7 +197,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     kinds = kinds_table(report)
     left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
     brief = Brief(
-        (Told(headline(manifest, report)), *map(Told, told), *_tell_idle(manifest)),
+        (Told(headline(manifest, report)), *map(Told, told), *_tell_idle(manifest, report)),
         bar=share_of_work(report),
         bar_title="Multiply-accumulates",
         table=outside[0] if outside else None,
@@ -225,10 +225,15 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     answer(arguments, document, brief)
 
 
-def _tell_idle(manifest: ExportManifest) -> Iterator[Told]:
-    """Yields a sentence for each part in another precision that caught nothing."""
+def _tell_idle(manifest: ExportManifest, report: DelegationReport) -> Iterator[Told]:
+    """Yields a sentence for each thing that was asked for and found nothing to do."""
+    from etprof.backends.registry import BY_NAME
     from etprof.tables.brief import Told
 
+    for name, method in report.methods.items():
+        if BY_NAME[manifest.backend].delegate and not method.delegates:
+            text = f"nothing of {name} in {manifest.precision} is delegated to {manifest.backend}"
+            yield Told(f"{text}: ExecuTorch's own kernels compute all of it", "yellow")
     for each in manifest.scopes:
         if each.missed:
             yield Told(f"{each.scope} caught nothing that {each.missed}", "yellow")

@@ -55,6 +55,7 @@ PRECISIONS: dict[str, Precision] = {
     for precision in (
         Precision("fp32"),
         Precision("fp16", float_dtype="float16"),
+        Precision("bf16", float_dtype="bfloat16"),
         Precision("int8", quantization=Quantization("pt2e", 8, "per_channel", "static")),
         Precision("int8_per_tensor", quantization=Quantization("pt2e", 8, "per_tensor", "static")),
         Precision("int8_dynamic", quantization=Quantization("pt2e", 8, "per_channel", "dynamic")),

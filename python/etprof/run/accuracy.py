@@ -81,6 +81,7 @@ class _Faithful:
 FLOORS: Final[Mapping[str, Floors]] = {
     "fp32": Floors(snr_db=80, cosine=0.99999, top1=0.99),
     "fp16": Floors(snr_db=40, cosine=0.9995, top1=0.95),
+    "bf16": Floors(snr_db=30, cosine=0.999, top1=0.9),
     "int8": Floors(snr_db=20, cosine=0.99, top1=0.9),
     "8da4w": Floors(snr_db=15, cosine=0.97, top1=0.8),
 }
@@ -93,6 +94,7 @@ ViT, so that down to 8 bits a program with wrong inputs or weights is below it.
 _FAITHFUL: Final[Mapping[str, _Faithful]] = {
     "fp32": _Faithful(80, 60),
     "fp16": _Faithful(40, 25),
+    "bf16": _Faithful(30, 20),
     "int8": _Faithful(20, 12),
     "8da4w": _Faithful(15, 10),
 }

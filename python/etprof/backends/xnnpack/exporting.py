@@ -6,9 +6,10 @@ The one importer of ExecuTorch's exporting code for XNNPACK.
 from __future__ import annotations
 
 import difflib
+import functools
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.backend import Exporter
 from etprof.backends.xnnpack.graph import map_nodes, read_xnnpack_graph
@@ -40,6 +41,45 @@ if TYPE_CHECKING:
 
     from etprof.backends.rewrite import Rewrite
 
+_TAKE_BF16: Final = frozenset(
+    [
+        "Abs",
+        "Add",
+        "Cat",
+        "Ceil",
+        "Clamp",
+        "ConstantPad",
+        "Cos",
+        "Div",
+        "Exp",
+        "Floor",
+        "Gelu",
+        "Hardswish",
+        "Hardtanh",
+        "LeakyReLU",
+        "Linear",
+        "Log",
+        "Maximum",
+        "Minimum",
+        "Mul",
+        "Neg",
+        "Permute",
+        "Pow",
+        "ReLU",
+        "ReciprocalSquareRoot",
+        "Sigmoid",
+        "Sin",
+        "SliceCopy",
+        "SquareRoot",
+        "Sub",
+        "Tanh",
+        "UnsqueezeCopy",
+        "ViewCopy",
+    ]
+)
+"""Rules whose operators in bfloat16 run as PyTorch computes them (ExecuTorch 1.5.1), each tried alone
+on x86-64 and in the emulator with SME2 and without. Asked for bfloat16, the partitioner takes
+convolutions, batched products, softmax, pooling, means and resizing too, and then no runtime loads them."""
 _LOGGER_NAME = "executorch.backends.xnnpack.partition"
 
 
@@ -55,9 +95,13 @@ class XnnpackExporter(Exporter):
         rewrites: Collection[str] = (),
     ) -> list[Any]:
         """Returns the one partitioner; raises UsageError for a rule that it does not have."""
+        widened: list[Any] = widen_rules(_select_rules(rules) or ALL_PARTITIONER_CONFIGS, rewrites)
         return [
             XnnpackPartitioner(
-                configs=widen_rules(_select_rules(rules) or ALL_PARTITIONER_CONFIGS, rewrites),
+                configs=[
+                    functools.partial(each, enable_bf16=True) if _name(each) in _TAKE_BF16 else each
+                    for each in widened
+                ],
                 config_precisions=[ConfigPrecisionType[name.upper()] for name in precisions]
                 or None,
                 per_op_mode=per_operator,
@@ -169,9 +213,14 @@ class _ReasonCollector(logging.Handler):
             self.reasons.setdefault(message.node.name, str(message.reason).rstrip("."))
 
 
+def _name(rule: type) -> str:
+    """Returns the class's name without `Config`."""
+    return rule.__name__.removesuffix("Config")
+
+
 def _select_rules(names: Sequence[str]) -> list[type]:
-    """Returns the rules called `names`: the class name without `Config`, in lower case."""
-    rules = {rule.__name__.removesuffix("Config").lower(): rule for rule in ALL_PARTITIONER_CONFIGS}
+    """Returns the rules called `names`, in lower case."""
+    rules = {_name(rule).lower(): rule for rule in ALL_PARTITIONER_CONFIGS}
     for name in names:
         if name.lower() not in rules:
             close = difflib.get_close_matches(name.lower(), rules, n=1)

@@ -1,7 +1,7 @@
 """Computes in float32 what ExecuTorch's own kernels sum in half precision.
 
 A kernel outside the delegate that sums halves in a half loses most of them. The operators named
-here get float32 inputs and give their results back in float16; delegates are left as they are.
+here get float32 inputs and give their results back in float16 or bfloat16; delegates are left as they are.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ SUMS_HALVES: Final[Mapping[str, str]] = {
     "var_mean": "variance",
     "cumsum": "cumulative sum",
     "addmm": "matrix product with bias",
+    "convolution": "convolution",
     "avg_pool2d": "average pooling",
 }
 """Operators by their name in the edge dialect, and what people call them.
@@ -31,6 +32,7 @@ SUMS_HALVES: Final[Mapping[str, str]] = {
 Found by running each alone on random halves, which tests/integration/test_half_sums.py repeats.
 PyTorch takes RMS norms apart in float32, and a batch norm sums nothing when it is not trained.
 """
+_HALVES: Final = frozenset({torch.float16, torch.bfloat16})
 REASON: Final = "etprof computes this operator in float32: ExecuTorch sums it in half precision"
 
 
@@ -62,8 +64,7 @@ def _sums_halves(node: torch.fx.Node) -> bool:
 
 
 def _is_half(node: torch.fx.Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.dtype == torch.float16
+    return _is_half_value(node.meta.get("val"))
 
 
 def _widen_inputs(
@@ -101,10 +102,12 @@ def _widen_weight(program: torch.export.ExportedProgram, source: torch.fx.Node) 
 
 
 def _narrow_results(graph: torch.fx.Graph, node: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    """Casts the results that are read back to float16; yields the casts."""
+    """Casts the results that are read back to what they were; yields the casts."""
     value = node.meta["val"]
     several = isinstance(value, tuple | list)
     results = list(node.users) if several else [node]
+    halves = filter(_is_half_value, value if several else (value,))
+    half = next(each.dtype for each in halves)
     node.meta["val"] = type(value)(map(_float, value)) if several else _float(value)
     for result in results:
         if not _is_half_value(result.meta.get("val")) and several:
@@ -112,14 +115,14 @@ def _narrow_results(graph: torch.fx.Graph, node: torch.fx.Node) -> Iterator[torc
         result.meta["val"] = _float(result.meta["val"])
         readers = list(result.users)
         with graph.inserting_after(result):
-            cast = _cast(graph, result, torch.float16, node)
+            cast = _cast(graph, result, half, node)
         for reader in readers:
             reader.replace_input_with(result, cast)
         yield cast
 
 
 def _is_half_value(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype == torch.float16
+    return isinstance(value, torch.Tensor) and value.dtype in _HALVES
 
 
 def _float(value: Any) -> Any:  # noqa: ANN401 - a tensor, or None for a result nobody asks for
