@@ -18,11 +18,12 @@ from etprof.analysis.split.cold_start import LedgerEntry, build_ledger
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.config import parse_config
+from etprof.measuring.launching import Launcher
 from etprof.measuring.pipeline import Measured, measure
 from etprof.measuring.plan import Experiment, Settings, configured_settings, plan
 from etprof.measuring.resume import load_earlier
 from etprof.run.directory import GeneratedTokens, GenerationMetrics, load_metrics
-from etprof.run.generation import Generation, parse_ids, plan_generation
+from etprof.run.generation import Generation, parse_ids, plan_generation, token_shapes
 from etprof.run.load import Run
 from etprof.run.program import Program
 from etprof.run.runner_result import GenerationResult
@@ -68,6 +69,51 @@ def analysis(tmp_path_factory: pytest.TempPathFactory) -> RunAnalysis:
     folder = tmp_path_factory.mktemp("generation")
     run(folder, GeneratingTarget())
     return analyze_run(Run.load(folder / "run"))
+
+
+@pytest.mark.parametrize(
+    ("known", "count", "shapes"),
+    [
+        ((), 1, ("1x1", "1")),
+        ((), 20, ("1x20", "1")),
+        (("1x64", "64"), 1, ("1x1", "1")),
+        (("1x64", "64"), 20, ("1x20", "20")),
+        (("1x64", "1"), 20, ("1x20", "1")),
+        (("64", "64"), 20, ("20", "20")),
+        (("1x1", "1"), 1, ("1x1", "1")),
+    ],
+)
+def test_a_languages_models_shapes(
+    known: tuple[str, ...], count: int, shapes: tuple[str, str]
+) -> None:
+    assert token_shapes(known, count) == shapes
+
+
+def test_microkernels_are_counted_of_a_step_and_of_the_prompt(tmp_path: Path) -> None:
+    """The runner took the largest shape, so a step was said to run what a long prompt does."""
+    # GIVEN a program with one method of any number of tokens
+    target = SimTarget(plain(counts=True))
+    program = Program(name="m", label="m_fp32", model=tmp_path / "m.pte")
+    program.model.write_bytes(b"program")
+    settings = Settings(operator_launches=1, blocks=6, generation=GENERATION, kernels=True)
+    # WHEN its microkernels are counted
+    planned = plan(SIDES, settings, target)
+    launcher = Launcher(program, target, tmp_path / "run", settings)
+    asked = {
+        each.purpose: launcher.request(each)
+        for each in planned.passes
+        if each.experiment.name == "sme2"
+    }
+    # THEN once for one token and once for the three of the prompt, in files of their own
+    assert asked["kernels"].shapes == ("1x1", "1")
+    assert asked["prefill"].shapes == ("1x3", "1")
+    assert asked["kernels"].kernel_trace != asked["prefill"].kernel_trace
+    assert asked["kernels"].result != asked["prefill"].result
+    assert {each.generation for each in asked.values()} == {None}
+    # AND a prompt of one token is a step
+    short = GENERATION.model_copy(update={"prompt_tokens": (7,)})
+    again = plan(SIDES, settings.model_copy(update={"generation": short}), target)
+    assert "prefill" not in {each.purpose for each in again.passes}
 
 
 def test_timing_and_split_generate_and_evidence_does_not(tmp_path: Path) -> None:

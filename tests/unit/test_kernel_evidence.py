@@ -18,6 +18,7 @@ from etprof.analysis.split.evidence import (
     OperatorEvidence,
     align_modes,
     describe_operator,
+    pair_phases,
     read_evidence,
 )
 from etprof.backends.backend import SmeRoute
@@ -105,7 +106,7 @@ def test_the_tables_name_types_kernels_and_reasons() -> None:
         ),
     }
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(*terminal_sections([kernel_section(modes)], top=1000), sep="\n")
+    console.print(*terminal_sections([kernel_section(modes, {}, None)], top=1000), sep="\n")
     lines = [
         " ".join(re.split(r"[\s│┃]+", line)).strip() for line in console.export_text().split("\n")
     ]
@@ -232,3 +233,26 @@ def test_the_mode_is_a_reason() -> None:
     reason = operator.why_not_sme2
     assert reason is not None
     assert reason.code == "mode"
+
+
+def test_products_that_run_alike_in_prefill_and_decode_are_one_row() -> None:
+    """Kernels of the largest shape were shown as those of a step."""
+    step, read = {SME2: 1}, {"kai_run_matmul_other_neon_i8mm": 1}
+    gemm = "Fully Connected (NC, QP8, F32, QC4W) GEMM"
+    decode = {
+        "sme2": evidence_of("sme2", (f"{gemm} #1", step), (f"{gemm} #2", step), ("Softmax #1", {}))
+    }
+    prefill = {
+        "sme2": evidence_of("sme2", (f"{gemm} #1", read), (f"{gemm} #2", step)),
+        "off": evidence_of("off", (f"{gemm} #1", read)),
+    }
+    found = list(pair_phases(prefill, decode))
+    assert [(each.mode, each.count) for each in found] == [("sme2", 1), ("sme2", 1)]
+    console = Console(width=160, record=True, file=io.StringIO())
+    section = kernel_section(decode, prefill, 20)
+    console.print(*terminal_sections([section], top=1000), sep="\n")
+    text = " ".join(console.export_text().split())
+    assert "the prompt is read 20 tokens at once" in text
+    assert "Reading the prompt and adding a token" in text
+    assert "matmul_other_neon_i8mm" in text
+    assert f"{gemm} #" not in text.partition("Reading the prompt and adding")[2]

@@ -37,7 +37,7 @@ from etprof.run.load import LoadedExperiment, LoadedLaunches, LoadedSplit
 from etprof.statistics.summary import BlockedMedian, SampleSummary, summarise, summarise_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from etprof.analysis.split.executions import Delegates
     from etprof.run.accuracy import Verdict
@@ -219,10 +219,20 @@ class RunAnalysis:
         Where a mode was counted at several vector lengths, each has an entry of its own; without
         SME there is no such length.
         """
-        every = [each for each in (*self.loaded.experiments, *self.loaded.others) if each.kernels]
+        return self._by_mode(lambda each: each.kernels)
+
+    @cached_property
+    def counted_in_prefill(self) -> Mapping[str, ModeEvidence]:
+        """The same of a language model that reads its prompt."""
+        return self._by_mode(lambda each: each.prefill)
+
+    def _by_mode(
+        self, trace_of: Callable[[LoadedLaunches], KernelTrace | None]
+    ) -> Mapping[str, ModeEvidence]:
+        every = [*self.loaded.experiments, *self.loaded.others]
         every.sort(key=lambda each: each.threads or 0, reverse=True)
         found: dict[str, dict[int, KernelTrace]] = {}
-        for trace in (each.kernels for each in every if each.kernels):
+        for trace in filter(None, map(trace_of, every)):
             bits = trace.sme.svl_bits or 0 if trace.sme.in_force in SME_ON else 0
             found.setdefault(trace.sme.in_force, {})[bits] = trace
         return {
@@ -230,6 +240,12 @@ class RunAnalysis:
             for mode in SME_MODES
             for bits, trace in sorted(found.get(mode, {}).items(), reverse=True)
         }
+
+    @property
+    def prefilled_tokens(self) -> int | None:
+        """Tokens of the prompt that were read at once; None where none were generated."""
+        generated = (each.generated for each in self.timed.values())
+        return next((each.prefilled_tokens for each in generated if each), None)
 
     @cached_property
     def eager_checks(self) -> Mapping[str, tuple[OutputCheck, ...]]:

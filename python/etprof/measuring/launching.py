@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 from etprof.base.errors import EtprofError, OutputError, TargetError
 from etprof.measuring.plan import repetitions
 from etprof.run.directory import ExperimentFiles, experiment_files, launch_suffix
+from etprof.run.generation import token_shapes
 from etprof.run.manifest import LaunchRecord, identify
+from etprof.run.program import describe_program
 from etprof.targets.registry import proves_times
 from etprof.targets.request import REQUESTED, RunnerRequest, raw_inputs, runner_arguments
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from etprof.run.generation import Generation
     from etprof.run.manifest import FileIdentity
     from etprof.run.program import Program
-    from etprof.run.runner_result import RunnerResult
+    from etprof.run.runner_result import GenerationResult, RunnerResult
     from etprof.targets import Target
     from etprof.targets.state import TargetState
 
@@ -50,6 +52,8 @@ class Launcher:
     def __init__(self, program: Program, target: Target, run: Path, settings: Settings) -> None:
         self._program, self._target, self._run, self._settings = program, target, run, settings
         self._launched = 0
+        self._generated: dict[str, GenerationResult] = {}
+        """What each program has said of its generations, by the experiments' names for it."""
         self._runners: dict[tuple[Path, int, int], FileIdentity] = {}
 
     @property
@@ -79,11 +83,14 @@ class Launcher:
         if launch.purpose == "timing":
             return request
         request = replace(request, min_seconds=None)
-        if launch.purpose == "kernels":
+        if launch.purpose in {"kernels", "prefill"}:
             # Unless it was named for this, an experiment's runner is one that is timed.
             runner = experiment.runner if experiment.mode == "kernels" else None
-            kernels = files.file("_kernels.json")
-            return replace(request, generation=None, runner=runner, kernel_trace=kernels)
+            kernels = files.file(
+                "_prefill_kernels.json" if launch.purpose == "prefill" else "_kernels.json"
+            )
+            request = replace(request, runner=runner, kernel_trace=kernels)
+            return self._of_tokens(request, experiment, is_prefill=launch.purpose == "prefill")
         outputs = files.file("_outputs")
         if launch.purpose == "outputs":
             return replace(request, generation=None, outputs=outputs)
@@ -92,6 +99,31 @@ class Launcher:
         clock = files.file(f"{place}_clock.json") if self._has_clock(experiment) else None
         etdump = files.file(f"{place}.etdump")
         return replace(request, etdump=etdump, kernel_trace=clock, outputs=kept)
+
+    def _of_tokens(
+        self, request: RunnerRequest, experiment: Experiment, *, is_prefill: bool
+    ) -> RunnerRequest:
+        """Returns one execution of a language model in place of generations: a step, or a prompt.
+
+        Without sizes the runner takes the largest, and those have other microkernels than a step.
+        """
+        generation = self.generation
+        if generation is None:
+            return request
+        request, count = replace(request, generation=None), 1
+        told = self._generated.get(experiment.program)
+        prompt = len(generation.prompt_tokens) if told is None else told.prefilled_tokens
+        if is_prefill and prompt:
+            count = prompt
+            method = told.prefill_method if told else generation.prefill_method or request.method
+            if method != request.method:
+                program = describe_program(request.model, data=request.data, method=method)
+                # A method of its own, with its own example.
+                return replace(request, method=method, inputs=program.inputs, shapes=program.shapes)
+        shapes = token_shapes(request.shapes, count)
+        if request.inputs and request.shapes == shapes:
+            return request
+        return replace(request, inputs=(), shapes=shapes)
 
     def _has_clock(self, experiment: Experiment) -> bool:
         """Whether operators are timed by the clock: its runner is a pair with the target's own."""
@@ -115,6 +147,8 @@ class Launcher:
                 result = self._target.run(given)
             check_build(launch, result, has_clock=request.kernel_trace is not None)
             check_mode(launch, result)
+            if result.generation is not None:
+                self._generated[launch.experiment.program] = result.generation
         except EtprofError as error:
             result, problem = None, error
         record = LaunchRecord(

@@ -74,7 +74,8 @@ def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[
     launches = settings.operator_launches if is_timed else 1
     split = math.ceil(settings.operator_iterations / executions / launches), warmup
     counting = _COUNTING if experiment.mode == "timing" else own
-    found = {"timing": own, "operators": split, "kernels": counting, "outputs": (1, 0)}
+    found = {"timing": own, "operators": split, "outputs": (1, 0)}
+    found |= {"kernels": counting, "prefill": counting}
     return found[launch.purpose]
 
 
@@ -171,7 +172,12 @@ def _purposes_beside_timing(
     if not _counts_kernels(experiment, settings, target):
         return ["operators"]
     # The operator split writes what it computed, unless it generates tokens.
-    return ["operators", "kernels", "outputs"] if settings.generation else ["operators", "kernels"]
+    if settings.generation is None:
+        return ["operators", "kernels"]
+    # A prompt of one token is a step like any other.
+    if len(settings.generation.prompt_tokens) == 1:
+        return ["operators", "kernels", "outputs"]
+    return ["operators", "kernels", "prefill", "outputs"]
 
 
 def draw_blocks(

@@ -77,6 +77,19 @@ def problem_of_prompt(
     return None
 
 
+def token_shapes(known: Sequence[str], count: int) -> tuple[str, str]:
+    """Returns the shapes of token ids and positions for `count` tokens, as the runner takes them.
+
+    `known` are those of the method's example inputs, such as `1x64` and `64`; without them a batch
+    of one and the position of the first token, as ExecuTorch's own export has it.
+    """
+    ids = known[0].split("x") if len(known) == 2 else ["1", "1"]
+    places = known[1] if len(known) == 2 else "1"
+    has_position_each = places.split("x")[-1] == ids[-1] != "1"
+    rows = "x".join((*ids[:-1], str(count)))
+    return rows, str(count) if has_position_each else places
+
+
 def parse_ids(text: str) -> tuple[int, ...] | None:
     """Reads ids separated by commas or blanks; None when `text` is something else."""
     words = text.replace(",", " ").split()

@@ -68,6 +68,8 @@ class LoadedLaunches:
     """By their number, of whichever launch wrote them."""
     kernels: KernelTrace | None = None
     """Of any launch of the same program, inputs, method, SME mode, threads and build of the runner."""
+    prefill: KernelTrace | None = None
+    """Of a language model that reads its prompt, by the experiment's own launch."""
     problems: tuple[str, ...] = ()
     """What was there and could not be read, or is not the experiment's own."""
     damage: InputFileError | None = None
@@ -401,7 +403,14 @@ class _Reader:
         problems += [each.problem for each in outputs.values() if each.problem is not None]
         known = LoadedLaunches(name, self._program_of(name), metrics, result or computed, outputs)
         kernels = self._find_trace(known, files.file("_kernels.json"), problems)
-        return replace(known, kernels=kernels, problems=tuple(problems))
+        prefill = self._read_prefill(name, files.file("_prefill_kernels.json"), problems)
+        return replace(known, kernels=kernels, prefill=prefill, problems=tuple(problems))
+
+    def _read_prefill(self, name: str, path: Path, problems: list[str]) -> KernelTrace | None:
+        """Reads what a launch has counted that succeeded; nothing else is evidence."""
+        if not path.is_file() or (name, "prefill") not in self._launches:
+            return None
+        return _read_or_tell(lambda: read_kernel_trace(path), problems)
 
     def _read_result(self, path: Path, problems: list[str]) -> RunnerResult | None:
         return _read_or_tell(lambda: read_result(path), problems) if path.is_file() else None

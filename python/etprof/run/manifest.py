@@ -119,11 +119,14 @@ class GitState(Record):
     """Whether tracked files differ from the commit."""
 
 
-Purpose = Annotated[
-    Literal["timing", "operators", "kernels", "outputs"],
-    BeforeValidator(lambda word: _OLD_PURPOSES.get(word, word) if isinstance(word, str) else word),
-]
-"""What a launch is for; all but timing have one instrument, or write what was computed."""
+_TODAYS = BeforeValidator(
+    lambda word: _OLD_PURPOSES.get(word, word) if isinstance(word, str) else word
+)
+Mode = Annotated[Literal["timing", "operators", "kernels", "outputs"], _TODAYS]
+"""What an experiment is for."""
+Purpose = Annotated[Literal["timing", "operators", "kernels", "prefill", "outputs"], _TODAYS]
+"""What a launch is for; all but timing have one instrument, or write what was computed. `prefill`
+counts microkernels as `kernels` does, of a language model that reads its prompt."""
 Warmup = Annotated[int, Field(ge=0, le=MOST_INFERENCES)]
 Inferences = Annotated[int, Field(gt=0, le=MOST_INFERENCES)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
@@ -142,7 +145,7 @@ class Setup(Record):
     program: Name = Field("", description="one of `programs`; default: `model`")
     """Empty: the run's model."""
     sme: Name = Field("auto", validation_alias=AliasChoices("sme", "sme2"))
-    mode: Purpose = Field(
+    mode: Mode = Field(
         "timing", description="timing and what comes with it, or one other purpose alone"
     )
     iterations: Inferences = Field(

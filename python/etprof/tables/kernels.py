@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from etprof.analysis.split.evidence import GRADES, align_modes
+from etprof.analysis.split.evidence import GRADES, align_modes, pair_phases
 from etprof.analysis.split.work import add_work, load_bytes, packing_bytes, tile_share, tile_uses
 from etprof.backends.kernel_names import LEVELS, size_arguments
 from etprof.base.units import count_of, format_count
@@ -54,6 +54,14 @@ def _count(level: str) -> Callable[[Any], int]:
         return subject[1].count_level(level)
 
     return read
+
+
+def _computing(operator: OperatorEvidence | None) -> str | None:
+    """The microkernels that compute, by line; None for an operator that is not there."""
+    if operator is None:
+        return None
+    names = [each.name.removeprefix("kai_run_") for each in operator.compute_kernels]
+    return "\n".join(names) or "no KleidiAI microkernel"
 
 
 def _types(operator: OperatorEvidence | None) -> str | None:
@@ -150,6 +158,27 @@ KERNELS: Final = Table(
     rows_of=_rows,
     title="Microkernels by operator, with its data types in two modes",
     says="one row per convolution or matrix product of a program whose kernels were counted",
+)  # fmt: skip
+PHASES: Final = Table(
+    "generation_kernels",
+    (
+        Column("mode", "string", of=lambda p: p.mode, says="SME mode, with the vector length where "
+               "there are several"),
+        Column("operator", "string", of=lambda p: (p.decode or p.prefill).unnumbered,
+               says="name with its data types"),
+        Column("products", "Int64", "count", of=lambda p: p.count,
+               says="how many of them run the same in both"),
+        Column("prefill_kernels", "string", title="reading the prompt",
+               of=lambda p: _computing(p.prefill), says="microkernels that compute while the prompt "
+               "is read at once, by line"),
+        Column("decode_kernels", "string", title="adding a token",
+               of=lambda p: _computing(p.decode), says="the same while one token is added"),
+    ),
+    from_each="phases",
+    rows_of=lambda phases: pair_phases(*phases),
+    title="Reading the prompt and adding a token",
+    says="one row per SME mode and kind of convolution or matrix product of a language model whose "
+    "kernels were counted in both",
 )  # fmt: skip
 MODES: Final = Table(
     "kernel_calls",
@@ -261,14 +290,31 @@ def work_section(counted: Mapping[str, ModeEvidence]) -> Section:
     )
 
 
-def kernel_section(counted: Mapping[str, ModeEvidence]) -> Section:
+def kernel_section(
+    counted: Mapping[str, ModeEvidence],
+    in_prefill: Mapping[str, ModeEvidence],
+    prefilled_tokens: int | None,
+) -> Section:
     """Returns what ran in each SME mode, as people read it."""
     fastest = next(iter(counted), "")
-    tables = (KERNELS.of_each([counted]).titled(types=fastest), MODES.of_each([counted]))
+    tables: tuple[Table, ...] = (
+        KERNELS.of_each([counted]).titled(types=fastest),
+        MODES.of_each([counted]),
+    )
     others = len(align_modes(counted)) - len(tables[0].rows)
     grades = ", ".join(f"{grade} {says}" for grade, says in GRADES.items())
     lines = [f"Grades: {grades}. Calls per inference; those of packing are in kernel_uses."]
     if others:
         lines.append(f"{count_of(others, 'other operator')}: no convolution or matrix product")
+    if in_prefill:
+        read = (
+            f"{count_of(prefilled_tokens, 'token')} at once"
+            if prefilled_tokens
+            else "token by token"
+        )
+        lines.insert(
+            0, f"Operators and calls are those of adding one token; the prompt is read {read}."
+        )
+        tables += (PHASES.of_each([(in_prefill, counted)]),)
     title = "Which microkernels ran"
     return Section("kernels", title, tables, lines=tuple(lines) if counted else ())

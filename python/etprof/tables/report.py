@@ -32,7 +32,7 @@ DECLARED: Final[dict[str, Table]] = {
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS, comparisons.ACCURACY,
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
         measurement.TOKEN_LATENCIES,
-        kernels.KERNELS, kernels.MODES, kernels.USES, kernels.WORK,
+        kernels.KERNELS, kernels.PHASES, kernels.MODES, kernels.USES, kernels.WORK,
         findings.FINDINGS, findings.WHY_NOT, findings.REFERENCE,
     )
 }  # fmt: skip
@@ -58,6 +58,7 @@ _PARTS: Final[Mapping[str, Callable[[Assessment], Iterable[object]]]] = {
     "output": lambda assessment: assessment.outputs,
     "verdict": lambda assessment: assessment.run.verdicts,
     "counted": lambda assessment: [assessment.run.counted],
+    "phases": lambda assessment: [(assessment.run.counted_in_prefill, assessment.run.counted)],
 }
 """Of what a table has rows, by its declaration."""
 
@@ -161,7 +162,11 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         ]
     tokens = tuple(f"{c.name}: {c.tokens}" for c in assessment.comparisons if c.tokens is not None)
     sections += [
-        kernels.kernel_section(assessment.run.counted),
+        kernels.kernel_section(
+            assessment.run.counted,
+            assessment.run.counted_in_prefill,
+            assessment.run.prefilled_tokens,
+        ),
         kernels.work_section(assessment.run.counted),
         Section("outputs", "What was computed", (table("outputs"),)),
         *measurement.generation_sections(assessment.run.experiments),

@@ -72,6 +72,9 @@ def _kernel_evidence(assessment: Assessment) -> Document | None:
         "operators": json_records(kernels.KERNELS.of_each([counted])),
         "calls": json_records(kernels.USES.of_each([counted])),
         "work": json_records(kernels.WORK.of_each([counted])),
+        "phases": json_records(
+            kernels.PHASES.of_each([(assessment.run.counted_in_prefill, counted)])
+        ),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from math import prod
@@ -57,6 +58,11 @@ class OperatorEvidence:
     """Whether its microkernels were counted; else none is known."""
     route: SmeRoute
     """Whether it ran on SME."""
+
+    @property
+    def unnumbered(self) -> str:
+        """Its name without the number that tells it from its like."""
+        return re.sub(r" #\d+$", "", self.name)
 
     @property
     def is_delegated(self) -> bool:
@@ -228,6 +234,39 @@ def align_modes(evidence: Mapping[str, ModeEvidence]) -> tuple[AlignedOperator, 
     for mode in modes[1:]:
         _merge(rows, mode, evidence[mode].operators)
     return tuple(AlignedOperator({mode: row.get(mode) for mode in modes}) for row in rows)
+
+
+@dataclass(frozen=True)
+class PhaseProducts:
+    """Convolutions and matrix products of a language model that run alike in one SME mode."""
+
+    mode: str
+    count: int
+    prefill: OperatorEvidence | None
+    """One of them while a prompt is read; None where only a step has it."""
+    decode: OperatorEvidence | None
+    """The same while one token is added."""
+
+
+def pair_phases(
+    prefill: Mapping[str, ModeEvidence], decode: Mapping[str, ModeEvidence]
+) -> Iterator[PhaseProducts]:
+    """Yields what ran in reading a prompt beside what ran in a step, modes counted in both."""
+    for mode in decode:
+        if mode not in prefill:
+            continue
+        alike: dict[object, list[AlignedOperator]] = {}
+        for row in align_modes({"prefill": prefill[mode], "decode": decode[mode]}):
+            if row.best().could_use_sme2:
+                kernels = [_kernel_names(row.by_mode[phase]) for phase in ("prefill", "decode")]
+                alike.setdefault((row.best().unnumbered, *kernels), []).append(row)
+        for rows in alike.values():
+            first = rows[0].by_mode
+            yield PhaseProducts(mode, len(rows), first["prefill"], first["decode"])
+
+
+def _kernel_names(operator: OperatorEvidence | None) -> tuple[str, ...] | None:
+    return tuple(each.name for each in operator.compute_kernels) if operator else None
 
 
 def _merge(
