@@ -139,19 +139,32 @@ class Exporter:
         """Returns what can be changed in graphs, and in how they are handed to the delegate."""
         return ()
 
-    def rewritten_lowering(self, names: Collection[str]) -> AbstractContextManager[None]:
-        """Has the lowering's rewrites called `names` in force inside the block."""
+    def rewritten_lowering(
+        self, names: Collection[str]
+    ) -> AbstractContextManager[Mapping[str, int]]:
+        """Has the lowering's rewrites called `names` in force inside the block.
+
+        Yields what those have changed that no operator shows, by their names.
+        """
         del names
-        return nullcontext()
+        return nullcontext({})
 
     def collected_reasons(self) -> AbstractContextManager[Mapping[str, str]]:
         """Yields why nodes were left out, by name; they arrive while the block lowers a model."""
         return nullcontext({})
 
     def make_quantizer(
-        self, *, per_channel: bool, dynamic: bool, may_quantize: Callable[[Any], bool]
+        self,
+        *,
+        per_channel: bool,
+        dynamic: bool,
+        may_quantize: Callable[[Any], bool],
+        rewrites: Collection[str] = (),
     ) -> Any:  # noqa: ANN401 - torchao's
-        """Returns the quantizer of PT2E that annotates what the delegate takes, of what it may."""
+        """Returns the quantizer of PT2E that annotates what the delegate takes, of what it may.
+
+        `rewrites` are those of the quantisation that were asked for.
+        """
         raise NotImplementedError
 
     def quantizable_types(self) -> Collection[str]:

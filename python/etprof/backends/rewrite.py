@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import torch
 
-Level = Literal["graph", "lowering"]
+Level = Literal["graph", "quantization", "lowering"]
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -89,6 +89,34 @@ class GraphRewrite(Rewrite):
 
         Each takes the operator's own arguments, and may answer NotImplemented to leave them alone.
         """
+
+
+class ProgramRewrite(Rewrite):
+    """Changes a traced graph where several of its operators allow it together."""
+
+    level = "graph"
+    precedes_quantization: ClassVar[bool] = True
+
+    @classmethod
+    @abstractmethod
+    def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+        """Returns the operators that it would change or take out; changes nothing."""
+
+    @classmethod
+    @abstractmethod
+    def edit(cls, program: torch.export.ExportedProgram, place: torch.fx.Node) -> None:
+        """Changes the graph at one of them; new operators need no values, what is constant is folded."""
+
+
+class QuantizationRewrite(Rewrite):
+    """Changes what of a dynamically quantised graph gets fixed scales."""
+
+    level = "quantization"
+
+    @classmethod
+    @abstractmethod
+    def count(cls, module: torch.nn.Module) -> int:
+        """Returns at how many operators of the quantised graph module it shows."""
 
 
 def find_overload(name: str) -> torch._ops.OpOverload | None:

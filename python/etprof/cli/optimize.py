@@ -3,7 +3,7 @@
 All rewrites are applied together, then each is taken out again; what the program is no worse
 without is left out. A program is used only if its outputs hold. Without --target it ranks the
 coverage of SME2 (predicted from the kernels of XNNPACK), operators outside the delegate, delegate
-calls and size: no speed is claimed. --target emulator counts the kernels of every program, and
+calls, transposes and size: no speed is claimed. --target emulator counts the kernels of every program, and
 holds the outputs of every SME mode. A target that proves times measures programs in turns, and a
 rewrite stays only if the program is slower without it, beyond noise.
 

@@ -212,7 +212,7 @@ def lower(
     )
     with (
         exporter.collected_reasons() as reasons,
-        exporter.rewritten_lowering(options.rewrites),
+        exporter.rewritten_lowering(options.rewrites) as inside,
         upstream.without_waste(),
     ):
         edge = _lower(programs, partitioners, backend, constants or {})
@@ -231,7 +231,8 @@ def lower(
     }
     graphs = _format_graphs(edge, programs) if options.graph else {}
     failed = {name: why for each in missed.values() for name, why in each.failed.items()}
-    return Lowered(edge, methods, widened, count_lowered(asked, methods.values()), failed, graphs)
+    counts = count_lowered(asked, methods.values()) + Counter(inside)
+    return Lowered(edge, methods, widened, counts, failed, graphs)
 
 
 def _format_graphs(edge: upstream.EdgeProgramManager, names: Iterable[str]) -> dict[str, str]:
@@ -410,8 +411,12 @@ def quantize_method(  # noqa: PLR0913 - one by one as a recipe names them
     if scheme.method == "torchao":
         report = _quantize_linears(method.module, schemes, decide)
     else:
-        quantizer = _make_quantizer(schemes, backend, decide)
+        is_dynamic = any(each.activations == "dynamic" for each in schemes.values())
+        fixing = rewriting.of_quantization() if is_dynamic else []
+        quantizer = _make_quantizer(schemes, backend, decide, [each.name for each in fixing])
         method, report = _quantize_graph(name, method, scheme, quantizer, rewriting)
+        found = {each.name: each.named(each.count)(method.module) for each in fixing}
+        rewriting.operators += Counter(found)
     if report.quantized_operators == 0:
         raise ExportError(
             f"method {name!r} has nothing that {_describe(scheme)} can quantise; export it as fp16"
@@ -438,9 +443,15 @@ def _describe(scheme: Quantization) -> str:
 
 
 def _make_quantizer(
-    schemes: Mapping[str, Quantization], backend: Backend, decide: Callable[[str, str], str]
+    schemes: Mapping[str, Quantization],
+    backend: Backend,
+    decide: Callable[[str, str], str],
+    rewrites: Collection[str],
 ) -> Any:  # noqa: ANN401 - torchao's
-    """Returns the backend's quantizer for each precision, each for the operators that are its own."""
+    """Returns the backend's quantizer for each precision, each for the operators that are its own.
+
+    Those whose scales are computed get `rewrites`.
+    """
 
     def choose(name: str) -> Callable[[torch.fx.Node], bool]:
         return lambda node: (
@@ -452,6 +463,7 @@ def _make_quantizer(
             per_channel=scheme.weight_granularity == "per_channel",
             dynamic=scheme.activations == "dynamic",
             may_quantize=choose(name),
+            rewrites=rewrites if scheme.activations == "dynamic" else (),
         )
         for name, scheme in schemes.items()
     ]

@@ -18,7 +18,7 @@ from etprof.statistics.order_statistics import CONFIDENCE, Interval
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.run.delegation import DelegationReport, MethodSummary
+    from etprof.run.delegation import DelegationReport, MethodReport, MethodSummary
     from etprof.run.program import ExportManifest
 
 _SAME_SHARE: Final = 0.001
@@ -88,6 +88,8 @@ class Trial(Record):
     delegate_calls: Count = 0
     outside: Count = 0
     """Calls of portable kernels."""
+    transposes: Count | None = None
+    """Inside delegates; None in records of searches before they were counted."""
     size_bytes: Count = 0
     planned_bytes: Count | None = None
     """Of tensors outside delegates, in all arenas of all methods."""
@@ -144,6 +146,7 @@ def describe_trial(
         macs_without_sme2=None if None in without else sum(each or 0 for each in without),
         delegate_calls=sum(each.delegate_calls for each in summaries),
         outside=sum(each.undelegated_operators for each in summaries),
+        transposes=sum(map(_count_transposes, report.methods.values())),
         size_bytes=size_bytes,
         planned_bytes=sum(
             sum(each.memory.arena_bytes) for each in report.methods.values() if each.memory
@@ -151,6 +154,11 @@ def describe_trial(
         snr_db=min((each for each in ratios if each is not None), default=None),
         passed=bool(checks) and all(each.passed is True for each in checks),
     )
+
+
+def _count_transposes(method: MethodReport) -> int:
+    nodes = (node for each in method.delegates for node in each.nodes)
+    return sum(node.permutation is not None for node in nodes)
 
 
 def _macs_without_sme2(summary: MethodSummary) -> int | None:
@@ -167,7 +175,7 @@ def compare(candidate: Trial, other: Trial, macs: int) -> Comparison:
     """Says how a program compares with another, by what matters most and then by the next.
 
     First the share of `macs` on SME2, then operators outside the delegate, then its calls, then
-    the program's size. A share that is unknown is compared with nothing.
+    transposes inside it, then the program's size. What is unknown is compared with nothing.
     """
     shares = candidate.sme2_share(macs), other.sme2_share(macs)
     if shares[0] is not None and shares[1] is not None and abs(shares[0] - shares[1]) > _SAME_SHARE:
@@ -175,8 +183,9 @@ def compare(candidate: Trial, other: Trial, macs: int) -> Comparison:
     for mine, theirs in (
         (candidate.outside, other.outside),
         (candidate.delegate_calls, other.delegate_calls),
+        (candidate.transposes, other.transposes),
     ):
-        if mine != theirs:
+        if mine is not None and theirs is not None and mine != theirs:
             return "better" if mine < theirs else "worse"
     if abs(candidate.size_bytes - other.size_bytes) > _SAME_SIZE * other.size_bytes:
         return "better" if candidate.size_bytes < other.size_bytes else "worse"

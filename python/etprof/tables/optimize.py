@@ -47,6 +47,8 @@ def _figures(
                says="Calls of the delegate"),
         Column("outside", "Int64", unit="count", of=value("outside"),
                says="Calls of portable kernels"),
+        Column("transposes", "Int64", unit="count", place="page", of=value("transposes"),
+               says="Inside the delegates"),
         Column("size_bytes", "Int64", unit="bytes", title="size", of=value("size_bytes"),
                says="Of the program"),
         Column("planned_bytes", "Int64", unit="bytes", title="planned memory", place="page",

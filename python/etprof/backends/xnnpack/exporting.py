@@ -19,6 +19,7 @@ from etprof.backends.xnnpack.lowering_rewrites import (
     rewritten_lowering,
     widen_rules,
 )
+from etprof.backends.xnnpack.program_rewrites import PROGRAM_REWRITES, StaticConvolutions
 from etprof.backends.xnnpack.sme import predict, sme2_precisions
 from etprof.base.errors import UsageError
 from etprof.base.upstream_noise import quiet_upstream
@@ -29,12 +30,14 @@ with quiet_upstream():
     from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+        CONV_TARGETS,
+        CONV_TRANSPOSE_TARGETS,
         XNNPACKQuantizer,
         get_symmetric_quantization_config,
     )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import torch
@@ -110,9 +113,11 @@ class XnnpackExporter(Exporter):
 
     def rewrites(self) -> Sequence[type[Rewrite]]:
         """Returns those for this delegate."""
-        return (*GRAPH_REWRITES, *LOWERING_REWRITES)
+        return (*GRAPH_REWRITES, *PROGRAM_REWRITES, *LOWERING_REWRITES)
 
-    def rewritten_lowering(self, names: Collection[str]) -> AbstractContextManager[None]:
+    def rewritten_lowering(
+        self, names: Collection[str]
+    ) -> AbstractContextManager[Mapping[str, int]]:
         """Has ExecuTorch serialise as the rewrites called `names` want it."""
         return rewritten_lowering(names)
 
@@ -131,11 +136,21 @@ class XnnpackExporter(Exporter):
             logger.setLevel(before[0])
 
     def make_quantizer(
-        self, *, per_channel: bool, dynamic: bool, may_quantize: Callable[[Any], bool]
+        self,
+        *,
+        per_channel: bool,
+        dynamic: bool,
+        may_quantize: Callable[[Any], bool],
+        rewrites: Collection[str] = (),
     ) -> XNNPACKQuantizer:
         """Returns XNNPACK's own quantizer, symmetric."""
         config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
         quantizer = _FloatQuantizer().set_global(config)
+        if StaticConvolutions.name in rewrites:
+            fixed = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=False)
+            # In a fixed order: the second of two annotations of a place is not made.
+            for target in sorted({*CONV_TARGETS, *CONV_TRANSPOSE_TARGETS}, key=str):
+                quantizer.set_operator_type(target, fixed)
         return quantizer.set_filter_function(
             lambda node: may_quantize(node) and _has_dimensions(node)
         )

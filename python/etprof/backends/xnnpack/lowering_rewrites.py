@@ -6,7 +6,8 @@ Each is in force inside `rewritten_lowering` only; ExecuTorch's own tables are a
 from __future__ import annotations
 
 from abc import abstractmethod
-from contextlib import contextmanager
+from collections import Counter
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
@@ -14,9 +15,11 @@ from unittest.mock import patch
 import torch
 
 from etprof.backends.rewrite import Rewrite
+from etprof.backends.xnnpack.merged_transposes import merge_transposes
 from etprof.base.upstream_noise import quiet_upstream
 
 with quiet_upstream():
+    from executorch.backends.xnnpack import xnnpack_preprocess
     from executorch.backends.xnnpack._passes.remove_redundant_copy_pass import (
         RemoveRedundantCopyPass,
     )
@@ -29,7 +32,7 @@ with quiet_upstream():
     from executorch.exir.dialects._ops import ops as exir_ops
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 _VISITORS: Final[dict[str, type[Any]]] = node_visitor._node_visitor_dict
 _CONVOLUTION: Final = "aten.convolution.default"
@@ -37,6 +40,8 @@ _COPY: Final = "aten._to_copy.default"
 _KNOWN_VERSION: Final = "1.5"
 """Of ExecuTorch, whose lowering these were written for and tested with."""
 _REMOVE_COPY: Final = "_try_remove_regular_redundant_to_copy"
+_BACKEND: Final = "XnnpackBackend"
+_SERIALIZE: Final = "serialize_xnnpack_binary"
 _IMAGE_DIMENSIONS: Final = 4
 _CASTS: Final = frozenset({torch.float16, torch.float32})
 
@@ -128,7 +133,31 @@ class DelegatedCasts(LoweringRewrite):
         )
 
 
-LOWERING_REWRITES: Final[tuple[type[LoweringRewrite], ...]] = (HalfPointwiseWeights, DelegatedCasts)
+class MergedTransposes(LoweringRewrite):
+    """Transposes inside the delegate that undo each other, or what a reshape between them does."""
+
+    name = "merged_transposes"
+    changes = (
+        "transposes and reshapes in a row inside the delegate that leave the elements in their "
+        "order become one reshape or none, and two transposes in a row become one"
+    )
+    legal = "the same elements in the same order; what others read stays"
+    rests_on = (
+        "channels_last_tagged_reshape_pass.py transposes images into XNNPACK's layout and back, "
+        "and nothing looks at what the model's own permutes and reshapes make of that"
+    )
+
+    @classmethod
+    def has_parts(cls) -> bool:
+        """Whether the delegate's graph passes through a place where this can look at it."""
+        return all(hasattr(xnnpack_preprocess, each) for each in (_BACKEND, _SERIALIZE))
+
+
+LOWERING_REWRITES: Final[tuple[type[LoweringRewrite], ...]] = (
+    HalfPointwiseWeights,
+    DelegatedCasts,
+    MergedTransposes,
+)
 
 
 def _is_cast(node: torch.fx.Node) -> bool:
@@ -207,20 +236,49 @@ def _is_pointwise(node: torch.fx.Node) -> bool:
 
 
 @contextmanager
-def rewritten_lowering(names: Collection[str]) -> Iterator[None]:
-    """Has the rewrites called `names` in force while the block lowers a model."""
-    visitors = {}
+def rewritten_lowering(names: Collection[str]) -> Iterator[Counter[str]]:
+    """Has the rewrites called `names` in force while the block lowers a model.
+
+    Yields how much those found that see the delegate's graph alone, and no operator.
+    """
+    visitors, found = {}, Counter[str]()
     remove = getattr(RemoveRedundantCopyPass, _REMOVE_COPY)
     if HalfPointwiseWeights.name in names:
         visitors[_CONVOLUTION] = _pointwise_visitor(_VISITORS[_CONVOLUTION])
     if DelegatedCasts.name in names:
         visitors[_COPY] = _cast_visitor(_VISITORS[_COPY])
         remove = _but_casts(remove)
-    with (
-        patch.dict(_VISITORS, visitors),
-        patch.object(RemoveRedundantCopyPass, _REMOVE_COPY, remove),
-    ):
-        yield
+    with ExitStack() as changed:
+        changed.enter_context(patch.dict(_VISITORS, visitors))
+        changed.enter_context(patch.object(RemoveRedundantCopyPass, _REMOVE_COPY, remove))
+        if MergedTransposes.name in names:
+            delegate = getattr(xnnpack_preprocess, _BACKEND)
+            merging = staticmethod(_merging(delegate.preprocess, found))
+            changed.enter_context(patch.object(delegate, "preprocess", merging))
+        yield found
+
+
+def _merging(preprocess: Callable[..., Any], found: Counter[str]) -> Callable[..., Any]:
+    """Returns it with transposes merged before anything is serialised; free shapes stay as they are."""
+    serialize = getattr(xnnpack_preprocess, _SERIALIZE)
+
+    def merge(graph: Any, *rest: Any) -> Any:  # noqa: ANN401 - ExecuTorch's
+        found[MergedTransposes.name] += MergedTransposes.named(merge_transposes)(graph)
+        return serialize(graph, *rest)
+
+    def run(program: torch.export.ExportedProgram, *specs: Any) -> Any:  # noqa: ANN401
+        if not all(map(_is_static, program.graph.nodes)):
+            return preprocess(program, *specs)
+        with patch.object(xnnpack_preprocess, _SERIALIZE, merge):
+            return preprocess(program, *specs)
+
+    return run
+
+
+def _is_static(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    sizes = value.shape if isinstance(value, torch.Tensor) else ()
+    return all(isinstance(size, int) for size in sizes)
 
 
 def _but_casts(remove: Any) -> Any:  # noqa: ANN401 - the pass's own step

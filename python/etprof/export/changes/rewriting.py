@@ -12,7 +12,12 @@ import torch
 from torch._guards import detect_fake_mode
 
 from etprof.backends.registry import BY_NAME
-from etprof.backends.rewrite import GraphRewrite, find_overload
+from etprof.backends.rewrite import (
+    GraphRewrite,
+    ProgramRewrite,
+    QuantizationRewrite,
+    find_overload,
+)
 from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
 from etprof.export import upstream
 from etprof.export.operators import MissedRewrites, find_traced
@@ -95,6 +100,10 @@ class Rewriting:
                 msg = f"{name}, which this precision is made with, finds no weights to change"
                 raise ExportError(f"{msg}; export another precision")
 
+    def of_quantization(self) -> list[type[QuantizationRewrite]]:
+        """Returns those that change what is quantised, and how."""
+        return [each for each in self.asked if issubclass(each, QuantizationRewrite)]
+
     def before_quantization(
         self, program: torch.export.ExportedProgram
     ) -> torch.export.ExportedProgram:
@@ -110,24 +119,27 @@ class Rewriting:
     def _apply(
         self,
         program: torch.export.ExportedProgram,
-        is_due: Callable[[type[GraphRewrite]], bool],
+        is_due: Callable[[type[GraphRewrite | ProgramRewrite]], bool],
     ) -> torch.export.ExportedProgram:
-        graph = [each for each in self.asked if issubclass(each, GraphRewrite)]
+        graph = [each for each in self.asked if issubclass(each, GraphRewrite | ProgramRewrite)]
         program, replaced = _rewrite(program, [each for each in graph if is_due(each)])
         self.operators += replaced
         return program
 
 
 def _rewrite(
-    program: torch.export.ExportedProgram, asked: Sequence[type[GraphRewrite]]
+    program: torch.export.ExportedProgram, asked: Sequence[type[GraphRewrite | ProgramRewrite]]
 ) -> tuple[torch.export.ExportedProgram, Counter[str]]:
     """Returns the rewritten program, or the same one where nothing applies, and the counts."""
     names, table = dict[Any, str](), dict[Any, Callable[..., Any]]()
     for rewrite in asked:
-        own = _replacements(rewrite)
+        own = _replacements(rewrite) if issubclass(rewrite, GraphRewrite) else {}
         names |= dict.fromkeys(own, rewrite.name)
         table |= own
     replaced = Counter(names[node.target] for node in _find_places(program, table))
+    for rewrite in asked:
+        if issubclass(rewrite, ProgramRewrite):
+            replaced += _edit(program, rewrite)
     if not replaced:
         return program, replaced
     try:
@@ -138,6 +150,16 @@ def _rewrite(
     except Exception as error:
         told = f"retracing with {', '.join(replaced)} fails: {first_line(error)}"
         raise ExportError(f"{told}; leave one out of --rewrite") from error
+
+
+def _edit(program: torch.export.ExportedProgram, rewrite: type[ProgramRewrite]) -> Counter[str]:
+    """Changes the graph in place; returns at how many places."""
+    places = rewrite.named(rewrite.find_places)(program)
+    for place in places:
+        rewrite.named(rewrite.edit)(program, place)
+    if places:
+        program.graph.lint()
+    return Counter({rewrite.name: len(places)} if places else {})
 
 
 def _replacements(rewrite: type[GraphRewrite]) -> dict[Any, Callable[..., Any]]:
@@ -172,15 +194,18 @@ def find_missed(
     found, failed = defaultdict[str, list[str]](list), dict[str, str]()
     for each in sound:
         try:
-            table = _replacements(each) if issubclass(each, GraphRewrite) else {}
-            places = list(_find_places(program, table))
+            if issubclass(each, ProgramRewrite):
+                places = each.named(each.find_places)(program)
+            else:
+                table = _replacements(each) if issubclass(each, GraphRewrite) else {}
+                places = list(_find_places(program, table))
         except ExportError as error:
             failed[each.name] = str(error)
             continue
         for node in places:
             traced = find_traced(node)
             found[traced[0] if traced else node.name].append(each.name)
-    return MissedRewrites(found, [each for each in sound if each.level == "lowering"], failed)
+    return MissedRewrites(found, [each for each in sound if each.level != "graph"], failed)
 
 
 def count_lowered(asked: Sequence[type[Rewrite]], methods: Iterable[LoweredMethod]) -> Counter[str]:

@@ -1,0 +1,152 @@
+"""Transposes and reshapes of an XNNPACK graph that undo each other, taken out of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from etprof.base.upstream_noise import quiet_upstream
+
+with quiet_upstream():
+    from executorch.backends.xnnpack.serialization.xnnpack_graph_schema import (
+        XNNGraph,
+        XNNStaticReshape,
+        XNNStaticTranspose,
+        XNNTensorValue,
+    )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MOST_ELEMENTS: Final = 2**24
+"""Of a tensor whose order is followed element by element: half a second."""
+_MOVES: Final = (XNNStaticTranspose, XNNStaticReshape)
+
+
+def merge_transposes(graph: XNNGraph) -> int:
+    """Takes transposes out of a graph that is yet to be serialised; returns how many are gone.
+
+    Where transposes and reshapes in a row leave the elements in the order that they had, the last
+    becomes a reshape of the first one's input, or is left out where the shape is the same; and two
+    transposes in a row become one. What others read, or the caller, stays.
+    """
+    before = _count(graph)
+    for node in list(graph.xnodes):
+        if isinstance(node.xnode_union, _MOVES):
+            _shorten(graph, node)
+    _take_unread(graph)
+    return before - _count(graph)
+
+
+def _count(graph: XNNGraph) -> int:
+    return sum(isinstance(node.xnode_union, XNNStaticTranspose) for node in graph.xnodes)
+
+
+def _shorten(graph: XNNGraph, node: Any) -> None:  # noqa: ANN401 - ExecuTorch's XNode
+    """Has a transpose or reshape read what is farthest before it."""
+    last = node.xnode_union
+    chain = _chain(graph, last)
+    for length in range(len(chain), 0, -1):
+        moves = chain[-length:]
+        is_worth = any(isinstance(each, XNNStaticTranspose) for each in moves)
+        if is_worth and _keeps_order(graph, moves):
+            _become_reshape(graph, node, moves[0].input_id)
+            return
+    if len(chain) > 1 and all(isinstance(each, XNNStaticTranspose) for each in chain[-2:]):
+        first, second = chain[-2:]
+        if len(_readers(graph, first.output_id)) == 1 and not _is_given(graph, first.output_id):
+            second.perm = [first.perm[axis] for axis in second.perm]
+            second.input_id = first.input_id
+
+
+def _chain(graph: XNNGraph, last: Any) -> list[Any]:  # noqa: ANN401 - ExecuTorch's
+    """Returns the transposes and reshapes in a row that end in `last`, the first one first."""
+    writers = {
+        node.xnode_union.output_id: node.xnode_union
+        for node in graph.xnodes
+        if isinstance(node.xnode_union, _MOVES)
+    }
+    found = [last]
+    while found[0].input_id in writers:
+        found.insert(0, writers[found[0].input_id])
+    return found
+
+
+def _keeps_order(graph: XNNGraph, moves: list[Any]) -> bool:
+    """Whether all elements come out in the order in which they go in, of one type and scale."""
+    source, end = _value(graph, moves[0].input_id), _value(graph, moves[-1].output_id)
+    count = math.prod(_tensor(source).dims)
+    if count > _MOST_ELEMENTS or _kind(source) != _kind(end):
+        return False
+    values = np.arange(count).reshape(_tensor(source).dims)
+    for move in moves:
+        if isinstance(move, XNNStaticTranspose):
+            values = values.transpose(move.perm)
+        else:
+            values = values.reshape(_tensor(_value(graph, move.output_id)).dims)
+    return bool((values.ravel()[:-1] < values.ravel()[1:]).all())
+
+
+def _become_reshape(graph: XNNGraph, node: Any, source: int) -> None:  # noqa: ANN401
+    """Makes `node` a reshape of `source`, or has its readers read that where it is of that shape."""
+    output = node.xnode_union.output_id
+    dims = list(_tensor(_value(graph, output)).dims)
+    if dims == list(_tensor(_value(graph, source)).dims) and not _is_given(graph, output):
+        for reader, name in _readers(graph, output):
+            setattr(reader, name, source)
+        graph.xnodes.remove(node)
+        graph.xvalues.remove(_value(graph, output))
+        return
+    node.xnode_union = XNNStaticReshape(
+        num_dims=len(dims), new_shape=dims, input_id=source, output_id=output, flags=0
+    )
+
+
+def _take_unread(graph: XNNGraph) -> None:
+    """Takes out transposes and reshapes that nobody reads any more, the last ones first."""
+    for node in reversed(graph.xnodes[:]):
+        move = node.xnode_union
+        if not isinstance(move, _MOVES):
+            continue
+        if not _readers(graph, move.output_id) and not _is_given(graph, move.output_id):
+            graph.xnodes.remove(node)
+            graph.xvalues.remove(_value(graph, move.output_id))
+
+
+def _readers(graph: XNNGraph, value: int) -> list[tuple[Any, str]]:
+    """Returns the nodes that read a value, each with the name of its field."""
+    return [
+        (node.xnode_union, name)
+        for node in graph.xnodes
+        for name in _input_fields(node.xnode_union)
+        if getattr(node.xnode_union, name) == value
+    ]
+
+
+def _input_fields(node: Any) -> Iterator[str]:  # noqa: ANN401
+    """Yields the fields that hold a value's id; an unused one of a concatenation does no harm."""
+    for each in dataclasses.fields(node):
+        if each.name.endswith("_id") and not each.name.startswith("output"):
+            yield each.name
+
+
+def _value(graph: XNNGraph, number: int) -> Any:  # noqa: ANN401 - ExecuTorch's XValue
+    return next(each for each in graph.xvalues if _tensor(each).id_out == number)
+
+
+def _tensor(value: Any) -> XNNTensorValue:  # noqa: ANN401
+    union = value.xvalue_union
+    return union if isinstance(union, XNNTensorValue) else union.tensor_value
+
+
+def _kind(value: Any) -> tuple[object, ...]:  # noqa: ANN401
+    """The type of a value, and the scales where it has some."""
+    return _tensor(value).datatype, getattr(value.xvalue_union, "quant_params", None)
+
+
+def _is_given(graph: XNNGraph, number: int) -> bool:
+    """Whether the caller gets this value."""
+    return number in graph.output_ids or number in graph.input_ids

@@ -1,0 +1,252 @@
+"""Rewrites that look at several operators at once, or at how a graph is quantised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from etprof.backends.rewrite import ProgramRewrite, QuantizationRewrite, find_overload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+_BATCH_NORM: Final = "aten.batch_norm.default"
+_CONVOLUTION, _LINEAR = "aten.conv2d.default", "aten.linear.default"
+_SAME_VALUE: Final = frozenset(
+    {"aten.lift_fresh_copy.default", "aten.detach.default", "aten.detach_.default",
+     "aten.alias.default"}
+)  # fmt: skip
+"""Of a constant these are gone in the lowered graph, whoever folds them."""
+
+
+def _is(node: object, *names: str) -> bool:
+    return str(getattr(node, "target", "")) in names
+
+
+def _argument(node: torch.fx.Node, name: str) -> Any:  # noqa: ANN401 - whatever it is
+    """Returns an argument by its name in ATen, wherever it stands; its default where it is not."""
+    for place, each in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        if each.name == name:
+            given = node.args[place] if place < len(node.args) else each.default_value
+            return node.kwargs.get(name, given)
+    raise LookupError(name)
+
+
+class FoldedBatchNorms(ProgramRewrite):
+    """Batch norms that stand before a product instead of after one."""
+
+    name = "folded_batch_norms"
+    changes = (
+        "a batch norm whose only reader is a convolution without padding and groups, or a linear "
+        "layer of its rows, becomes a part of that layer's weights and bias"
+    )
+    legal = "the same sums, with one rounding less; zeros of a padding would be shifted, so there are none"
+    rests_on = (
+        "fuse_batch_norm.py folds norms into the product before them only; of every other it makes "
+        "a depthwise convolution (decompose_batch_norm.py), for which there is no SME2 microkernel"
+    )
+
+    @classmethod
+    def find_problem(cls) -> str | None:
+        """Says which of the operators that it looks for PyTorch lacks."""
+        names = (_BATCH_NORM, _CONVOLUTION, _LINEAR)
+        missing = [each for each in names if find_overload(each) is None]
+        return f"PyTorch has no {', '.join(missing)}" if missing else None
+
+    @classmethod
+    def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+        """Returns such norms; those that ExecuTorch folds itself are left to it."""
+        constants = find_constants(program)
+        return [
+            node
+            for node in program.graph.nodes
+            if _is(node, _BATCH_NORM)
+            and not _argument(node, "training")
+            and not cls._follows_product(node)
+            and cls._reader(node, constants) is not None
+        ]
+
+    @staticmethod
+    def _follows_product(norm: torch.fx.Node) -> bool:
+        source: Any = norm.args[0]
+        return _is(source, _CONVOLUTION, _LINEAR) and len(source.users) == 1
+
+    @staticmethod
+    def _reader(norm: torch.fx.Node, constants: set[torch.fx.Node]) -> torch.fx.Node | None:
+        """Returns the layer that it can become a part of."""
+        readers = list(norm.users)
+        reader = readers[0] if len(readers) == 1 else None
+        if reader is None or not _is(reader, _CONVOLUTION, _LINEAR):
+            return None
+        parts: tuple[Any, ...] = (*norm.args[1:5], *reader.args[1:3])
+        shape = norm.meta["val"].shape
+        is_whole = reader.args[0] is norm and all(
+            each is None or each in constants for each in parts
+        )
+        if not is_whole or not all(isinstance(size, int) for size in shape):
+            return None
+        if _is(reader, _LINEAR):
+            return reader if len(shape) == 2 else None
+        padding = _argument(reader, "padding")
+        is_plain = (
+            not any(padding) if isinstance(padding, list | tuple) else padding in {0, "valid"}
+        )
+        return reader if is_plain and _argument(reader, "groups") == 1 else None
+
+    @classmethod
+    def edit(cls, program: torch.export.ExportedProgram, place: torch.fx.Node) -> None:
+        """Scales the reader's weights, and adds to its bias what the norm adds."""
+        import torch
+
+        (reader,) = place.users
+        graph, aten = program.graph, torch.ops.aten
+        kept = {name: value for name, value in reader.meta.items() if name != "val"}
+
+        def call(target: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:  # noqa: ANN401
+            node: torch.fx.Node = graph.call_function(target, args, kwargs)
+            node.meta = dict(kept)
+            return node
+
+        def wide(node: Any) -> torch.fx.Node:  # noqa: ANN401
+            return call(aten._to_copy.default, node, dtype=torch.float32)
+
+        _, factor, offset, mean, variance = (_argument(place, name) for name in
+            ("input", "weight", "bias", "running_mean", "running_var"))  # fmt: skip
+        weight, bias = _argument(reader, "weight"), _argument(reader, "bias")
+        dtype, axes = weight.meta["val"].dtype, weight.meta["val"].dim()
+        row = [1, -1, *[1] * (axes - 2)]
+        with graph.inserting_before(reader):
+            scale = call(aten.rsqrt.default,
+                         call(aten.add.Tensor, wide(variance), _argument(place, "eps")))  # fmt: skip
+            if factor is not None:
+                scale = call(aten.mul.Tensor, scale, wide(factor))
+            shift = call(aten.neg.default, call(aten.mul.Tensor, wide(mean), scale))
+            if offset is not None:
+                shift = call(aten.add.Tensor, shift, wide(offset))
+            scaled = call(aten.mul.Tensor, wide(weight), call(aten.view.default, scale, row))
+            added = call(aten.mul.Tensor, wide(weight), call(aten.view.default, shift, row))
+            more = call(aten.sum.dim_IntList, added, list(range(1, axes)))
+            if bias is not None:
+                more = call(aten.add.Tensor, more, wide(bias))
+            weights = [call(aten._to_copy.default, each, dtype=dtype) for each in (scaled, more)]
+        reader.args = (place.args[0], *weights, *reader.args[3:])
+        graph.erase_node(place)
+
+
+class FoldedConstants(ProgramRewrite):
+    """Masks, tables and positions that each inference would compute again."""
+
+    name = "folded_constants"
+    changes = "what depends on no input is computed once, at the export, and stored"
+    legal = "the same values; buffers that the program changes and random numbers are left alone"
+    rests_on = "ExecuTorch computes them in each inference, most of it outside the delegate"
+
+    @classmethod
+    def find_problem(cls) -> str | None:
+        """Nothing: what folds is etprof's own use of ExecuTorch's pass."""
+        return None
+
+    @classmethod
+    def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+        """Returns the operators whose inputs, if there are any, are constants."""
+        found = find_constants(program)
+        return [
+            each
+            for each in program.graph.nodes
+            if each in found and each.op == "call_function" and not _is(each, *_SAME_VALUE)
+        ]
+
+    @classmethod
+    def edit(cls, program: torch.export.ExportedProgram, place: torch.fx.Node) -> None:
+        """Does nothing: constants are folded after every rewriting."""
+        del program, place
+
+
+def find_constants(program: torch.export.ExportedProgram) -> set[torch.fx.Node]:
+    """Returns the nodes whose values no input has a part in; quantised weights are not followed."""
+    signature = program.graph_signature
+    changed = set(signature.buffers_to_mutate.values())
+    found: set[torch.fx.Node] = set()
+    for node in program.graph.nodes:
+        if node.op == "placeholder":
+            buffer = signature.inputs_to_buffers.get(node.name)
+            known = {*signature.inputs_to_parameters, *signature.inputs_to_lifted_tensor_constants}
+            if node.name in known or (buffer is not None and buffer not in changed):
+                found.add(node)
+        elif (
+            node.op == "call_function"
+            and _is_foldable(node)
+            and all(each in found for each in node.all_input_nodes)
+        ):
+            found.add(node)
+    return found
+
+
+def _is_foldable(node: torch.fx.Node) -> bool:
+    """Whether it gives a tensor of a fixed size, and is no step of a quantisation."""
+    import torch
+
+    value = node.meta.get("val")
+    is_own = getattr(node.target, "namespace", "") in {"aten", "prims"}
+    is_fixed = isinstance(value, torch.Tensor) and all(isinstance(s, int) for s in value.shape)
+    return is_own and is_fixed and not node.is_impure()
+
+
+class StaticConvolutions(QuantizationRewrite):
+    """Convolutions whose inputs would be quantised anew in each inference."""
+
+    name = "static_convolutions"
+    gives_sme2_weights = True
+    changes = (
+        "where activations are quantised dynamically, convolutions get fixed scales from the "
+        "calibration inputs, those too that would stay in float32; linear layers stay as they are"
+    )
+    legal = (
+        "fixed scales hold for inputs like the calibration's: the outputs differ by their rounding"
+    )
+    rests_on = (
+        "XNNPACK has SME2 microkernels for convolutions of fixed scales (QS8), and none for dynamic "
+        "ones (QD8, src/operators/convolution-nhwc.c)"
+    )
+
+    @classmethod
+    def find_problem(cls) -> str | None:
+        """Says that the quantiser has no such choice."""
+        from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
+
+        has_parts = hasattr(xnnpack_quantizer, "CONV_TARGETS") and hasattr(
+            xnnpack_quantizer.XNNPACKQuantizer, "set_operator_type"
+        )
+        return None if has_parts else "XNNPACK's quantiser cannot be told of convolutions alone"
+
+    @classmethod
+    def matches(cls, node: torch.fx.Node) -> bool:
+        """Whether it is a convolution whose input's scale is computed."""
+        return _name(node).startswith("convolution") and _is_dynamic(node)
+
+    @classmethod
+    def count(cls, module: torch.nn.Module) -> int:
+        """Returns how many convolutions read a value of fixed scale."""
+        graph: Any = module.graph
+        return sum(
+            _name(node).startswith("conv")
+            and _name(node.args[0]).startswith("dequantize")
+            and not _is_dynamic(node)
+            for node in graph.nodes
+            if node.op == "call_function" and node.args
+        )
+
+
+def _name(node: object) -> str:
+    """Returns the operator's name without its namespace."""
+    return getattr(getattr(node, "target", None), "__name__", "").rpartition("aten.")[2]
+
+
+def _is_dynamic(node: torch.fx.Node) -> bool:
+    source: Any = node.args[0]
+    numbers: Sequence[Any] = source.args[1:3] if "dequantize" in _name(source) else ()
+    return any(hasattr(each, "op") for each in numbers)
+
+
+PROGRAM_REWRITES: Final = (FoldedBatchNorms, FoldedConstants, StaticConvolutions)
