@@ -215,6 +215,16 @@ def test_what_the_program_changes_is_no_constant() -> None:
     assert rewriting.before_lowering(traced) is traced
 
 
+def test_a_table_that_would_swell_the_program_is_computed_as_before() -> None:
+    model = Call(lambda x: x + torch.arange(2**22 + 8).float().sin()[:8])
+    traced = lowering.trace("forward", ExportMethod(model, (halves(8).float(),)))
+    places = KNOWN["folded_constants"].find_places  # type: ignore[attr-defined]
+    # The part that is read is small, and folds; all of it would not.
+    assert places(traced)
+    whole = Call(lambda x: x.sum() + torch.arange(2**22 + 8).float().sin())
+    assert not places(lowering.trace("forward", ExportMethod(whole, (halves(8).float(),))))
+
+
 def test_random_numbers_are_no_constants() -> None:
     model = Call(lambda x: x + functional.dropout(torch.ones(8), 0.5, training=True))
     traced = lowering.trace("forward", ExportMethod(model, (halves(8).float(),)))

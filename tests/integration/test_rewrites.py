@@ -412,7 +412,7 @@ def test_what_this_executorch_cannot_vouch_for_is_disabled_and_told(
     monkeypatch: pytest.MonkeyPatch, planted: str, told: str
 ) -> None:
     """Without a feature, or in a version nobody has looked at: refused by name, left out of `all`."""
-    casts, weights = KNOWN["delegated_casts"], KNOWN["half_pointwise_weights"]
+    casts = KNOWN["delegated_casts"]
     if planted == "feature":
         monkeypatch.setattr(casts, "has_parts", classmethod(lambda _: False))
     else:
@@ -421,7 +421,8 @@ def test_what_this_executorch_cannot_vouch_for_is_disabled_and_told(
     with pytest.raises(UsageError, match=told):
         sound_rewrites(request)
     everything = ExportRequest("toy_cnn", options=ExportOptions(rewrites=("all",)))
-    disabled = {casts.name} if planted == "feature" else {casts.name, weights.name}
+    of_lowering = {each.name for each in KNOWN.values() if each.level == "lowering"}
+    disabled = {casts.name} if planted == "feature" else of_lowering
     assert {each.name for each in sound_rewrites(everything)} == KNOWN.keys() - disabled
     left_out = left_out_rewrites(everything)
     assert left_out.keys() == disabled

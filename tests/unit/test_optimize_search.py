@@ -62,6 +62,20 @@ def test_one_that_helps_only_with_another_is_found_with_it() -> None:
     assert decisions(found) == {"a": True, "b": True, "c": False}
 
 
+def test_one_that_takes_transposes_out_of_the_delegate_stays() -> None:
+    """It was "it changes no figure": nobody counted them."""
+
+    def make(names: tuple[str, ...]) -> Trial:
+        return program(names, transposes=5 - 2 * ("turned" in names))
+
+    found, _, best = search("idle turned", make)
+    assert best.rewrites == ("turned",)
+    assert decisions(found) == {"idle": False, "turned": True}
+    # They weigh less than calls; a record of an earlier search, which has none, is compared without.
+    assert compare(program((), transposes=9, delegate_calls=2), make(()), MACS) == "better"
+    assert compare(program(()), make(("turned",)), MACS) == "same"
+
+
 def test_one_that_breaks_outputs_is_rejected_by_name() -> None:
     def make(names: tuple[str, ...]) -> Trial:
         return program(names, outside=9 - len(names), passed="bad" not in names)

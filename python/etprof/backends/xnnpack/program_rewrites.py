@@ -18,6 +18,10 @@ _SAME_VALUE: Final = frozenset(
      "aten.alias.default"}
 )  # fmt: skip
 """Of a constant these are gone in the lowered graph, whoever folds them."""
+_CHECK: Final = "aten._assert_tensor_metadata.default"
+"""Reads a value's type while a model is traced, and is no part of a program."""
+_MOST_STORED: Final = 2**22
+"""Elements of constants that are computed at the export: 16 MiB in float32."""
 
 
 def _is(node: object, *names: str) -> bool:
@@ -149,13 +153,19 @@ class FoldedConstants(ProgramRewrite):
 
     @classmethod
     def find_places(cls, program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
-        """Returns the operators whose inputs, if there are any, are constants."""
+        """Returns the operators whose inputs, if there are any, are constants.
+
+        None where all that would be stored instead is larger than a program should become.
+        """
         found = find_constants(program)
-        return [
-            each
-            for each in program.graph.nodes
-            if each in found and each.op == "call_function" and not _is(each, *_SAME_VALUE)
+        calls = [
+            each for each in program.graph.nodes if each in found if each.op == "call_function"
         ]
+        checks = {each for each in program.graph.nodes if _is(each, _CHECK)}
+        stored = [each for each in calls if not set(each.users) <= found | checks]
+        if sum(each.meta["val"].numel() for each in stored) > _MOST_STORED:
+            return []
+        return [each for each in calls if not _is(each, *_SAME_VALUE)]
 
     @classmethod
     def edit(cls, program: torch.export.ExportedProgram, place: torch.fx.Node) -> None:
