@@ -110,10 +110,30 @@ def test_microkernels_are_counted_of_a_step_and_of_the_prompt(tmp_path: Path) ->
     assert asked["kernels"].kernel_trace != asked["prefill"].kernel_trace
     assert asked["kernels"].result != asked["prefill"].result
     assert {each.generation for each in asked.values()} == {None}
+    # AND where the program took two of them at once, for two
+    earlier = target.result(asked["kernels"], "sme2", [1, 1], 1)
+    read = {
+        "prompt_tokens": [7, 8, 9],
+        "tokens": [5],
+        "prefill_method": "forward",
+        "decode_method": "forward",
+        "prefilled_tokens": 2,
+        "repetitions": [
+            {"prefill_ns": 1, "time_to_first_token_ns": 2, "token_latency_ns": [], "total_ns": 2}
+        ],
+    }
+    folder = launcher.files(SIDES[1]).folder
+    folder.mkdir(parents=True)
+    file = launcher.files(SIDES[1]).file("_result.json")
+    file.write_text(json.dumps({**earlier, "generation": read}))
+    again = next(e for e in planned.passes if (e.experiment.name, e.purpose) == ("sme2", "prefill"))
+    assert launcher.request(again).shapes == ("1x2", "1")
+    file.write_text("{")
+    assert launcher.request(again).shapes == ("1x3", "1")
     # AND a prompt of one token is a step
     short = GENERATION.model_copy(update={"prompt_tokens": (7,)})
-    again = plan(SIDES, settings.model_copy(update={"generation": short}), target)
-    assert "prefill" not in {each.purpose for each in again.passes}
+    stepwise = plan(SIDES, settings.model_copy(update={"generation": short}), target)
+    assert "prefill" not in {each.purpose for each in stepwise.passes}
 
 
 def test_timing_and_split_generate_and_evidence_does_not(tmp_path: Path) -> None:

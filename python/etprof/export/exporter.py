@@ -101,6 +101,11 @@ def repeat_request(program: Path, weights: Path | None = None) -> ExportRequest:
             f"{program} says what is computed, not what it came from, and {program.name}.json is not "
             "beside it; name the model instead, such as `etprof numerics path/to/file.py:Class`"
         )
+    if "llm" in manifest.options:
+        raise InputFileError(
+            f"{program} is ExecuTorch's own export of a language model, of which etprof has no "
+            "model to run; name one of yours instead, such as path/to/file.py:Class"
+        )
     made_of = manifest.source
     model = manifest.asked_as
     if registry.find_model(model).hash_files() != made_of.sha256:

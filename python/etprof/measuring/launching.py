@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.errors import EtprofError, OutputError, TargetError
+from etprof.base.errors import EtprofError, InputFileError, OutputError, TargetError
 from etprof.measuring.plan import repetitions
 from etprof.run.directory import ExperimentFiles, experiment_files, launch_suffix
 from etprof.run.generation import token_shapes
 from etprof.run.manifest import LaunchRecord, identify
 from etprof.run.program import describe_program
+from etprof.run.runner_result import read_result
 from etprof.targets.registry import proves_times
 from etprof.targets.request import REQUESTED, RunnerRequest, raw_inputs, runner_arguments
 
@@ -52,8 +54,6 @@ class Launcher:
     def __init__(self, program: Program, target: Target, run: Path, settings: Settings) -> None:
         self._program, self._target, self._run, self._settings = program, target, run, settings
         self._launched = 0
-        self._generated: dict[str, GenerationResult] = {}
-        """What each program has said of its generations, by the experiments' names for it."""
         self._runners: dict[tuple[Path, int, int], FileIdentity] = {}
 
     @property
@@ -111,7 +111,7 @@ class Launcher:
         if generation is None:
             return request
         request, count = replace(request, generation=None), 1
-        told = self._generated.get(experiment.program)
+        told = self._read_generated(experiment)
         prompt = len(generation.prompt_tokens) if told is None else told.prefilled_tokens
         if is_prefill and prompt:
             count = prompt
@@ -124,6 +124,15 @@ class Launcher:
         if request.inputs and request.shapes == shapes:
             return request
         return replace(request, inputs=(), shapes=shapes)
+
+    def _read_generated(self, experiment: Experiment) -> GenerationResult | None:
+        """Returns what an earlier launch, also of a run that is resumed, said of its generations."""
+        files = self.files(experiment)
+        for place in (files.file("_result.json"), files.file("_b00_result.json")):
+            if place.is_file():
+                with suppress(InputFileError):
+                    return read_result(place).generation
+        return None
 
     def _has_clock(self, experiment: Experiment) -> bool:
         """Whether operators are timed by the clock: its runner is a pair with the target's own."""
@@ -147,8 +156,6 @@ class Launcher:
                 result = self._target.run(given)
             check_build(launch, result, has_clock=request.kernel_trace is not None)
             check_mode(launch, result)
-            if result.generation is not None:
-                self._generated[launch.experiment.program] = result.generation
         except EtprofError as error:
             result, problem = None, error
         record = LaunchRecord(
