@@ -75,6 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_lowering(parser: argparse.ArgumentParser) -> None:
     """Declares what changes the program."""
+    from etprof.export.request import EMBEDDINGS
+
     add_flags(
         parser.add_argument_group("lowering"),
         ("--keep-fp16-sums", bool, "",
@@ -93,6 +95,8 @@ def _add_lowering(parser: argparse.ArgumentParser) -> None:
         ("--scope", word_list, "LIST",
          "parts in another precision: 'encoder.*=fp32' for modules, type:add=fp32 for operators",
          {"default": (), "dest": "scopes"}),
+        ("--embeddings", EMBEDDINGS, "",
+         "quantise nn.Embedding: a scale per row, or per 32 values with _b32"),
         ("--float-layers", word_list, "LIST", "modules that compute in float32: each as PATH=fp32",
          {"default": ()}),
         ("--per-op", bool, "", "one delegate call per operator: less memory",
@@ -231,7 +235,10 @@ def _tell_idle(manifest: ExportManifest, report: DelegationReport) -> Iterator[T
     from etprof.tables.brief import Told
 
     for name, method in report.methods.items():
-        if BY_NAME[manifest.backend].delegate and not method.delegates:
+        backend = BY_NAME.get(manifest.backend)
+        # Without a summary nobody knows what is delegated.
+        is_known = backend is not None and backend.delegate and method.summary is not None
+        if is_known and not method.delegates:
             text = f"nothing of {name} in {manifest.precision} is delegated to {manifest.backend}"
             yield Told(f"{text}: ExecuTorch's own kernels compute all of it", "yellow")
     for each in manifest.scopes:

@@ -20,6 +20,7 @@ from etprof.backends.registry import BY_NAME
 from etprof.base.errors import EtprofError, ExportError, first_line
 from etprof.export import operators, tensors, upstream
 from etprof.export.changes import half_sums
+from etprof.export.changes.embeddings import fuse_look_ups
 from etprof.export.changes.rewriting import count_lowered, find_missed
 from etprof.export.changes.scopes import find_deciding
 from etprof.export.eager_model import checked_inputs
@@ -216,6 +217,9 @@ def lower(
         upstream.without_waste(),
     ):
         edge = _lower(programs, partitioners, backend, constants or {})
+    if options.embeddings is not None:
+        for name in programs:
+            edge._edge_programs[name] = fuse_look_ups(edge.exported_program(name))
     known = frozenset(name for each in partitioners for name in each.target_partitioner_configs)
     widened, told = {}, dict(reasons)
     for name in () if options.keep_fp16_sums else programs:

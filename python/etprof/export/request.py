@@ -105,6 +105,8 @@ def split_precision(name: str) -> tuple[str, str | None]:
         return name, None
 
 
+EMBEDDINGS = ("int8", "int8_b32", "int4", "int4_b32")
+"""How tables of embeddings are quantised; `_b32` has a scale for 32 values instead of a row."""
 MEMORY_PLANNERS = ("greedy", "naive")
 PRECISION_TYPES = ("fp32", "static_quant", "dynamic_quant")
 
@@ -137,6 +139,8 @@ class ExportOptions:
     """Names of the rewrites to apply; `all` for every one that is sound here."""
     scopes: tuple[str, ...] = ()
     """Parts of the model in another precision, such as `encoder.*=fp32`; of two the last decides."""
+    embeddings: str | None = None
+    """How the model's nn.Embedding are quantised, of EMBEDDINGS; None: they are not."""
     trace: bool = False
     """Drawings too: where the export's time goes, and the memory plan."""
 
@@ -149,6 +153,8 @@ class ExportOptions:
         """Raises UsageError for a combination without sense."""
         _check_choice("--memory-planning", (self.memory_planning,), MEMORY_PLANNERS)
         _check_choice("--config-precisions", self.config_precisions, PRECISION_TYPES)
+        if self.embeddings is not None:
+            _check_choice("--embeddings", (self.embeddings,), EMBEDDINGS)
         asks_partitioner = self.operators or self.config_precisions or self.per_op_mode
         if asks_partitioner and not BY_NAME[backend].has_rules:
             able = " or ".join(each.name for each in BACKENDS if each.has_rules)

@@ -29,6 +29,7 @@ from etprof.export import (
     tensors,
     upstream,
 )
+from etprof.export.changes.embeddings import quantize_embeddings
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
 from etprof.export.changes.scopes import check_names
 from etprof.export.eager_model import ExportMethod
@@ -68,6 +69,8 @@ class ExportSession:
     rewriting: Rewriting = field(default_factory=Rewriting)
     caught: tuple[ScopeCatch, ...] = ()
     """What each part in another precision was, in all methods together."""
+    embeddings: tuple[str, ...] = ()
+    """Paths of the tables that were quantised."""
 
     def run(self) -> None:
         """Runs every stage and puts the files in place."""
@@ -128,6 +131,8 @@ class ExportSession:
             methods = {
                 name: lowering.cast_method(each, dtype, parts) for name, each in methods.items()
             }
+            if (words := self.request.options.embeddings) is not None:
+                self.embeddings = quantize_embeddings(methods.values(), words, scopes)
             # Quantisation copies the modules, and with them what they share.
             shared = lowering.find_shared_buffers(methods)
             reports = {}
@@ -294,6 +299,7 @@ class ExportOutput:
             ),
             rewrites=self.session.rewriting.applied,
             scopes=self.session.caught,
+            embeddings=self.session.embeddings,
             rewrites_left_out={**self.lowered.failed, **left_out_rewrites(self.request)},
             # The files that others may be put in place of.
             pte=self._identify(files.pte),

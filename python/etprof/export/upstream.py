@@ -46,10 +46,18 @@ with quiet_upstream():
         delegate_external_constants_pass_unlifted,
     )
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+    from executorch.exir.passes.quant_fusion_pass import QuantFusionPass
+    from executorch.exir.passes.quant_fusion_pass import (
+        _get_node_value_dict as constants_of,
+    )
     from executorch.exir.serde.export_serialize import (
         _SERIALIZE_TO_TORCH_DTYPE as SERIALIZED_DTYPES,
     )
-    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, quantize_
+    from torchao.quantization import (
+        Int8DynamicActivationIntxWeightConfig,
+        IntxWeightOnlyConfig,
+        quantize_,
+    )
     from torchao.quantization.granularity import PerAxis, PerGroup
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import ComposableQuantizer

@@ -157,6 +157,8 @@ class ExportManifest(Record):
     """Those that were asked for and found something to change."""
     scopes: tuple[ScopeCatch, ...] = ()
     """Parts that were asked for in another precision."""
+    embeddings: tuple[Name, ...] = ()
+    """Paths of the tables of embeddings that were quantised."""
     rewrites_left_out: Named[Name] = Field(default_factory=dict)
     """Those that `all` would have, and why they are not sound with what exported; and those that
     nobody asked for and that fail on this model, so that nobody knows what they would change."""
