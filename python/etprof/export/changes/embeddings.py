@@ -1,7 +1,7 @@
 """Tables of embeddings in 8 or 4 bits: torchao quantises them, ExecuTorch's own kernels read them.
 
 ExecuTorch makes one operator of the dequantisation and the look-up, `embedding_byte` or
-`embedding_4bit` of its quantised kernels, which etprof's runners have on every platform.
+`embedding_4bit` of its quantised kernels, which the runner that comes with etprof has.
 """
 
 from __future__ import annotations
