@@ -283,7 +283,7 @@ def analyze_run(run: Run) -> RunAnalysis:
     split = [note for each in experiments for note in split_notes(each)]
     if not run.is_directory:
         alone = "one ETDump alone: latency without tracer, load and memory are not known"
-        return RunAnalysis(run, experiments, (alone, *split))
+        return RunAnalysis(run, experiments, (alone, *run.notes, *split))
     manifest, notes = run.manifest, []
     if manifest is None:
         notes.append("no manifest.json: what was measured, where and with what is not known")

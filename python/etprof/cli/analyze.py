@@ -3,6 +3,11 @@
 Needs neither PyTorch nor ExecuTorch. Writes analysis_summary.json and CSV tables beside the
 measurements of a run directory; of a single ETDump only with --out. Shares are of
 Method::execute and add up to 100 %.
+
+An ETDump alone does not say what its clock counts. Where neither the run that it stands in nor the
+delegate's times show it, --time-scale has to. --etrecord names its operators' modules and source
+lines, which needs torch and ExecuTorch; those inside delegates take the program too, which is looked
+for beside the ETRecord. For logs, other files and comparisons, `etprof import` makes a run of it.
 """
 
 from __future__ import annotations
@@ -11,14 +16,16 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from etprof.cli.flags import FULL, add_flags, whole_number
+from etprof.cli.flags import CLOCK, FULL, add_flags, whole_number
 from etprof.cli.output import show, show_answer, show_json
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from etprof.analysis.assessment import Assessment
+    from etprof.run.delegation import DelegationReport
+    from etprof.run.load import Run
 
 USUAL_TOP = 12
 EXAMPLES = """\
@@ -27,6 +34,8 @@ examples:
   etprof analyze out_toy_cnn/runs/linux --full
   etprof analyze out_toy_cnn/runs/linux --top 50
   etprof analyze some.etdump --json --out tables
+  etprof analyze some.etdump --etrecord some.etrecord --program some.pte
+  etprof analyze some.etdump --clock-hz 800e6
 """
 
 
@@ -38,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("source", Path, "RUN_DIR|FILE.etdump", "what to analyse", {"nargs": "?"}),
         ("--run-dir", Path, "RUN_DIR", "the same as a flag, for scripts"),
         ("--out", Path, "DIR", "folder for the JSON and CSV files"),
+        ("--etrecord", Path, "FILE", "of an ETDump: what names its operators' modules"),
+        ("--program", Path, "FILE.pte", "of the ETRecord (default: the one beside it)"),
+        *CLOCK,
         ("--json", bool, "", "print analysis_summary.json instead"),
         ("--quiet", bool, "", "write the files, print nothing"),
         FULL,
@@ -55,32 +67,75 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_run
     from etprof.report_files import write_report_files
-    from etprof.run.load import Run
     from etprof.targets.peaks import with_peaks
 
     source = _source(arguments)
-    assessment = assess_run(analyze_run(with_peaks(Run.load(source, with_reference=True))))
+    run = _load(source, arguments)
+    assessment = assess_run(analyze_run(with_peaks(run)))
     folder = arguments.out or (source if source.is_dir() else None)
     if folder is not None:
         write_report_files(assessment, folder)
     if not arguments.quiet:
         ends = [] if folder is None else [f"Report: {folder / 'report.html'}"]
         is_full = arguments.full or arguments.top is not None
-        ends.append(all_of_it(source, assessment))
+        ends.append(all_of_it(source, assessment, _beside(arguments)))
         show_assessment(
             assessment, as_json=arguments.json, full=is_full, top=arguments.top, ends=ends
         )
     return 0
 
 
-def all_of_it(source: Path, assessment: Assessment) -> str:
+def _load(source: Path, arguments: argparse.Namespace) -> Run:
+    """Reads a run directory, or an ETDump with what the flags say of it."""
+    from etprof.base.errors import UsageError
+    from etprof.importing.alone import Told, load_alone
+    from etprof.run.load import Run
+
+    record, program = arguments.etrecord, arguments.program
+    hz, scale = arguments.clock_hz, arguments.time_scale
+    if source.is_dir() or not source.exists():
+        if {record, program, hz, scale} != {None}:
+            raise UsageError(
+                "--etrecord, --program, --time-scale and --clock-hz are of an ETDump alone; a run "
+                f"directory has them from `etprof profile` or `etprof import`: {source}"
+            )
+        return Run.load(source, with_reference=True)
+    if program is not None and record is None:
+        raise UsageError("--program is of an ETRecord: give --etrecord FILE too")
+
+    def describe(calls: Mapping[int, str]) -> DelegationReport:
+        from etprof.etrecord import program as reading
+
+        found = program or reading.find_program(record)
+        if found is None:
+            return reading.describe_etrecord(record, calls)
+        return reading.describe_program(found, record)
+
+    return load_alone(
+        source, Told(time_scale=scale, clock_hz=hz, etrecord=record, describe=describe)
+    )
+
+
+def _beside(arguments: argparse.Namespace) -> list[str]:
+    """Returns the flags that say what an ETDump is of, as they were given."""
+    names = ("etrecord", "program", "time_scale", "clock_hz")
+    given = {name: getattr(arguments, name) for name in names}
+    return [
+        word
+        for name, value in given.items()
+        if value is not None
+        for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
+
+
+def all_of_it(source: Path, assessment: Assessment, flags: Iterable[str] = ()) -> str:
     """Says which command prints what the brief answer leaves out."""
     from etprof.base.units import count_of
     from etprof.tables.brief import further_findings
 
     left = further_findings(assessment)
     told = f", with {count_of(left, 'more finding')}" if left else ""
-    return f"All of it{told}: {shlex.join(['etprof', 'analyze', str(source), '--full'])}"
+    return f"All of it{told}: {shlex.join(['etprof', 'analyze', str(source), *flags, '--full'])}"
 
 
 def show_assessment(

@@ -13,6 +13,7 @@ from etprof.base.limits import LARGEST_SEED, MOST_SECONDS, MOST_THREADS
 Word = TypeVar("Word", int, str)
 _MOST_DIGITS = 20
 """Of a number that is read at all: those of the largest seed."""
+_MOST_HZ = 1e12
 _MOST_DECIBELS = 200
 """More than float64 has."""
 
@@ -35,6 +36,23 @@ ALLOW_INACCURATE: Final[Row] = (
 STORE: Final[Row] = (
     "--store", str, "FILE|URL", "the history (default: $ETPROF_HISTORY, then a file here)",
 )  # fmt: skip
+
+
+def hertz(text: str) -> float:
+    """A frequency above 0, up to 1 THz."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 1 <= value <= _MOST_HZ:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {_MOST_HZ:g} a second, not {text}")
+    return value
+
+
+CLOCK: Final[tuple[Row, ...]] = (
+    ("--time-scale", ("ns", "us", "ms", "cycles"), "", "what a tick of the ETDump's clock is"),
+    ("--clock-hz", hertz, "HZ", "ticks a second of a clock in cycles, such as 800e6"),
+)
 
 
 def word_list(text: str) -> tuple[str, ...]:

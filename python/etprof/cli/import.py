@@ -23,33 +23,20 @@ times show it, --time-scale has to. Cycles become times by --clock-hz, and are n
 
 from __future__ import annotations
 
-import argparse
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.limits import MOST_INFERENCES, MOST_THREADS
-from etprof.cli.flags import FULL, JSON, add_flags, whole_number
+from etprof.cli.flags import CLOCK, FULL, JSON, add_flags, whole_number
 from etprof.cli.output import answer
 
 if TYPE_CHECKING:
+    import argparse
+
     from etprof.run.delegation import DelegationReport
 
 _PLATFORMS = ("android", "ios", "mac", "linux", "emulator", "unknown")
-_TIME_SCALES = ("ns", "us", "ms", "cycles")
-_MOST_HZ = 1e12
 _IN_FORCE = ("sme2", "sme1", "off")
-
-
-def hertz(text: str) -> float:
-    """A frequency above 0, up to 1 THz."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 1 <= value <= _MOST_HZ:
-        raise argparse.ArgumentTypeError(f"must be from 1 to {_MOST_HZ:g} a second, not {text}")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--threads", whole_number(1, MOST_THREADS), "N", "threads in force (default: as the log says)"),
         ("--inferences", whole_number(1, MOST_INFERENCES), "N",
          "inferences whose mean minibench kept (its num_iter, 50 unless asked otherwise)"),
-        ("--time-scale", _TIME_SCALES, "", "what a tick of the ETDump's clock is"),
-        ("--clock-hz", hertz, "HZ", "ticks a second of a clock in cycles, such as 800e6"),
+        *CLOCK,
         FULL,
         JSON,
     )  # fmt: skip

@@ -15,16 +15,18 @@ from etprof.base.errors import InputFileError
 from etprof.base.files import MOST_PROGRAM_BYTES, hash_file, read_bounded
 from etprof.base.text import clean
 from etprof.etrecord import archive
-from etprof.run.delegation import DelegationReport
+from etprof.run.delegation import Delegate, DelegationReport, GraphOperator, MethodReport
 from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from etprof.etrecord.graph import Graph
     from etprof.export.operators import LoweredMethod
-    from etprof.run.delegation import GraphOperator, MethodReport
 
+_NO_HANDLE = 2**16 - 1
+"""In a delegate's graph: the delegate put the node in."""
 _EDGE_PROGRAM = "edge_dialect_exported_program"
 NOT_RECORDED = "not recorded: an ETRecord has no reasons of the partitioner"
 
@@ -76,6 +78,63 @@ def describe_program(
     )
 
 
+def find_program(etrecord: Path) -> Path | None:
+    """Returns the program beside an ETRecord, whose name says so; None without one."""
+    named = (etrecord.with_suffix(""), etrecord.with_suffix(".pte"))
+    return next((path for path in named if path.suffix == ".pte" and path.is_file()), None)
+
+
+def describe_etrecord(etrecord: Path, calls: Mapping[int, str]) -> DelegationReport:
+    """Returns what an ETRecord alone says of a program: every operator, and its instruction.
+
+    `calls` are the instructions that called a delegate, with its backend, as an ETDump has them: an
+    ETRecord has neither, nor the delegates' own graphs. Raises InputFileError as `read_etrecord` does.
+    """
+    from etprof.export import upstream
+
+    with upstream.quiet_upstream():
+        record = read_etrecord(etrecord)
+        methods = {
+            name: _describe_recorded(graph, record.handles[name], calls)
+            for name, graph in record.graphs.items()
+            if name in record.handles
+        }
+    return DelegationReport(model=clean(etrecord.stem), methods=methods)
+
+
+def _describe_recorded(
+    graph: Any,  # noqa: ANN401 - as `call_nodes` takes it
+    handles: Mapping[int, list[int]],
+    calls: Mapping[int, str],
+) -> MethodReport:
+    from etprof.export.operators import describe_node
+
+    nodes, operators = _by_handle(graph), list[GraphOperator]()
+    numbers = {call: number for number, call in enumerate(sorted(calls.keys() & handles.keys()))}
+    for instruction, given in sorted(handles.items()):
+        found = [node for node in (_take(nodes, handle) for handle in given) if node is not None]
+        number = numbers.get(instruction)
+        reason = NOT_RECORDED if number is None else None
+        described = [describe_node(node, number, reason) for node in found]
+        if number is None:
+            described = [each.model_copy(update={"instruction": instruction}) for each in described]
+        operators += described
+    delegates = tuple(
+        Delegate(name=f"lowered_module_{number}", backend=calls[call], instruction=call)
+        for call, number in numbers.items()
+    )
+    return MethodReport(operators=tuple(operators), delegates=delegates)
+
+
+def _by_handle(graph: Any) -> dict[int | None, list[Any]]:  # noqa: ANN401 - as `call_nodes` takes it
+    from etprof.export.operators import call_nodes
+
+    nodes: dict[int | None, list[Any]] = {}
+    for node in call_nodes(graph):
+        nodes.setdefault(node.meta.get("debug_handle"), []).append(node)
+    return nodes
+
+
 @dataclass(frozen=True)
 class EtRecord:
     """What an ETRecord says of a program."""
@@ -117,12 +176,41 @@ def _describe_methods(
 ) -> dict[str, MethodReport]:
     from etprof.export import delegation
 
+    def described(plan: Any) -> MethodReport:  # noqa: ANN401 - ExecuTorch's own type
+        report = delegation.describe_method(_match(content, plan, record), None)
+        _check_belongs(plan, report, record, pte, etrecord)
+        return report
+
     return {
-        plan.name: delegation.describe_method(_match(content, plan, record), None)
+        plan.name: described(plan)
         for plan in content.program.execution_plan
         # A constant that a model gives as a method has no instructions, and is in no graph.
         if plan.chains[0].instructions and _is_recorded(plan.name, record, pte, etrecord)
     }
+
+
+def _check_belongs(
+    plan: Any,  # noqa: ANN401 - ExecuTorch's own type
+    report: MethodReport,
+    record: EtRecord,
+    pte: Path,
+    etrecord: Path,
+) -> None:
+    """Raises InputFileError where the ETRecord's handles are not of these instructions."""
+    handles = record.handles[plan.name]
+    instructions = len(plan.chains[0].instructions)
+    problem = None
+    if handles and max(handles) >= instructions:
+        problem = f"it has {max(handles) + 1} instructions or more, the program {instructions}"
+    for each in report.delegates:
+        own = {node.debug_handle for node in each.nodes} - {None, _NO_HANDLE}
+        if own - {*handles.get(each.instruction or 0, ())}:
+            problem = f"{each.name} of the program computes operators that it does not have"
+    if problem is not None:
+        raise InputFileError(
+            f"{etrecord} does not belong to {pte}: {plan.name!r}: {problem}; give --etrecord the "
+            "file of the same export"
+        )
 
 
 def _read(path: Path, read: Any) -> Any:  # noqa: ANN401 - ExecuTorch's own types
@@ -151,12 +239,9 @@ def _match(content: Any, plan: Any, record: EtRecord) -> LoweredMethod:  # noqa:
     Operators that one operator was decomposed into share its handle; the graph's nodes of a handle
     are then taken in their order, and the last one stands for those that the graph does not have.
     """
-    from etprof.export.operators import LoweredDelegate, LoweredMethod, call_nodes, describe_node
+    from etprof.export.operators import LoweredDelegate, LoweredMethod, describe_node
 
-    nodes: dict[int | None, list[Any]] = {}
-    graph: Any = record.graphs[plan.name]
-    for node in call_nodes(graph):
-        nodes.setdefault(node.meta.get("debug_handle"), []).append(node)
+    nodes = _by_handle(record.graphs[plan.name])
     handles = record.handles[plan.name]
     method = LoweredMethod([], [])
     for instruction, arguments in enumerate(

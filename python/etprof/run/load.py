@@ -140,6 +140,8 @@ class Run:
     """manifest.json and metrics.json to the byte: what tells this run from any other."""
     problems: tuple[str, ...] = ()
     """What is wrong with what was exported, of which all experiments know nothing then."""
+    notes: tuple[str, ...] = ()
+    """Of an ETDump alone: what its clock is, and what names its operators."""
     problem: str | None = None
     """Why nothing is known but the manifest and the metrics."""
 
@@ -265,6 +267,15 @@ def _read_or_tell(read: Callable[[], Document | None], problems: list[str]) -> D
     except InputFileError as error:
         problems.append(str(error))
         return None
+
+
+def find_own_run(etdump: Path) -> Manifest | None:
+    """Returns the manifest of the run in which an ETDump stands; None where it stands in none."""
+    for folder in etdump.absolute().parents[:2]:
+        content = _read(folder / MANIFEST)
+        if content is not None:
+            return parse_manifest(content, folder / MANIFEST)
+    return None
 
 
 def _is_in_untimed_run(etdump: Path) -> bool:
