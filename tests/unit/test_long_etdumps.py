@@ -353,7 +353,7 @@ def test_rounded_durations_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatc
 PEAK = """
 import sys
 from etprof.cli import main
-assert main(["analyze", sys.argv[1], "--json"]) == 0
+assert main(["analyze", sys.argv[1], "--time-scale", "ns", "--json"]) == 0
 status = open("/proc/self/status").read()
 print(int(status.split("VmHWM:")[1].split()[0]) // 1024, file=sys.stderr)
 """

@@ -87,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _load(source: Path, arguments: argparse.Namespace) -> Run:
     """Reads a run directory, or an ETDump with what the flags say of it."""
+    from etprof.analysis.run_analysis import analyze_run
     from etprof.base.errors import UsageError
     from etprof.importing.alone import Told, load_alone
     from etprof.run.load import Run
@@ -111,9 +112,14 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
             return reading.describe_etrecord(record, calls)
         return reading.describe_program(found, record)
 
-    return load_alone(
-        source, Told(time_scale=scale, clock_hz=hz, etrecord=record, describe=describe)
-    )
+    try:
+        return load_alone(
+            source, Told(time_scale=scale, clock_hz=hz, etrecord=record, describe=describe)
+        )
+    except UsageError:
+        # What is wrong with the ETDump itself comes first: no flag would help.
+        analyze_run(Run.load(source))
+        raise
 
 
 def _beside(arguments: argparse.Namespace) -> list[str]:
