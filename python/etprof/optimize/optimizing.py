@@ -18,7 +18,7 @@ from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import hash_file
 from etprof.base.records import read_record
 from etprof.export.exporter import export_model
-from etprof.export.request import ExportedFiles
+from etprof.export.request import ExportedFiles, parse_precision
 from etprof.optimize.recipe import write_recipe
 from etprof.optimize.search import Search, choose_layers
 from etprof.optimize.trial import (
@@ -371,6 +371,8 @@ def list_candidates(request: ExportRequest) -> tuple[Candidate, ...]:
     from etprof.export.stages import StageClock
 
     rewriting = ExportSession(request, request.files(), StageClock(None)).rewrite()
+    scheme = parse_precision(request.precision).quantization
+    is_dynamic = scheme is not None and scheme.activations == "dynamic"
     return tuple(
         Candidate(
             rewrite=each.name,
@@ -378,7 +380,7 @@ def list_candidates(request: ExportRequest) -> tuple[Candidate, ...]:
             changes=each.changes,
         )
         for each in rewriting.asked
-        if each.name not in rewriting.of_precision
+        if each.name not in rewriting.of_precision and (is_dynamic or each.level != "quantization")
     )
 
 
