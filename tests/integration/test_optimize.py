@@ -26,6 +26,7 @@ from tests.world.spec import Capabilities, Noise, Operator, RunSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
+from unittest.mock import Mock
 
 
 def optimize(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
@@ -242,6 +243,23 @@ def test_wrong_outputs_that_no_rewrite_mends_are_an_error(tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
         "mine.pte", "optimize.json",
     }  # fmt: skip
+
+
+def test_an_export_that_fails_leaves_no_earlier_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record names no program then, so none may stand beside it."""
+    for name in ("optimized.pte", "baseline.pte", "recipe.py", "mine.pte"):
+        (tmp_path / name).write_text("an earlier search's")
+    search = Optimizer(ExportRequest("toy_cnn"), tmp_path, 2.0, None, [].append)
+    found = (Mock(), Mock(problem="it cannot be exported"), Mock())
+    monkeypatch.setattr(search, "_search", lambda: found)
+    with pytest.raises(ExportError, match="it cannot be exported"):
+        search.run()
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
+        "mine.pte", "optimize.json",
+    }  # fmt: skip
+    assert json.loads((tmp_path / "optimize.json").read_text())["program"] is None
 
 
 def test_a_damaged_record_is_told_with_the_way_out(

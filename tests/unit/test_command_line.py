@@ -147,6 +147,29 @@ def flags_of(command: str) -> dict[str, argparse.Action]:
     return {name: action for action in found._actions for name in action.option_strings}
 
 
+@pytest.mark.parametrize("command", ["optimize", "profile", "report", "numerics"])
+def test_a_folder_is_named_by_out_and_by_outdir(command: str) -> None:
+    flags = flags_of(command)
+    assert flags["--out"].dest == flags["--outdir"].dest
+    shown = {name for name in ("--out", "--outdir") if flags[name].help != argparse.SUPPRESS}
+    assert len(shown) == 1
+
+
+def test_a_file_is_not_named_by_outdir() -> None:
+    assert "--outdir" not in flags_of("config")
+    for flags in (flags_of("export"), flags_of("export-llm")):
+        assert flags["--out"].dest != flags["--outdir"].dest
+
+
+def test_the_other_name_of_a_folder_is_heard() -> None:
+    for name in ("--out", "--outdir"):
+        parsed = build_parser("profile").parse_args(["profile", "m.pte", name, "there"])
+        assert str(parsed.out) == "there"
+        parsed = build_parser("optimize").parse_args(["optimize", "toy_cnn", name, "there"])
+        assert str(parsed.outdir) == "there"
+    assert build_parser("profile").parse_args(["profile", "m.pte"]).out is None
+
+
 def test_flags_offer_what_the_code_knows() -> None:
     """A-D27: fields, profiles, precisions and defaults are said by their owners, not by a copy."""
     from etprof.analysis.compare.comparability import FIELDS

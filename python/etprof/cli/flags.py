@@ -53,6 +53,7 @@ CLOCK: Final[tuple[Row, ...]] = (
     ("--time-scale", ("ns", "us", "ms", "cycles"), "", "what a tick of the ETDump's clock is"),
     ("--clock-hz", hertz, "HZ", "ticks a second of a clock in cycles, such as 800e6"),
 )
+_FOLDER_NAMES = {"--out": "--outdir", "--outdir": "--out"}
 
 
 def word_list(text: str) -> tuple[str, ...]:
@@ -93,6 +94,25 @@ def add_flags(parser: argparse._ActionsContainer, *rows: Row) -> None:
         if metavar:
             settings["metavar"] = metavar
         parser.add_argument(*names.split(), **settings)
+    _accept_either_name(parser, rows)
+
+
+def _accept_either_name(parser: argparse._ActionsContainer, rows: tuple[Row, ...]) -> None:
+    """Takes `--out` where a folder is `--outdir`, and the other way round; help shows one name."""
+    given = {name for names, *_ in rows for name in names.split()} & set(_FOLDER_NAMES)
+    if len(given) != 1:
+        return
+    (name,) = given
+    row = next(row for row in rows if name in row[0].split())
+    if row[1] is Path and row[2] == "DIR":
+        parser.add_argument(
+            _FOLDER_NAMES[name],
+            dest=name.removeprefix("--"),
+            type=Path,
+            # The default of the name that is shown stands.
+            default=argparse.SUPPRESS,
+            help=argparse.SUPPRESS,
+        )
 
 
 def whole_number(least: int, most: int = LARGEST_SEED) -> Callable[[str], int]:

@@ -82,6 +82,7 @@ class Optimizer:
         self.known = {(each.rewrites, each.float_layers): each for each in self.record.trials}
         search, baseline, best = self._search()
         if baseline.problem is not None:
+            self._clear()
             raise ExportError(baseline.problem)
         if not best.passed and self._mix_precisions(baseline):
             search, baseline, best = self._search()
