@@ -251,7 +251,8 @@ def test_an_export_that_fails_leaves_no_earlier_program(
     """The record names no program then, so none may stand beside it."""
     for name in ("optimized.pte", "baseline.pte", "recipe.py", "mine.pte"):
         (tmp_path / name).write_text("an earlier search's")
-    search = Optimizer(ExportRequest("toy_cnn"), tmp_path, 2.0, None, [].append)
+    told: list[str] = []
+    search = Optimizer(ExportRequest("toy_cnn"), tmp_path, 2.0, None, told.append)
     found = (Mock(), Mock(problem="it cannot be exported"), Mock())
     monkeypatch.setattr(search, "_search", lambda: found)
     with pytest.raises(ExportError, match="it cannot be exported"):
