@@ -27,7 +27,7 @@ from etprof.analysis.run_analysis import analyze_run
 from etprof.base.atomic import write_text
 from etprof.base.errors import UsageError
 from etprof.base.text import suggest
-from etprof.run.load import Run as LoadedRun
+from etprof.importing.alone import load_source
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables import comparisons
 from etprof.tables.operators import ROLLUPS
@@ -58,9 +58,10 @@ _NS_PER: dict[Unit, float] = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 def load_run(path: str | Path) -> Run:
     """Reads a run directory or a single ETDump; needs neither torch nor executorch.
 
-    Raises InputFileError when there is nothing to read, or it is damaged.
+    Raises InputFileError when there is nothing to read, or it is damaged, and UsageError for an
+    ETDump of which nothing says what its clock counts.
     """
-    return Run(assess_run(analyze_run(LoadedRun.load(Path(path), with_reference=True))))
+    return Run(assess_run(analyze_run(load_source(Path(path), with_reference=True))))
 
 
 def compare(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from etprof import api
+from etprof.base.errors import UsageError
 from tests.known_etdumps import US, foreign_etdump
 from tests.known_runs import on_off_run, write_run
 from tests.world.host import etprof
@@ -36,6 +38,17 @@ def test_ticks_of_a_clock_that_nothing_tells_are_not_shown_as_ns(unknown: Path) 
     assert "--time-scale ns" in done.stderr
     assert "--clock-hz" in done.stderr
     assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("report", "one.etdump"), ("compare", "one.etdump", "one.etdump")]
+)
+def test_no_command_takes_them_as_ns(unknown: Path, words: tuple[str, ...]) -> None:
+    done = etprof(unknown.parent, *words)
+    assert done.exit_code == 2, done.stdout
+    assert "etprof import one.etdump --time-scale ns" in done.stderr
+    with pytest.raises(UsageError, match="--clock-hz"):
+        api.load_run(unknown)
 
 
 @pytest.mark.parametrize("words", [("--time-scale", "us"), ("--clock-hz", "800e6")])

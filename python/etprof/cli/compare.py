@@ -132,10 +132,10 @@ def _known_spreads(store: str | None, one: Side, other: Side) -> dict[str, Sprea
 def _load(text: str) -> tuple[RunAnalysis, str | None]:
     """Reads RUN_DIR, RUN_DIR:EXPERIMENT or FILE.etdump; a path that exists is taken whole."""
     from etprof.analysis.run_analysis import analyze_run
-    from etprof.run.load import Run
+    from etprof.importing.alone import load_source
 
     path, name = Path(text), None
     if not path.exists() and ":" in text:
         before, _, name = text.rpartition(":")
         path = Path(before)
-    return analyze_run(Run.load(path)), name
+    return analyze_run(load_source(path)), name

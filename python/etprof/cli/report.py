@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Writes the files and names them."""
     from etprof.analysis.assessment import assess_runs
+    from etprof.importing.alone import load_source
     from etprof.report_files import check_formats, write_documents
-    from etprof.run.load import Run
     from etprof.tables.brief import listed
     from etprof.targets.peaks import with_peaks
 
@@ -59,11 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     assessments = assess_runs(
         [
             with_peaks(
-                Run.load(source, with_reference=arguments.reference is None), arguments.peaks
+                load_source(source, with_reference=arguments.reference is None), arguments.peaks
             )
             for source in arguments.sources
         ],
-        reference=Run.load(arguments.reference) if arguments.reference else None,
+        reference=load_source(arguments.reference) if arguments.reference else None,
         thresholds=load_thresholds(arguments.thresholds),
     )
     written = write_documents(assessments, _folder(arguments), formats)

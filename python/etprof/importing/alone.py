@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -62,6 +63,24 @@ def load_alone(etdump: Path, told: Told) -> Run:
         notes.append(f"modules and source lines: of {told.etrecord.name}, method {name}")
     alone = replace(alone, splits=(split,), program=program)
     return replace(run, experiments=(alone,), programs=(program,), notes=tuple(notes))
+
+
+def load_source(source: Path, *, with_reference: bool = False) -> Run:
+    """Reads a run directory, or an ETDump whose clock is known without a word of the user's.
+
+    Raises UsageError for another ETDump: an import says once for all what its clock counts.
+    """
+    if source.is_dir() or not source.exists():
+        return Run.load(source, with_reference=with_reference)
+    try:
+        return load_alone(source, Told())
+    except UsageError as error:
+        command = shlex.join(["etprof", "import", str(source), "--time-scale", "ns"])
+        problem = str(error).partition(";")[0]
+        raise UsageError(
+            f"{source}: {problem}; make a run of it that says so, with `{command}` for a phone's or "
+            "a computer's, or `--time-scale cycles --clock-hz HZ` for a microcontroller's"
+        ) from None
 
 
 def _find_clock(run: Run, dump: ETDump | LongETDump, told: Told) -> Clock:
