@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
         "analysis", "backends", "base", "config", "export", "history", "measuring",
         "registry", "report_files", "run", "statistics", "tables", "targets", "views",
     },
-    "api": {"analysis", "base", "run", "statistics", "tables", "views"},
+    "api": {"analysis", "base", "importing", "run", "statistics", "tables", "views"},
     "doctor": {"base", "etdump", "tables", "targets", "views"},
 }  # fmt: skip
 HEAVY = {"torch", "executorch", "torchao", "transformers"}
