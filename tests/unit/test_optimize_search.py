@@ -209,6 +209,17 @@ def test_gains_too_small_for_each_that_add_up_are_kept_together() -> None:
     assert all(each.kept and "no gain alone" in each.why for each in found.steps)
 
 
+def test_what_is_kept_together_is_all_that_the_program_has() -> None:
+    """One that changes no byte by itself was in the program and said to be left out of it."""
+
+    def make(names: tuple[str, ...]) -> Trial:
+        return program(names, sha256="plain" if names in {(), ("idle",)} else "-".join(names))
+
+    found, best = search_by_times("a b c idle", lambda trial: 0.985 ** len(trial.rewrites), make)
+    assert best.rewrites == ("a", "b", "c", "idle")
+    assert decisions(found) == dict.fromkeys(best.rewrites, True)
+
+
 def test_where_nothing_is_faster_the_program_stays_as_it_is() -> None:
     """However much better every figure of the export is."""
 

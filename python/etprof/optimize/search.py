@@ -201,9 +201,11 @@ class Search:
         effect, gains = self._weigh(bundle, best, baseline)
         if effect != "better":
             return best
-        again = {"kept": True, "why": _TOGETHER, "gains": gains}
+        again, kept = {"kept": True, "why": _TOGETHER, "gains": gains}, bundle.without_idle()
         self.steps = [
-            each.model_copy(update=again) if each.gains and not each.kept else each
+            each.model_copy(update=again)
+            if each.rewrite in kept.rewrites and not each.kept
+            else each
             for each in self.steps
         ]
         return bundle
