@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from etprof.statistics.effect import Effect
 
 LAYERS = (20, 21)
-WIDTH, ROWS = 512, 64
-"""Of each layer's matrix and of its input: some 17 million multiply-accumulates."""
+WIDTH, ROWS = 128, 512
+"""Of each layer's matrix and of its input: some 8 million multiply-accumulates. A layer's weights
+(64 KB) and both its activations fit a core's own cache, where 21 layers cost 21/20 of 20; matrices
+of 512 (1 MB a layer) do not, and their ratio depended on who else used the shared cache."""
 SECONDS = 0.1
 _MODEL = """
 import torch
