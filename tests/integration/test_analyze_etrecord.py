@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from etprof.analysis.run_analysis import ExperimentAnalysis, analyze_run
-from etprof.base.errors import InputFileError
+from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import main
 from etprof.etrecord.program import describe_etrecord, describe_program
 from etprof.export.request import ExportRequest
@@ -20,8 +20,10 @@ from etprof.importing.alone import Told, load_alone
 from tests.world.host import etprof
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from etprof.run.delegation import DelegationReport
+    from etprof.run.load import Run
     from tests.integration.conftest import Exports
 
 
@@ -128,6 +130,37 @@ def test_the_command_finds_the_program_beside_the_etrecord(
     table = next((tmp_path / "tables").glob("*_ops_stats.csv")).read_text()
     assert "model.py:" in table
     assert "model.py:24" in table or "portable" in recorded.pte.name, "of the delegate's own"
+
+
+def test_of_methods_alike_the_user_says_which_ran(recorded: Recorded) -> None:
+    """Two methods of one shape, as prefill and decode may be, ask for --method."""
+
+    def describe(calls: Mapping[int, str]) -> DelegationReport:
+        found = describe_etrecord(recorded.etrecord, calls)
+        (method,) = found.methods.values()
+        return found.model_copy(update={"methods": {"prefill": method, "decode": method}})
+
+    def load(method: str | None) -> Run:
+        told = Told(time_scale="ns", etrecord=recorded.etrecord, describe=describe, method=method)
+        return load_alone(recorded.etdump, told)
+
+    with pytest.raises(UsageError, match=r"prefill, decode.*--method NAME"):
+        load(None)
+    with pytest.raises(UsageError, match=r"--method forward: .* has prefill, decode"):
+        load("forward")
+    assert any("method decode" in note for note in load("decode").notes)
+
+
+def test_the_command_takes_a_method_of_an_etrecord_alone(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    words = ["analyze", recorded.etdump, "--time-scale", "ns", "--method", "forward"]
+    done = etprof(tmp_path, *words)
+    assert done.exit_code == 2
+    assert "--method is of an ETRecord" in done.stderr
+    done = etprof(tmp_path, *words, "--etrecord", recorded.etrecord)
+    assert done.exit_code == 0, done.stderr
+    assert "--method forward" in done.stdout, "the next command is of the same method"
 
 
 def test_an_etrecord_of_another_program_is_told(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from etprof.base import atomic
+from etprof.export.request import ExportedFiles
 
 
 class KilledError(BaseException):
@@ -35,3 +36,18 @@ def test_an_export_cut_off_over_an_earlier_one_leaves_no_manifest(
     with pytest.raises(KilledError):
         export()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"m.pte": "new"}
+
+
+def test_what_an_export_does_not_write_is_not_left_of_an_earlier_one(tmp_path: Path) -> None:
+    """Weights beside a program are given to its runner, and those were another program's."""
+    files = ExportedFiles(tmp_path / "m.pte")
+    for path in files.every():
+        path.write_text("earlier")
+    files.data.unlink()
+    files.data.mkdir()
+    (tmp_path / "notes.txt").write_text("not of the export")
+    with atomic.staged_folder(tmp_path, last=files.manifest.name, family=files.every()) as folder:
+        for path in (files.pte, files.manifest):
+            (folder / path.name).write_text("new")
+    assert files.written() == [files.pte, files.manifest]
+    assert (tmp_path / "notes.txt").exists()

@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -51,11 +51,12 @@ def _describe_refusal(path: Path, error: OSError) -> str:
 
 
 @contextmanager
-def staged_folder(folder: Path, *, last: str) -> Iterator[Path]:
+def staged_folder(folder: Path, *, last: str, family: Iterable[Path] = ()) -> Iterator[Path]:
     """Yields a hidden folder inside `folder`; its entries move up when the block succeeds.
 
     An entry that is there already is replaced. The entry called `last` is moved last, so that
-    where it is, the others are. Raises OutputError when the folder or the disk refuses; then
+    where it is, the others are. Those of `family` that the block did not write are an earlier
+    block's, and go. Raises OutputError when the folder or the disk refuses; then
     nothing of the block is left.
     """
     try:
@@ -64,6 +65,9 @@ def staged_folder(folder: Path, *, last: str) -> Iterator[Path]:
             yield Path(name)
             # An earlier export's: whoever finds it must not take it for the new files'.
             (folder / last).unlink(missing_ok=True)
+            for path in family:
+                if not (Path(name) / path.name).exists():
+                    _remove(path)
             for entry in sorted(Path(name).iterdir(), key=lambda path: path.name == last):
                 _replace(entry, folder / entry.name)
     except OSError as error:
@@ -75,8 +79,16 @@ def staged_folder(folder: Path, *, last: str) -> Iterator[Path]:
 def _replace(source: Path, target: Path) -> None:
     """Renames `source` to `target`; an old folder, which a rename cannot replace, goes first."""
     if target.is_dir():
-        shutil.rmtree(target)
+        _remove(target)
     source.replace(target)
+
+
+def _remove(path: Path) -> None:
+    """Removes a file or a folder, if it is there; of a link the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:

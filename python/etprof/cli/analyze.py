@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--out", Path, "DIR", "folder for the JSON and CSV files"),
         ("--etrecord", Path, "FILE", "of an ETDump: what names its operators' modules"),
         ("--program", Path, "FILE.pte", "of the ETRecord (default: the one beside it)"),
+        ("--method", str, "NAME", "of the ETRecord, where several could be the one that ran"),
         *CLOCK,
         ("--json", bool, "", "print analysis_summary.json instead"),
         ("--quiet", bool, "", "write the files, print nothing"),
@@ -92,17 +93,18 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
     from etprof.importing.alone import Told, load_alone
     from etprof.run.load import Run
 
-    record, program = arguments.etrecord, arguments.program
+    record, program, method = arguments.etrecord, arguments.program, arguments.method
     hz, scale = arguments.clock_hz, arguments.time_scale
     if source.is_dir() or not source.exists():
-        if {record, program, hz, scale} != {None}:
+        if {record, program, method, hz, scale} != {None}:
             raise UsageError(
-                "--etrecord, --program, --time-scale and --clock-hz are of an ETDump alone; a run "
+                "--etrecord, --program, --method, --time-scale and --clock-hz are of an ETDump alone; a run "
                 f"directory has them from `etprof profile` or `etprof import`: {source}"
             )
         return Run.load(source, with_reference=True)
-    if program is not None and record is None:
-        raise UsageError("--program is of an ETRecord: give --etrecord FILE too")
+    for flag, value in (("--program", program), ("--method", method)):
+        if value is not None and record is None:
+            raise UsageError(f"{flag} is of an ETRecord: give --etrecord FILE too")
 
     def describe(calls: Mapping[int, str]) -> DelegationReport:
         from etprof.etrecord import program as reading
@@ -114,7 +116,8 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
 
     try:
         return load_alone(
-            source, Told(time_scale=scale, clock_hz=hz, etrecord=record, describe=describe)
+            source,
+            Told(time_scale=scale, clock_hz=hz, etrecord=record, describe=describe, method=method),
         )
     except UsageError:
         # What is wrong with the ETDump itself comes first: no flag would help.
@@ -124,7 +127,7 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
 
 def _beside(arguments: argparse.Namespace) -> list[str]:
     """Returns the flags that say what an ETDump is of, as they were given."""
-    names = ("etrecord", "program", "time_scale", "clock_hz")
+    names = ("etrecord", "program", "method", "time_scale", "clock_hz")
     given = {name: getattr(arguments, name) for name in names}
     return [
         word

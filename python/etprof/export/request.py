@@ -322,7 +322,11 @@ class ExportedFiles:
     data = _Beside(".data")
     """The folder of example inputs and reference outputs."""
 
+    def every(self) -> list[Path]:
+        """Returns the paths of all files that an export may write."""
+        known = [name for name, each in vars(ExportedFiles).items() if isinstance(each, _Beside)]
+        return [getattr(self, name) for name in ("pte", *known)]
+
     def written(self) -> list[Path]:
         """Returns the files that are there."""
-        known = [name for name, each in vars(ExportedFiles).items() if isinstance(each, _Beside)]
-        return [path for name in ("pte", *known) if (path := getattr(self, name)).exists()]
+        return [path for path in self.every() if path.exists()]

@@ -90,7 +90,10 @@ class ExportSession:
                 name: _with_dtypes(values, lowering.output_dtypes(traced[name]))
                 for name, values in prepared.references.items()
             }
-            with staged_folder(self.files.pte.parent, last=self.files.manifest.name) as folder:
+            files = self.files
+            with staged_folder(
+                files.pte.parent, last=files.manifest.name, family=files.every()
+            ) as folder:
                 ExportOutput(self, folder, log, prepared, lowered, program, references).write()
 
     def rewrite(self) -> Rewriting:

@@ -41,6 +41,8 @@ class Told:
     etrecord: Path | None = None
     describe: Describe | None = None
     """Reads `etrecord`, by method."""
+    method: str | None = None
+    """Of `etrecord`, the one that ran."""
 
 
 def load_alone(etdump: Path, told: Told) -> Run:
@@ -58,7 +60,7 @@ def load_alone(etdump: Path, told: Told) -> Run:
     if told.etrecord is not None and told.describe is not None:
         kernels, calls = _ran_in(split.dump)
         report = told.describe(calls)
-        name, method = _choose_method(kernels, calls, report, etdump, told.etrecord)
+        name, method = _choose_method(kernels, calls, report, etdump, told)
         program = LoadedProgram(report=method)
         notes.append(f"modules and source lines: of {told.etrecord.name}, method {name}")
     alone = replace(alone, splits=(split,), program=program)
@@ -99,10 +101,15 @@ def _choose_method(
     calls: Mapping[int, str],
     report: DelegationReport,
     etdump: Path,
-    etrecord: Path,
+    told: Told,
 ) -> tuple[str, MethodReport]:
     """Returns the one method whose instructions are those that ran; raises InputFileError."""
-    reasons = {name: _why_not(kernels, calls, method) for name, method in report.methods.items()}
+    etrecord, asked = told.etrecord, told.method
+    if asked is not None and asked not in report.methods:
+        known = ", ".join(report.methods)
+        raise UsageError(f"--method {asked}: {etrecord} has {known or 'no method'}")
+    methods = report.methods if asked is None else {asked: report.methods[asked]}
+    reasons = {name: _why_not(kernels, calls, method) for name, method in methods.items()}
     fitting = [name for name, reason in reasons.items() if reason is None]
     if len(fitting) == 1:
         return fitting[0], report.methods[fitting[0]]
@@ -110,7 +117,7 @@ def _choose_method(
         names = ", ".join(fitting)
         raise UsageError(
             f"the operators of {etdump} could be of several methods of {etrecord} ({names}); "
-            "measure the program with `etprof profile`, whose run says which method it is of"
+            "say with --method NAME which of them ran"
         )
     shown = "; ".join(f"{name}: {reason}" for name, reason in [*reasons.items()][:4])
     raise InputFileError(

@@ -58,15 +58,11 @@ def export_llm(plan: LlmPlan, listener: StageListener | None = None) -> Exported
     OutputError when the files cannot be written.
     """
     clock, files = StageClock(listener), plan.files
-    with staged_folder(files.pte.parent, last=files.manifest.name) as folder:
+    with staged_folder(files.pte.parent, last=files.manifest.name, family=files.every()) as folder:
         with clock.stage("export_llm of ExecuTorch"):
             # Absolute: the process works in a folder of its own.
             _run_upstream(plan, folder.absolute())
         _Description(plan, folder, clock).write()
-        for stale in (files.etrecord, files.report, files.external_data):
-            if not (folder / stale.name).is_file():
-                # An earlier export's; whoever reads the program would take it for this one's.
-                stale.unlink(missing_ok=True)
     return files
 
 
