@@ -22,6 +22,7 @@ from tests.unit.test_findings import (
 )
 from tests.unit.test_findings_hold import at_threads, counted, gains, products
 from tests.unit.test_output_findings import with_outputs
+from tests.unit.test_work_findings import cut_apart, packed_left, packed_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +109,10 @@ OTHERS = {
     "F18": Case(of(lost(6)), of(lost(4))),
     "F19": Case(of(products(False, ["fp32"], ["half_pointwise_weights"])), of(products(False, []))),
     "F20": Case(of(counted((32, 32, 64), (2, 8, 64))), of(counted((32, 32, 64), (16, 32, 64)))),
+    "F21": Case(of(packed_left(32)), of(packed_left(33))),
+    "F22": Case(of(packed_right("Fully Connected (NC, PF16) GEMM #1")),
+                of(packed_right("Batch Matrix Multiply (NC, PF16) GEMM #1"))),
+    "F23": Case(of(cut_apart(crossing=25)), of(cut_apart(crossing=24))),
 }  # fmt: skip
 """Those that need more than one described run, or another file beside it."""
 ALL = {name: Case(of(right), of(near)) for name, (right, near) in CASES.items()} | OTHERS
@@ -160,7 +165,7 @@ def test_an_experiment_without_times_in_a_timed_run_is_no_defect(rule: str, tmp_
     """It was a `LookupError`, exit code 70: rules asked the run for what the experiment lacks."""
     run = untimed(tmp_path, CASES[rule][0])
     (found,) = (each for each in evaluate_run(run) if each.experiment == "e")
-    assert fired(found) <= {"F10", "F13", "F15", "F16", "F17", "F19", "F20"}
+    assert fired(found) <= {"F10", "F13", "F15", "F16", "F17", "F19", "F20", "F21", "F22", "F23"}
     assert not any(each.gain_ns for each in found.findings)
     # As the run's other half, and as what another is set beside.
     beside_timed = insight(tmp_path / "other", CASES[rule][0])

@@ -479,7 +479,10 @@ def test_products_that_fill_little_of_their_tiles_are_told(tmp_path: Path) -> No
     found = fired(insight(tmp_path / "a", counted((32, 32, 64), (2, 8, 64))))["F20"]
     (row,) = found.evidence
     assert row.label == GEMM.format("PF16", 2)
-    assert row.text == "m 2, n 8, k 64; tiles of 32 x 32, 1.6 % of them used"
+    assert row.text == (
+        "m 2, n 8, k 64; tiles of 32 x 32, 1.6 % of them used; "
+        "1,024 of 65,536 multiply-accumulates needed; m 32, n 32 would fill them"
+    )
     assert "F20" not in fired(insight(tmp_path / "b", counted((32, 32, 64), (16, 32, 64))))
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from etprof.analysis.findings.causes import command_for
 from etprof.analysis.findings.finding import EvidenceRow, Finding, Subject, rule, slowest_first
 from etprof.analysis.split.work import TileUse, tile_share, tile_uses
+from etprof.backends.kernel_names import round_up
 from etprof.base.records import SME_ON
-from etprof.base.units import count_of, format_share
+from etprof.base.units import count_of, format_count, format_share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,27 +114,28 @@ def _source(subject: Subject) -> str:
     return (backend.describe_source() if backend else None) or "the export's tables"
 
 
-def _tiles(subject: Subject) -> list[TileUse] | None:
+def sme_uses(subject: Subject) -> list[TileUse] | None:
+    """Products on SME with their sizes, where calls were counted with SME in force."""
     counted = subject.insight.experiment.counted
     if counted is None or counted.mode_in_force not in SME_ON:
         return None
     return list(tile_uses({counted.mode_in_force: counted}))
 
 
-@rule("F20", "products too small for SME2", _tiles, is_timed=False)
+@rule("F20", "products too small for SME2", sme_uses, is_timed=False)
 def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None:
     """Products whose rows and columns fill little of the tiles that SME2 computes whole."""
     limits = subject.thresholds
     small = [use for use in uses if (tile_share([use]) or 1.0) < limits.tile_share]
     chosen = {id(use.operator) for use in small}
     details = slowest_first(d for d in subject.details if id(d.evidence) in chosen)
-    if not details or not _is_worth(subject, details, uses):
+    if not details or not is_worth(subject, details, uses):
         return None
     rows = [
         EvidenceRow(
             use.operator.name,
             f"{_sizes(use)}; tiles of {use.tile.rows} x {use.tile.columns}, "
-            f"{format_share(tile_share([use]))} of them used",
+            f"{format_share(tile_share([use]))} of them used; {_waste(use)}",
         )
         for use in small[:6]
     ]
@@ -154,7 +156,7 @@ def find_small_products(subject: Subject, uses: list[TileUse]) -> Finding | None
     )
 
 
-def _is_worth(subject: Subject, details: list[OperatorDetail], uses: list[TileUse]) -> bool:
+def is_worth(subject: Subject, details: list[OperatorDetail], uses: list[TileUse]) -> bool:
     """By time where there is some, else by what all tiles compute."""
     least = subject.thresholds.least_share
     if subject.is_timed:
@@ -162,6 +164,16 @@ def _is_worth(subject: Subject, details: list[OperatorDetail], uses: list[TileUs
     own = {id(detail.evidence) for detail in details}
     computed = sum(use.computed for use in uses)
     return sum(use.computed for use in uses if id(use.operator) in own) >= least * computed
+
+
+def _waste(use: TileUse) -> str:
+    """The work that nobody needs, and the sizes that would fill the same tiles."""
+    (m, n, *_), _ = max(use.kernel.by_sizes, key=lambda item: item[1])
+    work, tile = use.work, use.tile
+    return (
+        f"{format_count(work.macs)} of {format_count(work.computed)} multiply-accumulates needed; "
+        f"m {round_up(m, tile.rows)}, n {round_up(n, tile.columns)} would fill them"
+    )
 
 
 def _sizes(use: TileUse) -> str:

@@ -56,6 +56,8 @@ class Thresholds(BaseModel):
     pair_share: Share = 0.01
     reference_excess: Share = 0.05
     tile_share: Share = 0.25
+    packing_ratio: Ratio = 1.0
+    boundary_share: Share = 0.25
     unattributed_share: Share = 0.05
     shift_before_share: Share = 0.50
     shift_after_share: Share = 0.30

@@ -1,0 +1,238 @@
+"""F21 to F23: work that is exact and that another shape, or another cut of the graph, would spare.
+
+None needs a clock: two ask counted calls, the third the bytes that the export's graph states.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from etprof.analysis.findings.causes import describe_remedy
+from etprof.analysis.findings.coverage import is_worth, sme_uses
+from etprof.analysis.findings.finding import (
+    SHOWN_ROWS,
+    EvidenceRow,
+    Finding,
+    Subject,
+    rule,
+    slowest_first,
+)
+from etprof.analysis.split.work import packing_bytes
+from etprof.backends.backend import MATMUL
+from etprof.base.units import count_of, format_count, format_ratio, format_share, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.analysis.insight import OperatorDetail
+    from etprof.analysis.split.evidence import ModeEvidence, OperatorEvidence
+    from etprof.analysis.split.work import TileUse
+    from etprof.run.delegation import GraphOperator, MethodReport
+
+_RIGHT: Final = "kai_run_rhs_"
+_WORD_BITS: Final = 32
+_SEVERAL: Final = 2
+_MOVES: Final = 2
+"""Of a vector that is packed: it is loaded and stored."""
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """An operator whose products read a packed left side."""
+
+    uses: tuple[TileUse, ...]
+
+    @property
+    def first(self) -> TileUse:
+        """The use that names and sizes are shown of."""
+        return self.uses[0]
+
+    @property
+    def moves(self) -> int:
+        """Vectors that packing loads and stores at least: those that it writes, twice."""
+        bits = 8 * max(use.work.left_bytes for use in self.uses)
+        return _MOVES * bits // (self.first.svl_bits or 1)
+
+    @property
+    def products(self) -> int:
+        """Outer products of two vectors: a step has one for each square of accumulators."""
+        side = (self.first.svl_bits or 0) // _WORD_BITS
+        return sum(
+            use.work.steps * use.tile.rows * use.tile.columns // side**2 for use in self.uses
+        )
+
+
+def _packed(uses: Sequence[TileUse]) -> list[_Packed]:
+    """Those whose tiles are whole squares of vectors: products of several rows."""
+    found: dict[int, list[TileUse]] = {}
+    for use in uses:
+        side = (use.svl_bits or 0) // _WORD_BITS
+        is_square = side and not use.tile.rows % side and not use.tile.columns % side
+        if is_square and use.tile.packs_left and use.work.left_bytes:
+            found.setdefault(id(use.operator), []).append(use)
+    return [_Packed(tuple(each)) for each in found.values()]
+
+
+@rule("F21", "packing that costs as much as the product", sme_uses, is_timed=False)
+def find_dear_packing(subject: Subject, uses: list[TileUse]) -> Finding | None:
+    """Packing moves as many vectors as the product multiplies: each is read for one tile alone."""
+    dear = [
+        each
+        for each in _packed(uses)
+        if each.products and each.moves >= subject.thresholds.packing_ratio * each.products
+    ]
+    details = _details_of(subject, [each.first.operator for each in dear])
+    if not details or not is_worth(subject, details, uses):
+        return None
+    moves, products = (sum(getattr(each, of) for each in dear) for of in ("moves", "products"))
+    columns = max(each.first.tile.columns for each in dear)
+    return Finding(
+        title="Packing costs as much as the product",
+        severity="note",
+        summary=(
+            f"{count_of(len(details), 'operator')} on {subject.insight.sme_unit}: to pack the left sides, at least "
+            f"{format_count(moves)} vectors are loaded and stored for {format_count(products)} "
+            f"outer products, at a vector length of {dear[0].first.svl_bits} bits."
+        ),
+        action=(
+            f"give them more outputs: what is packed is read once for every {columns} columns, and "
+            "with twice as many packing costs half as much beside the product; join layers that "
+            "read the same input; measure with SME off too, for counts are no time"
+        ),
+        evidence=tuple(
+            EvidenceRow(
+                each.first.operator.name,
+                f"{format_count(each.moves)} vectors moved, {format_count(each.products)} outer "
+                f"products ({format_ratio(each.moves / each.products)}); "
+                f"tiles of {each.first.tile.rows} x {each.first.tile.columns}",
+            )
+            for each in dear[:SHOWN_ROWS]
+        ),
+    )
+
+
+def _details_of(subject: Subject, operators: Sequence[OperatorEvidence]) -> list[OperatorDetail]:
+    chosen = {id(each) for each in operators}
+    return slowest_first(d for d in subject.details if id(d.evidence) in chosen)
+
+
+def _counted(subject: Subject) -> ModeEvidence | None:
+    """Counted calls with the sizes of what is packed in an inference, or of the products."""
+    counted = subject.insight.experiment.counted
+    known = (k for o in counted.operators for k in o.kernels) if counted else iter(())
+    return counted if any(kernel.by_sizes for kernel in known) else None
+
+
+@rule("F22", "weights packed in every inference", _counted, is_timed=False)
+def find_repacked_weights(subject: Subject, counted: ModeEvidence) -> Finding | None:
+    """A layer packs its right side while it runs; a product of two values of the model has to."""
+    written = {
+        id(operator): (operator, right)
+        for operator in counted.operators
+        if operator.parts.operator_class != MATMUL and (right := _right_bytes(counted, operator))
+    }
+    details = _details_of(subject, [operator for operator, _ in written.values()])
+    whole = sum(
+        packing_bytes(kernel, counted.svl_bits) or 0
+        for operator in counted.operators
+        for kernel in operator.kernels
+        if kernel.is_packing
+    )
+    total = sum(right for _, right in written.values())
+    least = subject.thresholds.least_share
+    is_small = not subject.reaches(details, least) if subject.is_timed else total < least * whole
+    if not details or is_small:
+        return None
+    return Finding(
+        title="Weights are packed in every inference",
+        severity="medium",
+        summary=(
+            f"{count_of(len(details), 'layer')} packed {format_size(total)} of packed right sides "
+            f"in each inference, {format_share(total / whole)} of what all packing writes."
+        ),
+        action=(
+            "make their weights constants of the program, so that they are packed once while it is "
+            "loaded: parameters or buffers of a module, no inputs, and no values that are computed "
+            "from others; without `force_non_static_weights_for_f32_linear`"
+        ),
+        evidence=tuple(
+            EvidenceRow(operator.name, f"{format_size(right)} in each inference")
+            for operator, right in sorted(written.values(), key=lambda e: -e[1])[:SHOWN_ROWS]
+        ),
+        ruled_out=("packing while the program is loaded: these calls are of an inference",),
+    )
+
+
+def _right_bytes(counted: ModeEvidence, operator: OperatorEvidence) -> int:
+    """What it packs of its right side in an inference; 0 where that is not known."""
+    right = (k for k in operator.kernels if k.is_packing and k.name.startswith(_RIGHT))
+    return sum(packing_bytes(kernel, counted.svl_bits) or 0 for kernel in right)
+
+
+def _several_delegates(subject: Subject) -> MethodReport | None:
+    """The export's description, where it says who reads whom and has several delegate calls."""
+    report = subject.insight.experiment.program.report
+    if report is None or len(report.delegates) < _SEVERAL or not report.has_data_flow:
+        return None
+    return report if any(each.output_bytes for each in report.operators) else None
+
+
+@rule("F23", "much data crosses the delegates' borders", _several_delegates, is_timed=False)
+def find_boundary_traffic(subject: Subject, report: MethodReport) -> Finding | None:
+    """Results that leave a delegate, or come to it from outside, are written to planned memory."""
+    crossing = _crossing(report)
+    total = sum(each.output_bytes or 0 for each in report.operators)
+    size = sum(each.output_bytes or 0 for each in crossing)
+    if size < subject.thresholds.boundary_share * total:
+        return None
+    outside = [detail for detail in subject.details if not detail.row.is_delegated]
+    remedy = describe_remedy(subject, outside) if outside else None
+    return Finding(
+        title="Much data crosses the delegates' borders",
+        severity="note",
+        summary=(
+            f"{format_size(size)} of results, {format_share(size / total)} of all that operators "
+            f"write, enter or leave one of {len(report.delegates)} delegate calls: each is written "
+            "whole to memory and read again, and nothing is fused across."
+        ),
+        action=(
+            "have the operators between the delegate calls delegated, the largest borders first"
+            f"{f' ({remedy})' if remedy else ''}; by bytes of the export's shapes, which say nothing "
+            "of time"
+        ),
+        evidence=tuple(
+            EvidenceRow(
+                each.name,
+                f"{format_size(each.output_bytes or 0)}, "
+                + ("to a delegate" if each.delegate is None else f"from delegate {each.delegate}")
+                + (f", module {each.origin.module_path}" if each.origin.module_path else ""),
+            )
+            for each in crossing[:SHOWN_ROWS]
+        ),
+    )
+
+
+def _crossing(report: MethodReport) -> list[GraphOperator]:
+    """Operators whose results cross, each once, the largest first; the method's results too.
+
+    A delegated one crosses where it has more readers than in its own delegate; one outside where a
+    delegated one reads it.
+    """
+    by_name = {each.name: each for each in report.operators}
+    within, entering = Counter[str](), set[str]()
+    for reader in report.operators:
+        for name in reader.inputs if reader.delegate is not None else ():
+            source = by_name.get(name)
+            if source and source.delegate == reader.delegate:
+                within[name] += 1
+            elif source and source.delegate is None:
+                entering.add(name)
+    found = [
+        each
+        for each in report.operators
+        if each.name in entering
+        or (each.delegate is not None and (each.readers or 0) > within[each.name])
+    ]
+    return sorted(found, key=lambda each: -(each.output_bytes or 0))
