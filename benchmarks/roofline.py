@@ -12,9 +12,11 @@ above its roof by more than 3 % and the clock's step, or the product more than 1
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import tempfile
 from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from etprof.analysis.assessment import assess_run
@@ -60,7 +62,8 @@ def _show(model: str, folder: Path) -> tuple[bool, float]:
     name = model.rpartition("/")[2].replace(":", "_")
     run = folder / name
     if not run.exists():
-        run_command_line(["profile", model, "--threads", "1", "--out", str(run), "--json"])
+        with redirect_stdout(io.StringIO()):  # what it measured stands in the run
+            run_command_line(["profile", model, "--threads", "1", "--out", str(run), "--json"])
     insight = assess_run(analyze_run(with_peaks(Run.load(run)))).primary
     if insight.roofs is None:
         sys.exit("no peaks of this device: run `etprof calibrate --peaks --threads 1` first")

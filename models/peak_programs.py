@@ -1,4 +1,4 @@
-"""Programs whose speed is the machine's own: large products, and streams of copies.
+"""Programs whose speed is the machine's own: large products, and streams of one value or of two.
 
 `etprof calibrate --peaks` measures them. Each is one operator of the delegate, so that the whole
 inference is it.
@@ -88,5 +88,52 @@ class Stream2M(_Stream):
 
 class Stream64M(_Stream):
     """64 MiB read and written, which is more than most caches hold."""
+
+    count = 2**23
+
+
+class _Addition(torch.nn.Module):
+    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return one + other
+
+
+class _Sum(EagerModelBase):
+    """Reads two tensors and writes a third of the same size: two reads for each write.
+
+    Machines read and write at different rates, so this is no stream of one tensor.
+    """
+
+    count: int
+    """Elements of four bytes."""
+
+    def get_eager_model(self) -> torch.nn.Module:
+        """Returns what adds."""
+        return _Addition()
+
+    def get_example_inputs(self) -> Inputs:
+        """Returns what is added."""
+        return torch.randn(self.count), torch.randn(self.count)
+
+
+class Sum12K(_Sum):
+    """1 024 elements: 12 KiB read and written."""
+
+    count = 2**10
+
+
+class Sum192K(_Sum):
+    """192 KiB read and written."""
+
+    count = 2**14
+
+
+class Sum3M(_Sum):
+    """3 MiB read and written."""
+
+    count = 2**18
+
+
+class Sum96M(_Sum):
+    """96 MiB read and written."""
 
     count = 2**23

@@ -77,7 +77,10 @@ def test_packing_is_counted_against_outer_products(tmp_path: Path) -> None:
 
 def test_small_packing_beside_large_products_is_none(tmp_path: Path) -> None:
     """The floor: 2 % of what all tiles compute."""
-    large: tuple[str, Sized] = (GEMM.format("PF16", 2), {LEFT: (32, 64, 32), MOPA: (32, 32 * 49, 64)})
+    large: tuple[str, Sized] = (
+        GEMM.format("PF16", 2),
+        {LEFT: (32, 64, 32), MOPA: (32, 32 * 49, 64)},
+    )
     small: tuple[str, Sized] = (LINEAR, {LEFT: (32, 64, 32), MOPA: (32, 32, 64)})
     assert "F21" not in fired(insight(tmp_path / "a", sized(small, large)))
 

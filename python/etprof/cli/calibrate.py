@@ -6,8 +6,8 @@ With --runs N it does so N times: that tells how much separate runs differ. A hi
 keeps the answer for this device; `compare` and `profile` use it.
 
 With --peaks it measures what the device can do at most instead: large products in each precision,
-SME mode and number of threads, and streams of copies. Reports of the device's runs then place every
-operator against that. It needs no program.
+SME mode and number of threads, and streams that read one tensor or two. Reports of the device's
+runs then place every operator against that. It needs no program.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--min-seconds", seconds, "S", "time of each launch, or more (default %(default)s s)",
          {"default": USUAL_SECONDS}),
         ("--out", Path, "DIR", "run directory (default out_<model>/runs/calibrate)"),
-        ("--peaks", bool, "", "measure what the device can do at most: products and copies"),
+        ("--peaks", bool, "", "measure what the device can do at most: products and streams"),
         ("--precisions", several_of(*_PRECISIONS), "LIST",
          "with --peaks: of the products (default fp32,fp16,int8)"),
         ("--launches", whole_number(2, MOST_LAUNCHES), "N",

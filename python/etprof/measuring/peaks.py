@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from etprof.run.manifest import Manifest
 
 PRODUCTS: Final = ("Product256", "Product512", "Product1024")
-STREAMS: Final = ("Stream8K", "Stream128K", "Stream2M", "Stream64M")
+STREAMS: Final = (
+    "Stream8K", "Stream128K", "Stream2M", "Stream64M", "Sum12K", "Sum192K", "Sum3M", "Sum96M",
+)  # fmt: skip
+"""Of one tensor read for each that is written, and of two."""
 _INFERENCES: Final = 40
 """Of an operator launch, so that the clock's whole microseconds even out."""
 
