@@ -82,6 +82,13 @@ def packages(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def next(session: nox.Session) -> None:  # noqa: A001 - the name of the task
+    """What the newest ExecuTorch of the index would break; `-- --no-tests` looks at names alone."""
+    install_with_group(session, "test")
+    run(session, "python", "-m", "tests.canary", *session.posargs)
+
+
+@nox.session(python=False)
 def browser(session: nox.Session) -> None:
     """Opens reports in a real headless Chromium; needs the system's `chromium`."""
     install_with_group(session, "test")

@@ -106,6 +106,9 @@ NAMES = {
         native_call_full.out
         native_call_full_like.out
         """,
+    ("Other", "recurrence"): """
+        native_call_llama::gated_delta_rule.out
+        """,
     ("Elementwise", "quantise and convert"): """
         Convert (NC, F32, QD8) #1
         Convert (NC, QS8, F32) #4

@@ -54,6 +54,7 @@ SORT: Final = OperatorClass("Other", "sort and select")
 TRANSFORM: Final = OperatorClass("Other", "Fourier transform")
 RANDOM: Final = OperatorClass("Other", "random")
 DISTANCE: Final = OperatorClass("Other", "distance")
+RECURRENCE: Final = OperatorClass("Other", "recurrence")
 
 
 @dataclass(frozen=True)

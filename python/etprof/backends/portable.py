@@ -84,6 +84,7 @@ _ATEN_TABLE: Final = {
     backend.TRANSFORM: ("_fft_c2r", "_fft_r2c"),
     backend.RANDOM: ("rand", "randn"),
     backend.DISTANCE: ("_cdist_forward", "_pdist_forward"),
+    backend.RECURRENCE: ("channelwise_gated_delta_rule", "gated_delta_rule"),
 }  # fmt: skip
 
 ATEN_CLASSES: Final = {name: entry for entry, names in _ATEN_TABLE.items() for name in names}
