@@ -58,6 +58,7 @@ ALLOWED: dict[str, set[str]] = {
         "registry", "report_files", "run", "statistics", "tables", "targets", "views",
     },
     "api": {"analysis", "base", "importing", "run", "statistics", "tables", "views"},
+    "model_explorer": {"analysis", "base", "importing", "run", "views"},
     "doctor": {"base", "etdump", "tables", "targets", "views"},
 }  # fmt: skip
 HEAVY = {"torch", "executorch", "torchao", "transformers"}

@@ -1,0 +1,206 @@
+"""The adapter and the node data provider that Model Explorer loads.
+
+The adapter opens a `.pte` with its delegation report beside it, and an ETDump in a run directory:
+the graph is then the run's, and its nodes have times and SME routes. The provider colours any graph
+of the same program, PyTorch's own adapter's too, by a run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from model_explorer import (
+    Adapter,
+    AdapterMetadata,
+    GetConfigEditorsResult,
+    NodeDataProvider,
+    NodeDataProviderMetadata,
+    NodeDataProviderResult,
+    config_editor,
+    graph_builder,
+    node_data_builder,
+)
+
+from etprof.base.errors import EtprofError
+from etprof.base.text import clean
+from etprof.model_explorer.run_graph import (
+    COLOURS,
+    OUTSIDE,
+    delegate_of,
+    delegate_times,
+    details_by_node,
+    facts_of,
+    find_run,
+    measured_fact,
+    read_methods,
+    read_run,
+    sme_routes,
+)
+from etprof.views.formats.model_explorer import node_data
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.insight import ExperimentInsight
+    from etprof.run.delegation import GraphOperator, MethodReport
+
+_RUN: Final = "run"
+
+
+class ProgramAdapter(Adapter):  # type: ignore[misc]
+    """Draws a program by its modules and by its delegates."""
+
+    metadata = AdapterMetadata(
+        id="etprof",
+        name="ExecuTorch program or run (etprof)",
+        description="What is delegated, and of a run how long it takes and whether it runs on SME",
+        fileExts=["pte", "etdump"],
+    )
+
+    def convert(self, model_path: str, settings: Mapping[str, object]) -> dict[str, list[Any]]:
+        """Returns two graphs of each method: grouped by modules, and by delegates."""
+        del settings
+        path = Path(model_path)
+        if path.suffix == ".pte":
+            drawn = [_draw(name, report, ()) for name, report in read_methods(path).items()]
+        else:
+            assessment, report = read_run(find_run(path))
+            manifest = assessment.run.manifest
+            method = manifest.model.method if manifest and manifest.model.method else "forward"
+            drawn = [_draw(method, report, assessment.insight.experiments)]
+        return {"graphCollections": drawn}
+
+
+def _draw(name: str, report: MethodReport, experiments: Sequence[ExperimentInsight]) -> Any:  # noqa: ANN401 - of a package without types
+    modules = {each.name: each.origin.module_path.replace(".", "/") for each in report.operators}
+    delegates = {each.name: delegate_of(report, each) for each in report.operators}
+    sums: dict[str, dict[str, str]] = {}
+    for insight in experiments:
+        for place, told in delegate_times(insight, report).items():
+            sums.setdefault(place, {})[f"{insight.experiment.name}: operators"] = told
+    return graph_builder.GraphCollection(
+        label=name,
+        graphs=[
+            graph_builder.Graph(id="by module", nodes=_nodes(report, experiments, modules)),
+            graph_builder.Graph(
+                id="by delegate",
+                nodes=_nodes(report, experiments, delegates),
+                groupNodeAttributes=sums or None,
+            ),
+        ],
+    )
+
+
+def _nodes(
+    report: MethodReport, experiments: Sequence[ExperimentInsight], places: Mapping[str, str]
+) -> list[Any]:
+    """Returns the operators, and what they read that none of them made."""
+    measured = [(insight, details_by_node(insight)) for insight in experiments]
+    nodes, others = [], dict[str, str]()
+    for operator in report.operators:
+        place = places[operator.name]
+        facts = dict(facts_of(report, operator))
+        for insight, known in measured:
+            for detail in known.get(operator.name, ()):
+                label = f"{insight.experiment.name}: {detail.row.label}"
+                facts[label] = measured_fact(detail)
+        others |= {name: place for name in operator.inputs if name not in {**places, **others}}
+        nodes.append(_node(operator, place, facts))
+    values = [
+        graph_builder.GraphNode(id=name, label=name, namespace=place if place != OUTSIDE else "")
+        for name, place in others.items()
+    ]
+    return [*values, *nodes]
+
+
+def _node(operator: GraphOperator, place: str, facts: Mapping[str, str]) -> Any:  # noqa: ANN401
+    shape = [] if operator.shape is None else ["×".join(map(str, operator.shape))]
+    return graph_builder.GraphNode(
+        id=operator.name,
+        label=operator.operator.split(".")[0],
+        namespace=place,
+        attrs=[graph_builder.KeyValue(key=key, value=value) for key, value in facts.items()],
+        incomingEdges=[
+            graph_builder.IncomingEdge(sourceNodeId=name, targetNodeInputId=str(number))
+            for number, name in enumerate(operator.inputs)
+        ],
+        outputsMetadata=[
+            graph_builder.MetadataItem(
+                id="0", attrs=[graph_builder.KeyValue(key="tensor_shape", value=each)]
+            )
+            for each in shape
+        ],
+    )
+
+
+class RunProvider(NodeDataProvider):  # type: ignore[misc]
+    """Colours a graph by a run: times, difference, speed-up, and whether it runs on SME."""
+
+    metadata = NodeDataProviderMetadata(
+        id="etprof_run",
+        name="etprof: times and SME",
+        description="Times of each side, difference, speed-up, and which operators run on SME",
+        icon="speed",
+    )
+
+    def get_config_editors(self, provider_id: str) -> Any:  # noqa: ANN401
+        """Asks for the run, which an ETDump that is open names already."""
+        del provider_id
+        return GetConfigEditorsResult(
+            configEditors=[
+                config_editor.TextInputConfigEditor(
+                    id=_RUN,
+                    label="Run directory",
+                    description="As out_toy_cnn/runs/linux; empty for an ETDump's own",
+                )
+            ]
+        )
+
+    def run(
+        self,
+        provider_id: str,
+        model_path: str,
+        graph_id: str,
+        config_values: Mapping[str, object],
+        graph: object = None,
+    ) -> Any:  # noqa: ANN401
+        """Returns the quantities of the run, or what is wrong with it."""
+        del provider_id, graph_id, graph
+        asked = str(config_values.get(_RUN) or "").strip()
+        try:
+            assessment, _ = read_run(find_run(Path(asked or model_path).expanduser()))
+        except EtprofError as error:
+            return NodeDataProviderResult(error=clean(str(error)))
+        return NodeDataProviderResult(result=_quantities(assessment))
+
+
+def _quantities(assessment: Assessment) -> list[Any]:
+    found = [
+        node_data_builder.GraphNodeData(
+            name=name,
+            results=_results({key: each["value"] for key, each in told["results"].items()}),
+            gradient=[node_data_builder.GradientItem(**stop) for stop in told["gradient"]],
+        )
+        for name, told in node_data(assessment).items()
+    ]
+    for insight in assessment.insight.experiments:
+        routes = sme_routes(insight)
+        name = f"{insight.experiment.name} on SME"
+        data = node_data_builder.GraphNodeData(
+            name=name, results=_results(routes, COLOURS), showExpandedSummaryOnGroupNode=True
+        )
+        found += [data] if routes else []
+    return found
+
+
+def _results(
+    values: Mapping[str, float] | Mapping[str, str], colours: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    return {
+        key: node_data_builder.NodeDataResult(
+            value=value, bgColor=colours[str(value)] if colours else None
+        )
+        for key, value in values.items()
+    }

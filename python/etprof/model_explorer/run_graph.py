@@ -1,0 +1,126 @@
+"""What Model Explorer is told of a program and of its runs: nodes, their facts, groups."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from etprof.analysis.assessment import assess_run
+from etprof.analysis.run_analysis import analyze_run
+from etprof.base.errors import InputFileError, UsageError
+from etprof.base.units import format_count, format_duration, format_share
+from etprof.importing.alone import load_source
+from etprof.run.delegation import find_method_report, read_delegation
+from etprof.run.manifest import MANIFEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from etprof.analysis.assessment import Assessment
+    from etprof.analysis.insight import ExperimentInsight, OperatorDetail
+    from etprof.run.delegation import GraphOperator, MethodReport
+
+OUTSIDE: Final = "outside delegates"
+COLOURS: Final = {
+    "proven": "#1a9850", "named": "#a6d96a", "excluded": "#d73027", "unknown": "#bdbdbd",
+}  # fmt: skip
+"""Of the answers whether an operator runs on SME."""
+
+
+def read_methods(program: Path) -> Mapping[str, MethodReport]:
+    """Returns the report of each method of a `.pte`; raises InputFileError where none is beside."""
+    beside = program.with_name(f"{program.name}.delegation.json")
+    if not beside.is_file():
+        msg = f"{beside} does not exist, and says what is in the program; `etprof export` writes it"
+        raise InputFileError(msg)
+    return read_delegation(beside).methods
+
+
+def find_run(path: Path) -> Path:
+    """Returns the run directory in which a file stands, or `path` if it is one itself."""
+    absolute = path.absolute()
+    for folder in (absolute, *absolute.parents[:2]):
+        if (folder / MANIFEST).is_file():
+            return folder
+    raise UsageError(f"{path} stands in no run directory; open an ETDump of a run, or name one")
+
+
+def read_run(folder: Path) -> tuple[Assessment, MethodReport]:
+    """Reads a run and what its program is made of."""
+    assessment = assess_run(analyze_run(load_source(folder)))
+    report = find_method_report(folder, assessment.run.manifest)
+    if report is None:
+        msg = f"{folder} does not say what its program is made of: export the model by etprof"
+        raise InputFileError(msg)
+    return assessment, report
+
+
+def details_by_node(insight: ExperimentInsight) -> dict[str, list[OperatorDetail]]:
+    """Returns what ran for each node of the graph; what was fused is at each of its nodes."""
+    found: dict[str, list[OperatorDetail]] = {}
+    for detail in insight.details:
+        for name in detail.attribution.graph_operators if detail.attribution else ():
+            found.setdefault(name, []).append(detail)
+    return found
+
+
+def delegate_of(report: MethodReport, operator: GraphOperator) -> str:
+    """Names the delegate call that holds an operator."""
+    number = operator.delegate
+    if number is None:
+        return OUTSIDE
+    known = number < len(report.delegates)
+    return f"delegate {number}" + (f" ({report.delegates[number].backend})" if known else "")
+
+
+def facts_of(report: MethodReport, operator: GraphOperator) -> Iterator[tuple[str, str]]:
+    """Yields what the export says of an operator."""
+    yield "delegate", delegate_of(report, operator)
+    if operator.reason:
+        yield "why not delegated", operator.reason
+    if operator.origin.module_path:
+        yield "module", operator.origin.module_path
+    if operator.origin.source:
+        yield "source", f"{operator.origin.source} {operator.origin.source.code}".strip()
+    if operator.macs:
+        yield "multiply-accumulates", format_count(operator.macs)
+
+
+def measured_fact(detail: OperatorDetail) -> str:
+    """Says of an operator of the ETDump how long it took, and whether it ran on SME."""
+    told, times = [], detail.row.times
+    if times is not None:
+        told.append(f"{format_duration(times.mean_ns)} ({format_share(times.share)})")
+    if detail.evidence.could_use_sme2:
+        told.append(f"SME {detail.evidence.route.answer}")
+    if detail.kernel_hint:
+        told.append(detail.kernel_hint)
+    if detail.why_not_sme2:
+        told.append(detail.why_not_sme2.text)
+    return ", ".join(told)
+
+
+def delegate_times(insight: ExperimentInsight, report: MethodReport) -> dict[str, str]:
+    """Sums the operators of each delegate call, and of what stands outside, for people."""
+    calls = {each.instruction: number for number, each in enumerate(report.delegates)}
+    total_ns: defaultdict[str, float] = defaultdict(float)
+    for detail in insight.details:
+        if detail.row.times is None:
+            return {}
+        number = calls.get(detail.row.instruction_id) if detail.row.is_delegated else None
+        place = (
+            OUTSIDE if number is None else f"delegate {number} ({report.delegates[number].backend})"
+        )
+        total_ns[place] += detail.row.times.mean_ns
+    return {place: format_duration(each) for place, each in total_ns.items()}
+
+
+def sme_routes(insight: ExperimentInsight) -> dict[str, str]:
+    """Returns of each convolution and matrix product whether it runs on SME, by node."""
+    return {
+        name: detail.evidence.route.answer
+        for name, details in details_by_node(insight).items()
+        for detail in details
+        if detail.evidence.could_use_sme2
+    }
