@@ -27,6 +27,7 @@ from etprof.base.limits import (
     MOST_ENTRIES,
     MOST_INFERENCES,
     MOST_LAUNCHES,
+    MOST_PROMPT,
     MOST_THREADS,
     USUAL_BLOCKS,
 )
@@ -197,6 +198,9 @@ class GenerationConfig(StrictModel):
     prompt_tokens: tuple[NonNegativeInt, ...] | Path | None = Field(
         None, description="token ids, or a file of them"
     )
+    prompt_length: Annotated[int, Field(ge=1, le=MOST_PROMPT)] | None = Field(
+        None, description="a prompt of so many arbitrary tokens, where only speed matters"
+    )
     prompt: str | None = Field(None, description="text, for which the tokenizer is needed")
     tokenizer: Path | None = Field(None, description="the model's tokenizer file")
     prefill_method: str | None = Field(None, description="reads the prompt; default: prefill")
@@ -204,7 +208,9 @@ class GenerationConfig(StrictModel):
 
     @model_validator(mode="after")
     def _check_prompt(self) -> GenerationConfig:
-        problem = problem_of_prompt(self.prompt_tokens, self.prompt, self.tokenizer)
+        problem = problem_of_prompt(
+            self.prompt_tokens, self.prompt, self.tokenizer, self.prompt_length
+        )
         if problem is not None:
             raise ValueError(problem)
         return self

@@ -218,14 +218,33 @@ def test_what_nobody_can_measure_is_refused() -> None:
     assert line.startswith("measurement.blocks: 200000 launches in each run")
 
 
+def test_a_model_stands_once_for_each_length_of_a_prompt() -> None:
+    entries = [
+        {"model": "decoder", "generation": {"new_tokens": 128, "prompt_length": length}}
+        for length in (128, 512)
+    ]
+    units, _ = expand(parse(models=entries))
+    assert [unit.model.label for unit in units] == [
+        "decoder_prompt128_generate128",
+        "decoder_prompt512_generate128",
+    ]
+    assert problems(models=[entries[0], entries[0]]) == [
+        "models: 'decoder_prompt128_generate128' stands there twice"
+    ]
+    for length in (0, -1, 32_769, "many", 1.5):
+        wrong = {"model": "decoder", "generation": {"new_tokens": 2, "prompt_length": length}}
+        (line,) = problems(models=[wrong])
+        assert line.startswith("models.0.generation.prompt_length: ")
+
+
 def test_a_generation_that_cannot_be_is_named() -> None:
     first = {"model": "decoder", "generation": GENERATION, "method": "decode"}
     second = {"model": "decoder", "generation": {"new_tokens": 64}}
     assert problems(models=[first, second]) == [
         f"models.0: generation names its own methods, so leave out method (got {first})",
         (
-            "models.1.generation: tokens are generated after one prompt: give prompt tokens, or a "
-            f"prompt and tokenizer (got {second['generation']})"
+            "models.1.generation: tokens are generated after one prompt: give prompt tokens, a "
+            f"prompt length, or a prompt and tokenizer (got {second['generation']})"
         ),
     ]
 

@@ -13,7 +13,13 @@ from etprof.bench.combinations import LeftOut, expand
 from etprof.bench.execution import Outcome
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.session import Kept
-from etprof.bench.summary import make_rows, render_markdown, summary_document, summary_table
+from etprof.bench.summary import (
+    make_rows,
+    render_markdown,
+    speed_table,
+    summary_document,
+    summary_table,
+)
 from etprof.history.ingest import read_run_directory
 from etprof.views.cells import shown_columns
 from etprof.views.terminal import terminal_table
@@ -93,6 +99,57 @@ def test_json_has_every_metric_and_failure(kept: list[Kept]) -> None:
         "toy_cnn xnnpack int8 on host: not exported: no <b>weights</b> | today"
     ]
     json.dumps(document, allow_nan=False)
+
+
+def generated(folder: Path, *, meaningful: bool = True) -> list[Kept]:
+    """A run with SME2 on and off, whose launches read a prompt and added tokens."""
+    generation = {"new_tokens": 128, "prompt_length": 512}
+    (unit,) = units(models=[{"model": "decoder", "generation": generation}])
+    platform = "linux" if meaningful else "emulator"
+    on_and_off(folder, platform=platform, meaningful=meaningful)
+    path = folder / "run" / "metrics.json"
+    metrics = json.loads(path.read_text())
+    for side, experiment in enumerate(metrics["experiments"].values()):
+        for number, block in enumerate(experiment["blocks"]):
+            token_ns = (10_000_000 + 1000 * number) // (1 + side)
+            block["generation"] = {
+                "time_to_first_token_ns": [5000],
+                "prefill_tokens_per_second": [2000.0 + number],
+                "decode_tokens_per_second": [1e9 / token_ns],
+                "token_latency_ns": [token_ns],
+            }
+    path.write_text(json.dumps(metrics))
+    runs = tuple(read_run_directory(folder / "run", device="phone"))
+    return [Kept(Outcome(unit), runs)]
+
+
+def test_language_models_have_rows_as_llama_bench_names_them(tmp_path: Path) -> None:
+    kept = generated(tmp_path)
+    rows = make_rows(kept)
+    found = summary_document("m", rows, kept, [])["language_models"]
+    assert [(each["test"], each["SME"], each["threads"]) for each in found] == [
+        ("pp512", "off", "1"),
+        ("tg128 @ d512", "off", "1"),
+        ("pp512", "sme2", "1"),
+        ("tg128 @ d512", "sme2", "1"),
+    ]
+    assert [each["tokens_per_second"] for each in found] == pytest.approx(
+        [2004.5, 100, 2004.5, 200], rel=1e-3
+    )
+    assert all(each["low"] <= each["tokens_per_second"] <= each["high"] for each in found)
+    json.dumps(found, allow_nan=False)
+    page = render_markdown("m", rows, kept, [])
+    assert "## Language models: tokens a second" in page
+    assert page.count("| tg128 ") == 2
+    assert {each["model"] for each in found} == {"decoder"}
+
+
+def test_no_row_of_a_language_model_is_made_of_emulated_times(
+    tmp_path: Path, kept: list[Kept]
+) -> None:
+    assert speed_table(make_rows(generated(tmp_path / "e", meaningful=False))).rows == ()
+    assert speed_table(make_rows(kept)).rows == ()
+    assert "Language models" not in render_markdown("m", make_rows(kept), kept, [])
 
 
 def test_emulated_times_are_never_shown(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from etprof.analysis.generation import TokenComparison, compare_tokens, summaris
 from etprof.analysis.run_analysis import RunAnalysis, analyze_run
 from etprof.analysis.split.cold_start import LedgerEntry, build_ledger
 from etprof.base.errors import InputFileError, UsageError
+from etprof.base.limits import MOST_PROMPT
 from etprof.cli import run_command_line
 from etprof.config import parse_config
 from etprof.measuring.launching import Launcher
@@ -397,11 +398,19 @@ def test_ids_are_read_from_words_and_files(tmp_path: Path) -> None:
     assert plan_generation(new_tokens=2, prompt_tokens=file).prompt_tokens == (4, 5, 6)
 
 
+def test_a_prompt_of_a_length_has_ids_that_small_vocabularies_know() -> None:
+    ids = plan_generation(new_tokens=2, prompt_length=512).prompt_tokens
+    assert (len(ids), min(ids), max(ids)) == (512, 1, 31)
+    longest = plan_generation(new_tokens=2, prompt_length=MOST_PROMPT).prompt_tokens
+    assert len(",".join(map(str, longest))) < 2**17 - 100, "one argument of Linux"
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "tokens are generated after one prompt: give prompt tokens, or a prompt and"),
+        ({}, "tokens are generated after one prompt: give prompt tokens, a prompt length, or"),
         ({"prompt_tokens": (1,), "prompt": "x"}, "tokens are generated after one prompt"),
+        ({"prompt_tokens": (1,), "prompt_length": 3}, "tokens are generated after one prompt"),
         ({"prompt": "x"}, "a prompt of text needs the model's tokenizer"),
         ({"prompt_tokens": ()}, "the prompt tokens () are no ids"),
     ],

@@ -9,6 +9,8 @@ MOST_CPU: Final = 9999
 """Number of a CPU."""
 MOST_LAUNCHES: Final = 100_000
 """Process launches of one run."""
+MOST_PROMPT: Final = 32_768
+"""Arbitrary tokens of a prompt: the runner takes them as one argument, of at most 128 KiB."""
 MOST_INFERENCES: Final = 1_000_000_000
 """Inferences, or tokens, of one launch."""
 MOST_SECONDS: Final = 30 * 86_400

@@ -115,7 +115,9 @@ class ModelEntry(StrictModel):
     def label(self) -> str:
         """Tells methods of one model apart, and generations by how much they generate."""
         if self.generation is not None:
-            return f"{self.name}_generate{self.generation.new_tokens}"
+            length = self.generation.prompt_length
+            prompt = "" if length is None else f"_prompt{length}"
+            return f"{self.name}{prompt}_generate{self.generation.new_tokens}"
         return self.name if self.method is None else f"{self.name}_{self.method}"
 
 

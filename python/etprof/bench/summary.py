@@ -127,6 +127,7 @@ def summary_document(
         "schema_version": SCHEMA_VERSION,
         "name": name,
         "rows": [row.document() for row in rows],
+        "language_models": speed_table(rows).records(),
         "problems": _problems(kept),
         "left_out": [{"what": each.text, "why": each.reason} for each in left_out],
     }
@@ -151,6 +152,9 @@ def render_markdown(
     """Returns the summary for a pull request."""
     table = summary_table(name, rows)
     lines = [f"# {escape(table.title)}", "", *markdown_table(table)]
+    speed = speed_table(rows)
+    if speed.rows:
+        lines += [f"## {escape(speed.title)}", "", *markdown_table(speed), ""]
     problems = _problems(kept)
     if problems:
         lines += ["## What failed", "", *(f"- {escape(problem)}" for problem in problems), ""]
@@ -159,6 +163,48 @@ def render_markdown(
         lines += [f"- {escape(each.text)}: {escape(each.reason)}" for each in left_out]
         lines.append("")
     return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast an experiment reads its prompt, or adds tokens to it."""
+
+    row: Row
+    metric: str
+    test: str
+
+
+def speed_table(rows: Sequence[Row]) -> Table:
+    """Returns two rows for each experiment that generated: of the prompt, and of new tokens."""
+    speeds = [Speed(row, name, test) for row in rows for name, test in _tests(row)]
+    return LANGUAGE_MODELS.of([each for each in speeds if each.row.metric(each.metric)])
+
+
+def _tests(row: Row) -> tuple[tuple[str, str], ...]:
+    """Names metrics as llama-bench does: pp is the prompt's, tg that of new tokens after it."""
+    generation = row.outcome.unit.model.generation
+    if generation is None:
+        return ()
+    ids = generation.prompt_tokens
+    length = len(ids) if isinstance(ids, tuple) else generation.prompt_length
+    depth = "" if length is None else f" @ d{length}"
+    names = (f"pp{length or ''}", f"tg{generation.new_tokens}{depth}")
+    return tuple(zip(_LLM_METRICS, names, strict=True))
+
+
+def _of_row(column: Column) -> Column:
+    return replace(column, of=lambda each: column.value_of(each.row))
+
+
+def _speed_end(end: str) -> Column:
+    return Column(
+        end,
+        "float64",
+        "1/s",
+        is_timed=True,
+        place="data",
+        of=lambda each: each.row.value(each.metric, end),
+    )
 
 
 def _time(name: str, metric: str, **how: Any) -> Column:  # noqa: ANN401 - Column's own
@@ -211,3 +257,27 @@ SUMMARY: Final = Table(
     ),
 )
 """One row per experiment; times of emulated runs are missing, row by row."""
+
+LANGUAGE_MODELS: Final = Table(
+    "language_models",
+    (
+        replace(SUMMARY.columns[0], of=lambda each: each.row.outcome.unit.device.name),
+        replace(SUMMARY.columns[1], of=lambda each: each.row.outcome.unit.model.name),
+        *map(_of_row, SUMMARY.columns[2:6]),
+        Column("test", "string", of=lambda each: each.test),
+        Column(
+            "tokens_per_second",
+            "float64",
+            "1/s",
+            is_timed=True,
+            title="tokens/s",
+            bounds=("low", "high"),
+            of=lambda each: each.row.value(each.metric),
+        ),
+        _speed_end("low"),
+        _speed_end("high"),
+        Column("peak", "Int64", "bytes", of=lambda each: each.row.value("peak_rss_bytes")),
+    ),
+    title="Language models: tokens a second, with intervals between launches",
+)
+"""Two rows per experiment that generated, and none of emulated ones."""

@@ -136,9 +136,9 @@ def _measure(
     )
     with BenchReporter(len(units)) as reporter:
         kept = Session(units, request, store, reporter).run()
-    table, document = _report(matrix.name, folder, kept, left_out)
+    table, speed, document = _report(matrix.name, folder, kept, left_out)
     where = f"The history is {store.name}; runs, programs and summaries are in {folder}"
-    answer(arguments, document, listed(table, ends=[where]))
+    answer(arguments, document, listed(table, ends=[where], rest=speed))
     return TargetError.exit_code if any(entry.outcome.errors for entry in kept) else 0
 
 
@@ -149,16 +149,23 @@ def _scheduler_address(text: str | None) -> str | None:
 
 def _report(
     name: str, folder: Path, kept: list[Kept], left_out: list[LeftOut]
-) -> tuple[Table, dict[str, Any]]:
-    """Writes summary.json and summary.md; returns the table and the document."""
+) -> tuple[Table, list[Table], dict[str, Any]]:
+    """Writes summary.json and summary.md; returns the tables and the document."""
     from etprof.base.atomic import write_json, write_text
-    from etprof.bench.summary import make_rows, render_markdown, summary_document, summary_table
+    from etprof.bench.summary import (
+        make_rows,
+        render_markdown,
+        speed_table,
+        summary_document,
+        summary_table,
+    )
 
     rows = make_rows(kept)
     document = summary_document(name, rows, kept, left_out)
     write_json(folder / "summary.json", document)
     write_text(folder / "summary.md", render_markdown(name, rows, kept, left_out))
-    return summary_table(name, rows), document
+    speed = speed_table(rows)
+    return summary_table(name, rows), [speed] if speed.rows else [], document
 
 
 class BenchReporter:

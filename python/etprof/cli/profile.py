@@ -24,6 +24,7 @@ from etprof.base.limits import (
     LARGEST_SEED,
     MOST_INFERENCES,
     MOST_LAUNCHES,
+    MOST_PROMPT,
     REPETITIONS,
     USUAL_BLOCKS,
     USUAL_INFERENCES,
@@ -110,6 +111,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument_group("language models: an iteration generates tokens, greedily"),
         ("--generate", whole_number(2, MOST_INFERENCES), "N", "new tokens, at least 2"),
         ("--prompt-tokens", str, "1,2,3|FILE", "token ids of the prompt, or a file of them"),
+        ("--prompt-length", whole_number(1, MOST_PROMPT), "N",
+         "a prompt of N arbitrary tokens, where only speed matters"),
         ("--prompt", str, "TEXT", "the prompt as text; needs --tokenizer"),
         ("--tokenizer", Path, "FILE", "the model's own, to show what it says"),
         ("--prefill-method", str, "NAME", "reads the prompt (default prefill)"),
@@ -191,7 +194,9 @@ def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:
     from etprof.config import GenerationConfig
     from etprof.run.generation import parse_ids, plan_generation
 
-    beside = ("prompt_tokens", "prompt", "tokenizer", "prefill_method", "decode_method")
+    beside = (
+        "prompt_tokens", "prompt_length", "prompt", "tokenizer", "prefill_method", "decode_method",
+    )  # fmt: skip
     given = {name: getattr(arguments, name) for name in beside}
     if arguments.generate is None:
         for name, value in given.items():

@@ -13,6 +13,8 @@ from etprof.run.tokenizer import encode_prompt, load_tokenizer
 
 _MOST_BYTES: Final = 64 * 2**20
 """Of a file of token ids: more than the context of any model."""
+_ARBITRARY_IDS: Final = 31
+"""Of a prompt that is given by its length: few, so that every vocabulary has them."""
 _MOST_DIGITS: Final = 18
 """Of a token id: fits 64 bits."""
 
@@ -36,6 +38,7 @@ def plan_generation(  # noqa: PLR0913 - keyword-only: all that a generation is m
     *,
     new_tokens: int,
     prompt_tokens: Sequence[int] | Path | None = None,
+    prompt_length: int | None = None,
     prompt: str | None = None,
     tokenizer: Path | None = None,
     prefill_method: str | None = None,
@@ -45,11 +48,13 @@ def plan_generation(  # noqa: PLR0913 - keyword-only: all that a generation is m
 
     Raises UsageError when the prompt is missing, given twice, or cannot become ids.
     """
-    problem = problem_of_prompt(prompt_tokens, prompt, tokenizer)
+    problem = problem_of_prompt(prompt_tokens, prompt, tokenizer, prompt_length)
     if problem is not None:
         raise UsageError(problem)
     if prompt is not None and tokenizer is not None:
         ids = encode_prompt(tokenizer, prompt)
+    elif prompt_length is not None:
+        ids = tuple(1 + place % _ARBITRARY_IDS for place in range(prompt_length))
     else:
         ids = _read_ids(prompt_tokens or ())
     if tokenizer is not None:
@@ -65,12 +70,13 @@ def plan_generation(  # noqa: PLR0913 - keyword-only: all that a generation is m
 
 
 def problem_of_prompt(
-    tokens: object | None, prompt: str | None, tokenizer: Path | None
+    tokens: object | None, prompt: str | None, tokenizer: Path | None, length: int | None = None
 ) -> str | None:
-    """Says why the prompt is none, or is two; None when it is one."""
-    if (tokens is None) == (prompt is None):
+    """Says why the prompt is none, or is several; None when it is one."""
+    if sum(each is not None for each in (tokens, prompt, length)) != 1:
         return (
-            "tokens are generated after one prompt: give prompt tokens, or a prompt and tokenizer"
+            "tokens are generated after one prompt: give prompt tokens, a prompt length, or a "
+            "prompt and tokenizer"
         )
     if prompt is not None and tokenizer is None:
         return "a prompt of text needs the model's tokenizer; give it too, or prompt tokens instead"
