@@ -280,6 +280,20 @@ class Config(ProgramConfig):
         return self
 
     @model_validator(mode="after")
+    def _check_instructions(self) -> Config:
+        if self.measurement.instructions and self.generation is not None:
+            raise ValueError("measurement.instructions: not of generations; name a method instead")
+        if (
+            self.measurement.instructions
+            and not kind_of(self.target.kind).policy.proves_instructions
+        ):
+            able = " and ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
+            raise ValueError(
+                f"measurement.instructions is for {able}, not for {self.target.kind}; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_names(self) -> Config:
         names = [experiment.name for experiment in self.experiments]
         every = (self, *self.programs.values())

@@ -378,6 +378,7 @@ READS_ITSELF = {
     "config.py": "installed files",
     "dashboard/views/report.py": "follows no link; checks kind and size itself",
     "targets/emulator/apt.py": "/etc/os-release",
+    "targets/emulator/instructions.py": "an installed library; a pipe of its own",
     "targets/emulator/cache.py": "a lock of its own",
     "etrecord/archive.py": "parts of an archive that is open already, each with its bound",
     "export/bundle_runtime.py": "a process of its own, for the file that was written just before",

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from etprof.targets.request import RunnerRequest
 
 ASKED = (
-    "cold_inputs", "cpus", "etdump", "extra_arguments", "generation", "iterations", "kernel_trace", "launcher",
+    "cold_inputs", "cpus", "etdump", "extra_arguments", "generation", "instruction_counts", "iterations",
+    "kernel_trace", "launcher",
     "min_seconds", "outputs", "runner", "seed", "sme", "sme_vector_bits", "threads", "timeout_s",
     "warmup", "warmup_seconds", "warmup_steady",
 )  # fmt: skip
@@ -53,6 +54,7 @@ MEASUREMENT: dict[str, tuple[object, set[str]]] = {
     "operator_iterations": (7, {"iterations"}),
     "operator_launches": (2, {"launches", "iterations"}),
     "kernels": (False, COUNTING),
+    "instructions": (True, {"launches", "instruction_counts"}),
     "seed": (3, {"seed", "order"}),
     "timeout_s": (77.0, {"timeout_s"}),
     "cool_down_s": (1.5, {"slept"}),
@@ -213,7 +215,9 @@ def test_a_field_of_the_measurement_arrives(log: Log, name: str) -> None:
         needed = {"max_start_temperature_c": 50.0}
     elif name == "target_half_width":
         needed = {"blocks": 8}
-    assert differences(log.of(needed, {}), log.of({**needed, name: value}, {})) == places
+    kind = "emulator" if name == "instructions" else "linux"
+    plain, given = (log.of(each, {}, kind) for each in (needed, {**needed, name: value}))
+    assert differences(plain, given) == places
 
 
 @pytest.mark.parametrize("name", EXPERIMENT)

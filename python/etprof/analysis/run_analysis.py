@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from etprof.analysis.split.executions import Delegates
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import ExperimentMetrics
+    from etprof.run.instructions import InstructionCounts
     from etprof.run.kernel_trace import KernelTrace
     from etprof.run.load import Place, Run
     from etprof.run.manifest import Imported, LaunchRecord, Manifest
@@ -225,6 +226,12 @@ class RunAnalysis:
     def counted_in_prefill(self) -> Mapping[str, ModeEvidence]:
         """The same of a language model that reads its prompt."""
         return self._by_mode(lambda each: each.prefill)
+
+    @cached_property
+    def instructions(self) -> Mapping[str, InstructionCounts]:
+        """What each experiment's inferences took, where instructions were counted."""
+        every = [*self.loaded.experiments, *self.loaded.others]
+        return {each.name: each.instructions for each in every if each.instructions}
 
     def _by_mode(
         self, trace_of: Callable[[LoadedLaunches], KernelTrace | None]

@@ -212,6 +212,13 @@ class Backend:
     neutral_kinds: frozenset[str] = frozenset()
     """Kinds that treat every element alike, whatever the layout."""
 
+    library: str | None = None
+    """The installed library that holds it; None where its instructions cannot be told apart."""
+    entry: str = ""
+    """In that library, part of the symbol at which a delegate call begins."""
+    border: str = ""
+    """What it calls before the first operator of a call and after each."""
+
     def recognises(self, labels: Collection[str]) -> bool:
         """Whether the labels of one delegate call are in this delegate's words."""
         return not labels

@@ -107,6 +107,11 @@ def parse_kernel_name(name: str) -> KernelName:
     )
 
 
+def is_packing_function(name: str) -> bool:
+    """Whether a function of KleidiAI rearranges data: a microkernel of packing, or its inner part."""
+    return re.match(r"kai_(?:run|kernel)_(?:lhs|rhs)_", name) is not None
+
+
 def size_arguments(name: str) -> tuple[str, ...]:
     """Names the sizes with which a microkernel's arguments begin; none where it has none."""
     return next((names for pattern, names in _SIZES if re.fullmatch(pattern, name)), ())

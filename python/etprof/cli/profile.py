@@ -66,6 +66,7 @@ examples:
   etprof profile toy_cnn --dtype fp32 --threads 1
   etprof profile toy_cnn --dtype fp16 --target emulator
   etprof profile toy_cnn --target emulator --sme-vector-bits 128,256,512
+  etprof profile toy_cnn --target emulator --instructions --full
   etprof profile my_model.pte --inputs image.bin --blocks 20
   etprof profile toy_cnn:fp16 --against toy_cnn:int8
   etprof profile before.pte --against after.pte --inputs image.bin
@@ -92,6 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          "a runner built to count microkernels (default: the installed one; Android: none)"),
         ("--sme-vector-bits", several_of(*get_args(VectorBits)), "N,…",
          "emulator: streaming vector length, 128, 256 or 512 (default), or several", {"default": ()}),
+        ("--instructions", bool, "",
+         "emulator: count each operator's instructions too, with one thread"),
         ("--dtype", str, "PRECISION",
          "of the export: fp16 (default), fp32, int8, … as `etprof export --help` lists them"),
         ("--backend", tuple(BY_NAME), "",
@@ -158,6 +161,9 @@ def _refuse_flags_without_effect(arguments: argparse.Namespace) -> None:
     if arguments.sme_vector_bits and not kind_of(arguments.target).has_vector_lengths:
         able = " or ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
         raise UsageError(f"--sme-vector-bits is for --target {able}; leave it out")
+    if arguments.instructions and not kind_of(arguments.target).policy.proves_instructions:
+        able = " or ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
+        raise UsageError(f"--instructions is for --target {able}; leave it out")
     for name in ("serial", "trace_runner"):
         if getattr(arguments, name) is not None and name not in takes:
             able = " or ".join(kind.name for kind in TARGETS if name in kind.takes)
@@ -254,6 +260,7 @@ def _config(
         "seed": arguments.seed,
         "timeout_s": arguments.timeout,
         "allow_inaccurate": arguments.allow_inaccurate or None,
+        "instructions": arguments.instructions or None,
     }
     described = [describe_program(each) for each in programs]
     names = name_programs([each.label for each in described])

@@ -53,6 +53,7 @@ WORK: Final[Mapping[str, tuple[str, str]]] = {
     "padded_macs": ("work_padded_macs", "count"),
     "steps": ("work_steps", "count"),
     "bytes": ("work_bytes", "bytes"),
+    "instructions": ("instructions", "count"),
 }
 """Each count of `OperatorWork`, with its name as a metric and its unit.
 
@@ -163,8 +164,13 @@ def _work_entries(
     known = [(run, before) for run in runs if (before := work_of(run))]
     # How much is computed depends on the length.
     known = [(run, before) for run, before in known if before.svl_bits == now.svl_bits]
-    for count, (metric, unit) in WORK.items() if known else ():
-        least, before = min(known, key=lambda entry: _total(entry[1], count))
+    for count, (metric, unit) in WORK.items():
+        each = known
+        if count == "instructions":
+            each = [entry for entry in known if entry[1].has_instructions and now.has_instructions]
+        if not each:
+            continue
+        least, before = min(each, key=lambda entry: _total(entry[1], count))
         judgement = _judge_work(count, before, now)
         totals = _total(before, count), _total(now, count)
         yield Checked(

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from etprof.analysis.generation import block_values
 from etprof.analysis.run_analysis import analyze_run
 from etprof.analysis.split.operators import category_times
-from etprof.analysis.split.work import work_by_operator
+from etprof.analysis.split.work import unique_names, work_by_operator
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.json_input import parse_json
 from etprof.base.records import first_problem
@@ -24,6 +24,7 @@ from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.accuracy import export_place
 from etprof.run.directory import METRICS as METRICS_FILE
 from etprof.run.directory import safe_name
+from etprof.run.instructions import BEFORE
 from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import MANIFEST, Experiment
 from etprof.statistics.order_statistics import median_interval
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from etprof.history.schema import Run
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
+    from etprof.run.instructions import InstructionCounts
     from etprof.run.manifest import Manifest, MeasuredProgram
 
 _KEPT_IN_RAW: Final = re.compile(r".*(_b\d+_result\.json|\.log|\.csv|\.html|\.md)")
@@ -61,7 +63,7 @@ def read_run_directory(run: Path, *, device: str | None = None) -> list[Run]:
     facts = _facts(loaded, manifest, device)
     analysis, problem = _analyze(loaded)
     categories = _categories(analysis) if analysis else {}
-    counted = {e.name: _work(e.counted) for e in analysis.experiments} if analysis else {}
+    counted = _works(analysis) if analysis else {}
     damaged = _damaged(analysis)
     raw = _raw(loaded)
     found = []
@@ -384,7 +386,14 @@ def _damaged(analysis: RunAnalysis | None) -> dict[str, str]:
     return {each.name: f"operator split: {each.damage}" for each in others if each.damage}
 
 
-def _work(counted: ModeEvidence | None) -> dict[str, Any] | None:
+def _works(analysis: RunAnalysis) -> dict[str, dict[str, Any] | None]:
+    took = analysis.instructions
+    return {each.name: _work(each.counted, took.get(each.name)) for each in analysis.experiments}
+
+
+def _work(
+    counted: ModeEvidence | None, instructions: InstructionCounts | None
+) -> dict[str, Any] | None:
     """Returns what was counted, by operator; None where nothing was, or not all of it."""
     if counted is None or not (counted.steady and counted.is_complete):
         return None
@@ -398,7 +407,17 @@ def _work(counted: ModeEvidence | None) -> dict[str, Any] | None:
         }
         for name, (calls, work) in work_by_operator(counted).items()
     }
-    return {"svl_bits": counted.svl_bits, "operators": operators} if operators else None
+    has_instructions = instructions is not None and instructions.is_steady
+    if instructions is not None and has_instructions:
+        names = dict(enumerate(unique_names(counted), start=1))
+        for each in instructions.operators:
+            name = names.get(each.place, each.name)
+            operators.setdefault(name, {"calls": 0})["instructions"] = each.total
+        operators[BEFORE] = {"calls": 0, "instructions": sum(instructions.setup.values())}
+    if not operators:
+        return None
+    facts = {"svl_bits": counted.svl_bits, "has_instructions": has_instructions}
+    return {**facts, "operators": operators}
 
 
 def _wrong_outputs(wrong: Sequence[Verdict], experiment: Experiment) -> str | None:

@@ -79,12 +79,16 @@ class OperatorWork(Record):
     steps: Count = 0
     bytes: Count = 0
     """Of both packed sides, as often as they are read, and of the output."""
+    instructions: Count = 0
+    """Inside the delegate's library."""
 
 
 class RunWork(Record):
     """All operators of a run that call microkernels."""
 
     svl_bits: Count | None = None
+    has_instructions: bool = False
+    """Whether they were counted; else those of all operators are 0."""
     operators: Named[OperatorWork]
 
 

@@ -91,6 +91,8 @@ class Launcher:
             )
             request = replace(request, runner=runner, kernel_trace=kernels)
             return self._of_tokens(request, experiment, is_prefill=launch.purpose == "prefill")
+        if launch.purpose == "instructions":
+            return replace(request, instruction_counts=files.file("_instructions.json"))
         outputs = files.file("_outputs")
         if launch.purpose == "outputs":
             return replace(request, generation=None, outputs=outputs)

@@ -75,7 +75,7 @@ def repetitions(launch: Launch, settings: Settings, *, is_timed: bool) -> tuple[
     split = math.ceil(settings.operator_iterations / executions / launches), warmup
     counting = _COUNTING if experiment.mode == "timing" else own
     found = {"timing": own, "operators": split, "outputs": (1, 0)}
-    found |= {"kernels": counting, "prefill": counting}
+    found |= {"kernels": counting, "prefill": counting, "instructions": counting}
     return found[launch.purpose]
 
 
@@ -169,11 +169,12 @@ def _purposes_beside_timing(
         _check_that_it_can_count(target, f"experiment {experiment.name!r}")
     if experiment.mode != "timing":
         return [experiment.mode]
+    counted: list[Purpose] = ["instructions"] if settings.instructions else []
     if not _counts_kernels(experiment, settings, target):
-        return ["operators"]
+        return ["operators", *counted]
     # The operator split writes what it computed, unless it generates tokens.
     if settings.generation is None:
-        return ["operators", "kernels"]
+        return ["operators", "kernels", *counted]
     # A prompt of one token is a step like any other.
     if len(settings.generation.prompt_tokens) == 1:
         return ["operators", "kernels", "outputs"]

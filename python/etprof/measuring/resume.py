@@ -118,7 +118,7 @@ def _finished_result(
 ) -> RunnerResult | None:
     """Reads a finished launch's result; None when a file of it is missing, damaged or changed."""
     found = {path.relative_to(run).as_posix(): path for path in files_of(request)}
-    wanted = (request.etdump, request.kernel_trace)
+    wanted = (request.etdump, request.kernel_trace, request.instruction_counts)
     if any(path is not None and path not in found.values() for path in wanted):
         return None
     if {name: hash_file(path) for name, path in found.items()} != {

@@ -57,6 +57,7 @@ _KINDS: Final = (
     _kind("result", _PLACE + r"_result\.json", is_measured=True),
     _kind("kernels", _PLACE + r"_kernels\.json", is_measured=True),
     _kind("clock", _PLACE + r"_clock\.json", is_measured=True),
+    _kind("instructions", _PLACE + r"_instructions\.json", is_measured=True),
     _kind("outputs", _PLACE + r"_outputs/[^/]+", is_measured=True),
     _kind("log", r"[^/]+/[^/]+(\.log|_(logcat|runner)\.txt)", is_measured=True),
     _kind("source", r"[^/]+/[^/]+_source(_\d+)?\.(txt|json)", is_measured=True),

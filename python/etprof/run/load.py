@@ -29,6 +29,7 @@ from etprof.run.directory import (
     runs_folder,
     way_to_one,
 )
+from etprof.run.instructions import read_instructions
 from etprof.run.kernel_trace import read_kernel_trace
 from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest
 from etprof.run.program import ExportManifest, LoadedProgram
@@ -38,8 +39,9 @@ from etprof.run.tensors import load_tensor
 if TYPE_CHECKING:
     from etprof.etdump.reader import ETDump, LongETDump
     from etprof.run.directory import ExperimentMetrics, Metrics
+    from etprof.run.instructions import InstructionCounts
     from etprof.run.kernel_trace import KernelTrace
-    from etprof.run.manifest import Experiment, Manifest, MeasuredProgram
+    from etprof.run.manifest import Experiment, Manifest, MeasuredProgram, Purpose
     from etprof.run.peaks import Peaks
     from etprof.run.program import TensorFile
     from etprof.run.runner_result import RunnerResult
@@ -70,6 +72,8 @@ class LoadedLaunches:
     """Of any launch of the same program, inputs, method, SME mode, threads and build of the runner."""
     prefill: KernelTrace | None = None
     """Of a language model that reads its prompt, by the experiment's own launch."""
+    instructions: InstructionCounts | None = None
+    """By the experiment's own launch."""
     problems: tuple[str, ...] = ()
     """What was there and could not be read, or is not the experiment's own."""
     damage: InputFileError | None = None
@@ -414,14 +418,31 @@ class _Reader:
         problems += [each.problem for each in outputs.values() if each.problem is not None]
         known = LoadedLaunches(name, self._program_of(name), metrics, result or computed, outputs)
         kernels = self._find_trace(known, files.file("_kernels.json"), problems)
-        prefill = self._read_prefill(name, files.file("_prefill_kernels.json"), problems)
-        return replace(known, kernels=kernels, prefill=prefill, problems=tuple(problems))
+        prefill, instructions = (
+            files.file(f"_{each}.json") for each in ("prefill_kernels", "instructions")
+        )
+        return replace(
+            known,
+            kernels=kernels,
+            prefill=self._read_counted(name, "prefill", prefill, read_kernel_trace, problems),
+            instructions=self._read_counted(
+                name, "instructions", instructions, read_instructions, problems
+            ),
+            problems=tuple(problems),
+        )
 
-    def _read_prefill(self, name: str, path: Path, problems: list[str]) -> KernelTrace | None:
+    def _read_counted(
+        self,
+        name: str,
+        purpose: Purpose,
+        path: Path,
+        read: Callable[[Path], Document],
+        problems: list[str],
+    ) -> Document | None:
         """Reads what a launch has counted that succeeded; nothing else is evidence."""
-        if not path.is_file() or (name, "prefill") not in self._launches:
+        if not path.is_file() or (name, purpose) not in self._launches:
             return None
-        return _read_or_tell(lambda: read_kernel_trace(path), problems)
+        return _read_or_tell(lambda: read(path), problems)
 
     def _read_result(self, path: Path, problems: list[str]) -> RunnerResult | None:
         return _read_or_tell(lambda: read_result(path), problems) if path.is_file() else None

@@ -124,7 +124,9 @@ _TODAYS = BeforeValidator(
 )
 Mode = Annotated[Literal["timing", "operators", "kernels", "outputs"], _TODAYS]
 """What an experiment is for."""
-Purpose = Annotated[Literal["timing", "operators", "kernels", "prefill", "outputs"], _TODAYS]
+Purpose = Annotated[
+    Literal["timing", "operators", "kernels", "prefill", "instructions", "outputs"], _TODAYS
+]
 """What a launch is for; all but timing have one instrument, or write what was computed. `prefill`
 counts microkernels as `kernels` does, of a language model that reads its prompt."""
 Warmup = Annotated[int, Field(ge=0, le=MOST_INFERENCES)]
@@ -219,6 +221,11 @@ class Measurement(Record):
         validation_alias=AliasChoices("kernels", "kernel_trace"),
         description="count microkernels, in a launch of its own; default: where SME is measured "
         "and a runner that counts is there",
+    )
+    instructions: bool = Field(
+        False,
+        description="count the instructions of each operator, in a launch of its own with one "
+        "thread; emulator only",
     )
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     timeout_s: Seconds = float(USUAL_TIMEOUT_S)

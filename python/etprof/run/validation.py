@@ -28,6 +28,7 @@ from etprof.run.directory import (
     list_files,
     load_metrics,
 )
+from etprof.run.instructions import read_instructions
 from etprof.run.kernel_trace import read_kernel_trace
 from etprof.run.load import Run, read_export
 from etprof.run.manifest import MANIFEST, Manifest, MeasuredFile, load_manifest, way_on
@@ -46,6 +47,7 @@ _PARSERS: Final[Mapping[str, Callable[[Path], object]]] = {
     "result": read_result,
     "kernels": read_kernel_trace,
     "clock": read_kernel_trace,
+    "instructions": read_instructions,
 }
 """What reads a file, by its kind, as the run's reader does; outputs beside their result."""
 

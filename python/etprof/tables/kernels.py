@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from etprof.analysis.split.evidence import GRADES, align_modes, pair_phases
 from etprof.analysis.split.work import add_work, load_bytes, packing_bytes, tile_share, tile_uses
-from etprof.backends.kernel_names import LEVELS, size_arguments
+from etprof.backends.kernel_names import LEVELS, is_packing_function, size_arguments
 from etprof.base.units import count_of, format_count
+from etprof.run.instructions import BEFORE
 from etprof.tables.table import Column, Section, Table
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
         OperatorEvidence,
     )
     from etprof.analysis.split.work import Work
+    from etprof.run.instructions import InstructionCounts
     from etprof.tables.table import Place
+
+_SHOWN_FUNCTIONS: Final = 3
 
 
 class _Row(NamedTuple):
@@ -34,6 +38,16 @@ class _Row(NamedTuple):
     def kernels(self) -> tuple[KernelUse, ...]:
         """Those that compute, in the fastest mode."""
         return self.best.compute_kernels if self.best else ()
+
+
+class _Instructions(NamedTuple):
+    """One row: an operator of a delegate, or what comes before them all."""
+
+    experiment: str
+    counted: InstructionCounts
+    number: int | None
+    operator: str | None
+    functions: Mapping[str, int]
 
 
 class _Use(NamedTuple):
@@ -267,6 +281,76 @@ WORK: Final = Table(
     title="Work of products on SME",
     says="one row per operator, SME mode and SME microkernel that multiplies",
 )  # fmt: skip
+
+
+def _instruction_rows(counted: Mapping[str, InstructionCounts]) -> Iterator[_Instructions]:
+    for experiment, found in counted.items():
+        if found.setup:
+            yield _Instructions(experiment, found, None, None, found.setup)
+        for number, operator in enumerate(found.operators, start=1):
+            yield _Instructions(experiment, found, number, operator.name, operator.functions)
+
+
+INSTRUCTIONS: Final = Table(
+    "instructions",
+    (
+        Column("experiment", "string", of=lambda r: r.experiment, says="whose launch counted"),
+        Column("mode", "string", place="page", of=lambda r: r.counted.sme.in_force,
+               says="SME mode in force"),
+        Column("number", "Int64", "count", title="#", of=lambda r: r.number,
+               says="place among the operators of delegates; missing for what comes before them"),
+        Column("operator", "string", of=lambda r: r.operator or BEFORE,
+               says="name with its data types"),
+        Column("instructions", "Int64", "count", of=lambda r: sum(r.functions.values()),
+               says="that ran in the delegate's library for it, in one inference"),
+        Column("packing", "Int64", "count",
+               of=lambda r: sum(n for name, n in r.functions.items() if is_packing_function(name)),
+               says="those of them in functions of KleidiAI that only rearrange data"),
+        Column("functions", "string", title="most of them in",
+               of=lambda r: "\n".join(
+                   f"{name.removeprefix('kai_')} {format_count(count)}"
+                   for name, count in largest(r.functions)),
+               says="the functions with the most, by line; one without a name by its place"),
+        Column("steady", "boolean", place="page", of=lambda r: r.counted.is_steady,
+               says="whether every inference took the same, operator by operator"),
+    ),
+    from_each="instructions",
+    rows_of=_instruction_rows,
+    title="Instructions inside the delegate",
+    says="one row per experiment and operator of a delegate, where instructions were counted",
+)  # fmt: skip
+
+
+def largest(functions: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The functions in which most of the instructions are."""
+    return sorted(functions.items(), key=lambda item: -item[1])[:_SHOWN_FUNCTIONS]
+
+
+def work_sections(
+    counted: Mapping[str, ModeEvidence], took: Mapping[str, InstructionCounts]
+) -> tuple[Section, ...]:
+    """Returns what is exact: what products ask for, and the instructions that they took."""
+    return work_section(counted), instruction_section(took)
+
+
+def instruction_section(counted: Mapping[str, InstructionCounts]) -> Section:
+    """Returns what each operator took, one experiment after another."""
+    lines = [
+        f"{experiment}: {format_count(found.total)} instructions of {found.library} "
+        f"({found.library_sha256[:12]}), "
+        + (
+            f"the same in {count_of(found.executions, 'inference')}"
+            if found.is_steady
+            else "of the last inference, for they differed"
+        )
+        for experiment, found in counted.items()
+    ]
+    says = (
+        "Counted one by one with one thread, inside the delegate's library: not those of libc, of "
+        "the thread pool, of other operators and of the runner. Instructions are no time."
+    )
+    table = INSTRUCTIONS.of_each([counted])
+    return Section("instructions", INSTRUCTIONS.title, (table,), says=says, lines=tuple(lines))
 
 
 def work_section(counted: Mapping[str, ModeEvidence]) -> Section:

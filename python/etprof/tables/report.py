@@ -33,6 +33,7 @@ DECLARED: Final[dict[str, Table]] = {
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
         measurement.TOKEN_LATENCIES,
         kernels.KERNELS, kernels.PHASES, kernels.MODES, kernels.USES, kernels.WORK,
+        kernels.INSTRUCTIONS,
         findings.FINDINGS, findings.WHY_NOT, findings.REFERENCE,
     )
 }  # fmt: skip
@@ -58,6 +59,7 @@ _PARTS: Final[Mapping[str, Callable[[Assessment], Iterable[object]]]] = {
     "output": lambda assessment: assessment.outputs,
     "verdict": lambda assessment: assessment.run.verdicts,
     "counted": lambda assessment: [assessment.run.counted],
+    "instructions": lambda assessment: [assessment.run.instructions],
     "phases": lambda assessment: [(assessment.run.counted_in_prefill, assessment.run.counted)],
 }
 """Of what a table has rows, by its declaration."""
@@ -167,7 +169,7 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
             assessment.run.counted_in_prefill,
             assessment.run.prefilled_tokens,
         ),
-        kernels.work_section(assessment.run.counted),
+        *kernels.work_sections(assessment.run.counted, assessment.run.instructions),
         Section("outputs", "What was computed", (table("outputs"),)),
         *measurement.generation_sections(assessment.run.experiments),
         Section("tokens", "What was generated", lines=tokens),

@@ -148,7 +148,7 @@ TARGETS: Final = (
     ),
     TargetKind(
         name="emulator",
-        policy=Policy(proves_times=False, proves_kernels=True),
+        policy=Policy(proves_times=False, proves_kernels=True, proves_instructions=True),
         factory="etprof.targets.emulator.target:EmulatorTarget",
         takes=_TRACING,
         parts="etprof.targets.emulator.installation:find_parts",

@@ -44,6 +44,8 @@ class RunnerRequest:
     """Streaming vector length of a CPU that can have several; None: the target's own."""
     etdump: Path | None = None
     kernel_trace: Path | None = None
+    instruction_counts: Path | None = None
+    """Where to leave how many instructions operators take, on a target that can count them."""
     outputs: Path | None = None
     timeout_s: float = 3600.0
     runner: Path | None = None
@@ -71,8 +73,8 @@ class RunnerRequest:
     def written(self) -> tuple[Path, ...]:
         """The files and folders that the launch is asked to leave."""
         logs = (self.log, self.words)
-        places = (self.result, self.etdump, self.kernel_trace, self.outputs, *logs)
-        return tuple(path for path in places if path is not None)
+        traces = (self.etdump, self.kernel_trace, self.instruction_counts)
+        return tuple(path for path in (self.result, *traces, self.outputs, *logs) if path)
 
 
 REQUESTED: Final = frozenset(each.name for each in fields(RunnerRequest))

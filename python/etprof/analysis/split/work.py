@@ -177,16 +177,22 @@ def add_work(uses: Iterable[TileUse]) -> Work | None:
 def work_by_operator(counted: ModeEvidence) -> dict[str, tuple[int, Work | None]]:
     """Calls of microkernels in one inference, and the work of products on SME, by operator.
 
-    Those that call none are left out; of equal names, later ones have their place behind it.
+    Those that call none are left out.
     """
     uses = list(tile_uses({counted.mode_in_force: counted}))
-    found: dict[str, tuple[int, Work | None]] = {}
+    return {
+        name: (calls, add_work(use for use in uses if use.operator is operator))
+        for name, operator in zip(unique_names(counted), counted.operators, strict=True)
+        if (calls := sum(kernel.calls for kernel in operator.kernels))
+    }
+
+
+def unique_names(counted: ModeEvidence) -> list[str]:
+    """Returns the operators' names; of equal ones, later have their place behind it, from 1."""
+    names = dict[str, None]()
     for place, operator in enumerate(counted.operators, start=1):
-        calls = sum(kernel.calls for kernel in operator.kernels)
-        if calls:
-            name = operator.name if operator.name not in found else f"{operator.name} ({place})"
-            found[name] = calls, add_work(use for use in uses if use.operator is operator)
-    return found
+        names[f"{operator.name} ({place})" if operator.name in names else operator.name] = None
+    return list(names)
 
 
 def packing_bytes(use: KernelUse, svl_bits: int | None) -> int | None:

@@ -20,6 +20,9 @@ class XnnpackBackend(Backend):
     title = "XNNPACK"
     delegate = "XnnpackBackend"
     log_tag = "XNNPACK"
+    library = "libexecutorch_backend_xnnpack.so"
+    entry = "XnnpackBackend7execute"
+    border = "clock_gettime"
     ns_per_tick = 1.0
     clock_step_ns = 1000
     starts_are_synthetic = True

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 import platform
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, get_args
 
+from etprof.base.files import read_bounded
+from etprof.base.process import run_command
 from etprof.base.records import SmeInForce
+from etprof.run.instructions import write_instructions
+from etprof.run.kernel_trace import read_kernel_trace
+from etprof.targets.emulator import instructions
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.qemu import read_version
 from etprof.targets.runner import RunsHere
 from etprof.targets.state import TargetState
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from etprof.run.runner_result import RunnerResult
     from etprof.targets.emulator.installation import Emulator
     from etprof.targets.request import RunnerRequest
 
 
+_MOST_CALLS: Final = 2**24
+"""Bytes; starting the runner takes some hundred system calls."""
 USUAL_VECTOR_BITS: Final = 512
 """Apple's M4 has it and, as far as known, Arm's phone parts; qemu's own choice is 256."""
 
@@ -35,6 +45,7 @@ class EmulatorTarget(RunsHere):
         """
         super().__init__(trace_runner)
         self.cpu = cpu
+        self._flags: tuple[str | Path, ...] = ()
 
     @cached_property
     def emulator(self) -> Emulator:
@@ -80,4 +91,34 @@ class EmulatorTarget(RunsHere):
             # qemu takes bytes.
             length = (request.sme_vector_bits or USUAL_VECTOR_BITS) // 8
             cpu = f"{cpu},sme-default-vector-length={length}"
-        return self.emulator.command(runner, cpu=cpu)
+        qemu, *words = self.emulator.command(runner, cpu=cpu)
+        return [qemu, *self._flags, *words]
+
+    def run(self, request: RunnerRequest) -> RunnerResult:
+        """Runs the model here; counts its instructions, with one thread, where they are asked for."""
+        if request.instruction_counts is None:
+            return super().run(request)
+        library = self.emulator.sdk / "lib" / instructions.LIBRARY
+        functions = instructions.read_functions(library)
+        runner = self.own_runner(tracing=True)
+        with TemporaryDirectory(prefix="etprof-counted-") as folder:
+            trace, calls = Path(folder, "kernels.json"), Path(folder, "calls")
+            counted = replace(
+                request, runner=runner, kernel_trace=trace, instruction_counts=None, threads=1
+            )
+            # A runner that does nothing is loaded to the same addresses.
+            words = self._with("-d", "strace", "-D", calls).words_of(runner, counted)
+            run_command([*words, "--version"], timeout_s=request.timeout_s, keeps_device=True)
+            said = read_bounded(calls, _MOST_CALLS).decode("utf-8", "replace")
+            log = instructions.Log(functions, instructions.find_base(said))
+            with instructions.reading(log.feed) as pipe:
+                result = self._with(*log.flags, "-D", pipe).run(counted)
+            found = instructions.name_operators(log, read_kernel_trace(trace), library)
+        write_instructions(found, request.instruction_counts)
+        return result
+
+    def _with(self, *flags: str | Path) -> EmulatorTarget:
+        """Returns the same with flags for qemu, at addresses that are the same in every launch."""
+        other = copy.copy(self)
+        other._flags = (*instructions.SAME_ADDRESSES, *flags)
+        return other

@@ -1,0 +1,306 @@
+"""Counts the instructions of a delegate's operators: qemu logs each one that it runs.
+
+With one instruction a block, and addresses that are the same in every launch, the log of XNNPACK's
+library alone is all that runs in it, in order. XNNPACK reads its clock before the first operator of
+a call and after each, so the calls of `clock_gettime` cut the log at the borders of operators.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from etprof.backends.registry import BACKENDS
+from etprof.base.errors import BuildError, TargetError
+from etprof.base.files import hash_file
+from etprof.run.instructions import InstructionCounts, OperatorInstructions
+
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+    from etprof.run.kernel_trace import KernelTrace
+
+COUNTED: Final = next(each for each in BACKENDS if each.library)
+"""The delegate whose instructions are counted."""
+LIBRARY: Final = COUNTED.library or ""
+SAME_ADDRESSES: Final = ("-R", "0x1000000000")
+"""qemu's own addresses are drawn at random, and the guest's with them, unless some are reserved."""
+_STUBS: Final = "stubs of other libraries' functions"
+_WORD: Final = 4
+"""Bytes of an AArch64 instruction."""
+_PLT_HEAD, _PLT_ENTRY = 32, 16
+"""Bytes, as linkers for AArch64 write them (ELF for the Arm 64-bit Architecture, appendix)."""
+_BLOCK: Final = 2**20
+_POLL_S: Final = 0.2
+_F_SETPIPE_SZ: Final = 1031
+_LOW: Final = 2**32 - 1
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The functions of a library, by the place of each instruction."""
+
+    begin: int
+    """Where code begins, in bytes from where the library is loaded."""
+    names: tuple[str, ...]
+    numbers: NDArray[np.int32]
+    """Of each instruction after `begin`, the number of its function among the names."""
+    execute: int
+    """Place of the first instruction of a delegate call, in bytes."""
+    clock: int
+    """Place of the stub through which the clock is read."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of code."""
+        return len(self.numbers) * _WORD
+
+    def name(self, counts: Counts) -> dict[str, int]:
+        """Returns counts by the functions' names, the largest first."""
+        return {self.names[i]: int(counts[i]) for i in np.argsort(-counts) if counts[i]}
+
+
+def read_functions(library: Path) -> Functions:
+    """Reads unwind tables, which know each function's end, and names; raises BuildError."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with library.open("rb") as stream:
+            return _read_functions(ELFFile(stream))
+    except (ELFError, OSError, ValueError, KeyError, AttributeError, StopIteration) as error:
+        msg = (
+            f"{library} does not say where its functions are ({error}); run `etprof emulator setup`"
+        )
+        raise BuildError(msg) from error
+
+
+def _read_functions(elf: ELFFile) -> Functions:
+    from elftools.dwarf.callframe import FDE
+
+    code = next(s for s in elf.iter_segments("PT_LOAD") if s["p_flags"] & 1)
+    begin, size = code["p_vaddr"], code["p_filesz"]
+    symbols = [
+        each
+        for each in elf.get_section_by_name(".dynsym").iter_symbols()
+        if each["st_info"]["type"] == "STT_FUNC" and each["st_value"]
+    ]
+    named = {each["st_value"]: each.name for each in symbols}
+    numbers = np.full(size // _WORD, -1, np.int32)
+    names: list[str] = []
+
+    def add(start: int, end: int, name: str) -> None:
+        part = numbers[(start - begin) // _WORD : (end - begin) // _WORD]
+        part[part < 0] = len(names)
+        names.append(name)
+
+    plt = elf.get_section_by_name(".plt")
+    add(plt["sh_addr"], plt["sh_addr"] + plt["sh_size"], _STUBS)
+    for entry in elf.get_dwarf_info().EH_CFI_entries():
+        if isinstance(entry, FDE):
+            start = entry["initial_location"]
+            name = named.get(start, f"function at {start:#x}")
+            add(start, start + entry["address_range"], name)
+    # Assembly has no unwind tables, but may have a symbol.
+    for each in symbols:
+        add(each["st_value"], each["st_value"] + each["st_size"], each.name)
+    free = np.flatnonzero(np.diff(numbers < 0, prepend=False, append=False))
+    for start, end in free.reshape(-1, 2).tolist():
+        add(begin + start * _WORD, begin + end * _WORD, f"code at {begin + start * _WORD:#x}")
+    execute = next(place for place, name in named.items() if COUNTED.entry in name)
+    return Functions(
+        begin, tuple(names), numbers, execute, _find_stub(elf, plt["sh_addr"], COUNTED.border)
+    )
+
+
+def _find_stub(elf: ELFFile, plt: int, name: str) -> int:
+    """Stubs stand in the order of their relocations."""
+    relocations = elf.get_section_by_name(".rela.plt")
+    symbols = elf.get_section(relocations["sh_link"])
+    for index, each in enumerate(relocations.iter_relocations()):
+        if symbols.get_symbol(each["r_info_sym"]).name == name:
+            return int(plt) + _PLT_HEAD + _PLT_ENTRY * index
+    raise KeyError(name)
+
+
+def find_base(strace: str) -> int:
+    """Returns where the library is loaded, from qemu's log of system calls; raises TargetError."""
+    opened = re.search(rf'openat\([^"]*"[^"]*/{re.escape(LIBRARY)}"[^)]*\) = (\d+)', strace)
+    if opened is not None:
+        mapped = re.compile(rf"mmap\(0x[0-9a-f]+,.*,{opened[1]},0\) = (0x[0-9a-f]+)")
+        if found := mapped.search(strace, opened.end()):
+            return int(found[1], 16)
+    raise TargetError(
+        f"qemu does not say where {LIBRARY} is loaded; instructions are counted with the runner of "
+        "`etprof emulator setup`, which loads it, so leave out --runner and --trace-runner"
+    )
+
+
+@dataclass
+class Log:
+    """What was read of qemu's log so far: pieces between borders, for each delegate call."""
+
+    functions: Functions
+    base: int
+    calls: list[list[Counts]] = field(default_factory=list)
+    """Of each delegate call: before its first operator, each operator, and what follows."""
+    _rest: bytes = b""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What qemu is told, to log the instructions of the library's code alone."""
+        begin = self.base + self.functions.begin
+        places = f"{begin:#x}+{self.functions.size:#x}"
+        return ("-one-insn-per-tb", "-d", "exec,nochain", "-dfilter", places)
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes; raises TargetError for what is no log of instructions."""
+        whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
+        if newline:
+            self._count(self._places(whole + newline))
+
+    def _places(self, lines: bytes) -> NDArray[np.int64]:
+        """Reads the address of each line: the second of four numbers with slashes between them."""
+        letters = np.frombuffer(lines, np.uint8)
+        slashes = np.flatnonzero(letters == ord("/"))
+        count = lines.count(b"\n")
+        if lines.count(b"Trace ") != count or slashes.size != 3 * count:
+            shown = lines[:80].decode("ascii", "replace")
+            raise TargetError(f"qemu's log of instructions has lines of another kind: {shown!r}")
+        digits = letters[slashes[::3, None] + np.arange(9, 17)].astype(np.int64)
+        digits = np.where(digits >= ord("a"), digits - ord("a") + 10, digits - ord("0"))
+        places: NDArray[np.int64] = (digits << np.arange(28, -1, -4)).sum(axis=1)
+        places = (places - self.base) & _LOW
+        own = places - self.functions.begin
+        if own.size and (own.min() < 0 or own.max() >= self.functions.size):
+            raise TargetError(f"qemu's log has instructions outside of {LIBRARY}")
+        return places
+
+    def _count(self, places: NDArray[np.int64]) -> None:
+        functions = self.functions
+        numbers = functions.numbers[(places - functions.begin) // _WORD]
+        is_border = (places == functions.execute) | (places == functions.clock)
+        borders = np.flatnonzero(is_border).tolist()
+        # The first part belongs to what was begun before; it is empty where a border comes first.
+        for start, end in pairwise(sorted({0, *borders, len(places)})):
+            if is_border[start]:
+                if places[start] == functions.execute:
+                    self.calls.append([])
+                if self.calls:
+                    self.calls[-1].append(np.zeros(len(functions.names), np.int64))
+            if self.calls:
+                own = numbers[start:end]
+                self.calls[-1][-1] += np.bincount(own, minlength=len(functions.names))
+
+
+def name_operators(log: Log, trace: KernelTrace, library: Path) -> InstructionCounts:
+    """Gives the pieces of the log the names of the kernel trace; raises TargetError.
+
+    Where XNNPACK makes several operators of one, as for concatenations, a delegate call is one row.
+    """
+    by_call: dict[int, list[tuple[int, str]]] = {}
+    for place, each in enumerate(trace.operators, start=1):
+        if each.delegate is not None:
+            by_call.setdefault(each.delegate, []).append((place, each.name))
+    executions = len(trace.executions)
+    if not by_call or len(log.calls) != executions * len(by_call):
+        raise TargetError(
+            f"{len(log.calls)} delegate calls were logged, and {executions * len(by_call)} were "
+            f"traced; instructions are counted of programs that have {COUNTED.title}'s delegate, as "
+            "it came with `etprof emulator setup`"
+        )
+    inferences = [
+        log.calls[start : start + len(by_call)] for start in range(0, len(log.calls), len(by_call))
+    ]
+    # What the first does once is no work of an inference.
+    named = [list(_name(log.functions, calls, by_call)) for calls in inferences[1:] or inferences]
+    setup = Counter[str]()
+    for call in (inferences[1:] or inferences)[0]:
+        setup.update(log.functions.name(call[0]))
+    return InstructionCounts(
+        sme=trace.sme,
+        library=library.name,
+        library_sha256=hash_file(library),
+        executions=len(named),
+        is_steady=all(each == named[0] for each in named),
+        operators=tuple(named[-1]),
+        setup=dict(setup),
+    )
+
+
+def _name(
+    functions: Functions,
+    calls: Sequence[Sequence[Counts]],
+    by_call: Mapping[int, Sequence[tuple[int, str]]],
+) -> Iterator[OperatorInstructions]:
+    for (delegate, operators), (_, *pieces) in zip(by_call.items(), calls, strict=True):
+        # After the last border, the profiler reports.
+        own, rows = pieces[:-1], operators
+        if own and len(own) != len(rows):
+            rows = [(operators[0][0], f"delegate call {delegate}, whole")]
+            own = [np.sum(own, axis=0)]
+        for (place, name), counts in zip(rows, own, strict=True):
+            yield OperatorInstructions(name=name, place=place, functions=functions.name(counts))
+
+
+@contextmanager
+def reading(take: Callable[[bytes], None]) -> Iterator[Path]:
+    """Yields a pipe whose bytes `take` is given, in a thread; raises what it raised, at the end.
+
+    A log of a large program has more bytes than a disk should hold.
+    """
+    with tempfile.TemporaryDirectory(prefix="etprof-log-") as folder:
+        pipe, ended, problems = Path(folder, "log"), threading.Event(), list[Exception]()
+        os.mkfifo(pipe)
+        # Open for both, so that it is no end while nobody writes yet.
+        descriptor = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _BLOCK)
+            words = (descriptor, take, ended, problems)
+            thread = threading.Thread(target=_drain, args=words, daemon=True)
+            thread.start()
+            try:
+                yield pipe
+            finally:
+                ended.set()
+                thread.join()
+        finally:
+            os.close(descriptor)
+        if problems:
+            raise problems[0]
+
+
+def _drain(
+    descriptor: int,
+    take: Callable[[bytes], None],
+    ended: threading.Event,
+    problems: list[Exception],
+) -> None:
+    """Reads until the writer has ended and nothing is left; what fails lets the writer go on."""
+    while True:
+        is_last = ended.is_set()
+        if not select.select([descriptor], [], [], 0 if is_last else _POLL_S)[0]:
+            if is_last:
+                return
+            continue
+        data = os.read(descriptor, _BLOCK)
+        if not problems:
+            try:
+                take(data)
+            except Exception as error:  # noqa: BLE001 - raised by `reading`, in the caller's thread
+                problems.append(error)
