@@ -12,7 +12,6 @@ import pytest
 from etprof.base.errors import TargetError, UsageError
 from etprof.cli import main
 from etprof.config import Config
-from etprof.run.instructions import InstructionCounts
 from etprof.run.kernel_trace import Execution, KernelTrace, TracedOperator
 from etprof.run.runner_result import SmeState
 from etprof.tables.kernels import INSTRUCTIONS
@@ -20,6 +19,8 @@ from etprof.targets.emulator.instructions import Functions, Log, find_base, name
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from etprof.run.instructions import InstructionCounts
 
 BASE = 0x5_5670_0000
 ENTRY, CLOCK, WORK, PACK = 0x100, 0x110, 0x120, 0x130
@@ -49,6 +50,9 @@ def trace(executions: int = 3, names: tuple[str, ...] = OPERATORS) -> KernelTrac
     return KernelTrace.model_construct(
         method="forward",
         sme=SmeState(requested="sme2", in_force="sme2", svl_bits=512),
+        schema_version=2,
+        kernels=(),
+        all_operators_named=True,
         executions=(one,) * executions,
         operators=tuple(operators),
     )
@@ -146,11 +150,15 @@ def test_a_reader_that_fails_lets_the_writer_end_and_says_why() -> None:
         with place.open("wb") as stream:
             stream.write(b"x" * 2**22)
 
-    with pytest.raises(TargetError, match="no log"), reading(refuse) as pipe:
-        writer = threading.Thread(target=write, args=(pipe,))
-        writer.start()
-        writer.join(30)
-        assert not writer.is_alive()
+    def read_all() -> None:
+        with reading(refuse) as pipe:
+            writer = threading.Thread(target=write, args=(pipe,))
+            writer.start()
+            writer.join(30)
+            assert not writer.is_alive()
+
+    with pytest.raises(TargetError, match="no log"):
+        read_all()
 
 
 def test_all_that_was_written_is_read_and_nothing_is_left() -> None:
@@ -176,6 +184,5 @@ def test_it_is_asked_of_an_emulator_alone(capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_table_has_what_comes_before_and_tells_packing(tmp_path: Path) -> None:
     table = INSTRUCTIONS.of_each([{"sme2": counted(CALL * 3, tmp_path)}])
-    assert table.column("operator") == ["before the first operator", *OPERATORS]
-    assert table.column("instructions") == [2, 4, 2]
-    assert table.column("packing") == [0, 1, 0]
+    told = [(r["operator"], r["instructions"], r["packing"]) for r in table.records()]
+    assert told == [("before the first operator", 2, 0), (OPERATORS[0], 4, 1), (OPERATORS[1], 2, 0)]

@@ -1,0 +1,57 @@
+"""Do instructions repeat to the instruction? Each of three models is counted ten times.
+
+Needs `etprof emulator setup`. Exit code 1 where any operator of any repetition took another number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from etprof.base.units import format_count
+from etprof.cli import run_command_line
+from etprof.run.instructions import InstructionCounts, read_instructions
+
+MODELS = ("toy_cnn", "mobilenet_v3_small", "transformer_encoder")
+
+
+def count(model: str, folder: Path, bits: str) -> dict[str, InstructionCounts]:
+    """Counts the instructions of a model in every SME mode, by the mode."""
+    words = ["profile", model, "--dtype", "fp16", "--target", "emulator", "--instructions"]
+    # What it measured stands in the run.
+    with redirect_stdout(io.StringIO()):
+        code = run_command_line([*words, "--sme-vector-bits", bits, "--out", str(folder), "--json"])
+    if code:
+        sys.exit(f"{model} was not counted: exit code {code}")
+    found = [read_instructions(path) for path in sorted(folder.glob("*/*_instructions.json"))]
+    return {each.sme.in_force: each for each in found}
+
+
+def main() -> int:
+    """Prints a line for each model and mode."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", default=",".join(MODELS), help="default %(default)s")
+    parser.add_argument("--repeat", type=int, default=10, help="times (default %(default)s)")
+    parser.add_argument("--sme-vector-bits", default="512", help="default %(default)s")
+    arguments = parser.parse_args()
+    differing = 0
+    with tempfile.TemporaryDirectory() as name:
+        for model in arguments.models.split(","):
+            every = [
+                count(model, Path(name, f"{model}{number}"), arguments.sme_vector_bits)
+                for number in range(arguments.repeat)
+            ]
+            for mode, first in every[0].items():
+                same = sum(each[mode] == first and first.is_steady for each in every)
+                differing += len(every) - same
+                total = format_count(first.total)
+                print(f"{model:20} {mode:5} {total:>12} {same} of {len(every)} alike", flush=True)
+    return int(differing > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
