@@ -222,6 +222,30 @@ def test_a_transpose_that_others_read_stays(tmp_path: Path) -> None:
     assert finding.action.endswith("keep the first of 1 pair, for others read it")
 
 
+def pairs_exported(folder: Path, between: str | None, **manifest: object) -> str:
+    """What F2b asks for, of an exported program; with `between` None nothing is between the pair."""
+    run = transposed([2, 0, 1], between or "Hardswish")
+    assert run.delegation is not None
+    nodes = run.delegation["methods"]["forward"]["delegates"][0]["nodes"]
+    if between is None:
+        nodes[1]["inputs"], nodes[2]["inputs"] = [0], [1]
+    path = write_run(folder, run)
+    export = {"model": "known", "backend": "xnnpack", "precision": "fp16", **manifest}
+    (path / "export.json").write_text(json.dumps(export))
+    return fired(describe_run(analyze_run(LoadedRun.load(path))))["F2b"].action
+
+
+def test_the_rewrite_that_merges_transposes_is_offered_where_it_does_it(tmp_path: Path) -> None:
+    command = "`etprof export known --dtype fp16 --rewrite merged_transposes` does it for 1 of 1"
+    assert pairs_exported(tmp_path / "near", None).endswith(f"; {command}")
+    # It follows transposes in a row only, and what it left in place it will leave again.
+    assert "--rewrite" not in pairs_exported(tmp_path / "far", "Hardswish")
+    applied = [{"name": "merged_transposes", "operators": 1}]
+    assert "--rewrite" not in pairs_exported(tmp_path / "made", None, rewrites=applied)
+    refused = {"merged_transposes": "known to hold for ExecuTorch 1.5, not for 2.0.0"}
+    assert "--rewrite" not in pairs_exported(tmp_path / "not", None, rewrites_left_out=refused)
+
+
 def test_without_the_data_flow_nothing_is_guessed_about_transposes(tmp_path: Path) -> None:
     run = replace(transposed([2, 0, 1], "Hardswish"), delegation=None)
     assert "F2b" not in findings_of(insight(tmp_path / "r", run)).checked

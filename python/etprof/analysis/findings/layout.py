@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from etprof.analysis.findings.causes import describe_remedy
+from etprof.analysis.findings.causes import command_for, describe_remedy
 from etprof.analysis.findings.finding import (
     SHOWN_ROWS,
     EvidenceRow,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from etprof.run.delegation import MethodReport
 
 LAYOUT_CLASSES: Final = ("layout", "copy", "view")
+MERGING: Final = "merged_transposes"
+"""The rewrite that takes two transposes of one delegate out where nothing stands between them."""
 
 
 def joins(detail: OperatorDetail) -> bool:
@@ -167,7 +169,7 @@ def find_inverse_transposes(subject: Subject, report: MethodReport) -> Finding |
         ),
         evidence=tuple(_evidence(pair, measured) for pair in pairs[:SHOWN_ROWS]),
         claims=subject.claim(removable),
-        action=_action(pairs, removable),
+        action=_action(pairs, removable) + _merging(subject, pairs),
         ruled_out=(
             "another permutation: the second is the first one's inverse",
             "an operator between them that needs the layout: there is none",
@@ -216,3 +218,17 @@ def _action(pairs: tuple[InversePair, ...], removable: list[OperatorDetail]) -> 
         "remove both transposes of each pair: what is between them treats every element alike and "
         f"does not care for the layout{shared}{where}"
     )
+
+
+def _merging(subject: Subject, pairs: tuple[InversePair, ...]) -> str:
+    """Gives the command of the rewrite, where it takes pairs out that this export did not.
+
+    It follows transposes and reshapes in a row inside one delegate, and nothing else between them.
+    """
+    export = subject.insight.experiment.program.exported
+    if export is None or MERGING in export.rewrites_left_out:
+        return ""
+    near = sum(pair.between == 0 and pair.first[1] is not None for pair in pairs)
+    if not near or MERGING in {each.name for each in export.rewrites}:
+        return ""
+    return f"; {command_for(subject, (), also=(MERGING,))} does it for {near} of {len(pairs)}"
