@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -44,11 +44,19 @@ _WORD: Final = 4
 """Bytes of an AArch64 instruction."""
 _PLT_HEAD, _PLT_ENTRY = 32, 16
 """Bytes, as linkers for AArch64 write them (ELF for the Arm 64-bit Architecture, appendix)."""
-_BLOCK: Final = 2**20
+_PIPE: Final = 2**20
+_BLOCK: Final = 2**16
+"""Bytes that are read at once; of larger pieces the arrays leave the cache."""
 _POLL_S: Final = 0.2
 _F_SETPIPE_SZ: Final = 1031
-_LOW: Final = 2**32 - 1
+_DIGITS: Final = 16
+_LOW_DIGITS: Final = 6
+"""Of an address in the log; those that are read, since all are of one library."""
+_LOW: Final = 16**_LOW_DIGITS
+_VALUES: Final = np.zeros(256, np.int32)
+_VALUES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 Counts = NDArray[np.int64]
+Places = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ class Log:
         if newline:
             self._count(self._places(whole + newline))
 
-    def _places(self, lines: bytes) -> NDArray[np.int64]:
+    def _places(self, lines: bytes) -> Places:
         """Reads the address of each line: the second of four numbers with slashes between them."""
         letters = np.frombuffer(lines, np.uint8)
         slashes = np.flatnonzero(letters == ord("/"))
@@ -182,16 +190,18 @@ class Log:
         if lines.count(b"Trace ") != count or slashes.size != 3 * count:
             shown = lines[:80].decode("ascii", "replace")
             raise TargetError(f"qemu's log of instructions has lines of another kind: {shown!r}")
-        digits = letters[slashes[::3, None] + np.arange(9, 17)].astype(np.int64)
-        digits = np.where(digits >= ord("a"), digits - ord("a") + 10, digits - ord("0"))
-        places: NDArray[np.int64] = (digits << np.arange(28, -1, -4)).sum(axis=1)
-        places = (places - self.base) & _LOW
-        own = places - self.functions.begin
-        if own.size and (own.min() < 0 or own.max() >= self.functions.size):
+        ends, places = slashes[::3] + _DIGITS, np.zeros(count, np.int32)
+        for digit in range(_LOW_DIGITS):
+            places |= _VALUES[letters[ends - digit]] << (4 * digit)
+        places -= self.base % _LOW
+        # The library is smaller than what the digits tell apart.
+        places %= _LOW
+        begin = self.functions.begin
+        if count and (places.min() < begin or places.max() >= begin + self.functions.size):
             raise TargetError(f"qemu's log has instructions outside of {LIBRARY}")
         return places
 
-    def _count(self, places: NDArray[np.int64]) -> None:
+    def _count(self, places: Places) -> None:
         functions = self.functions
         numbers = functions.numbers[(places - functions.begin) // _WORD]
         is_border = (places == functions.execute) | (places == functions.clock)
@@ -270,7 +280,8 @@ def reading(take: Callable[[bytes], None]) -> Iterator[Path]:
         # Open for both, so that it is no end while nobody writes yet.
         descriptor = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         try:
-            fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _BLOCK)
+            with suppress(OSError):  # fewer waits, where the system lets a pipe grow
+                fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _PIPE)
             words = (descriptor, take, ended, problems)
             thread = threading.Thread(target=_drain, args=words, daemon=True)
             thread.start()

@@ -10,7 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, get_args
 
-from etprof.base.files import read_bounded
+from etprof.base.errors import TargetError
+from etprof.base.files import read_input
 from etprof.base.process import run_command
 from etprof.base.records import SmeInForce
 from etprof.run.instructions import write_instructions
@@ -109,7 +110,9 @@ class EmulatorTarget(RunsHere):
             # A runner that does nothing is loaded to the same addresses.
             words = self._with("-d", "strace", "-D", calls).words_of(runner, counted)
             run_command([*words, "--version"], timeout_s=request.timeout_s, keeps_device=True)
-            said = read_bounded(calls, _MOST_CALLS).decode("utf-8", "replace")
+            said = read_input(
+                calls, most_bytes=_MOST_CALLS, way_out="run `etprof doctor`", error=TargetError
+            ).decode("utf-8", "replace")
             log = instructions.Log(functions, instructions.find_base(said))
             with instructions.reading(log.feed) as pipe:
                 result = self._with(*log.flags, "-D", pipe).run(counted)
