@@ -64,7 +64,11 @@ def main() -> int:
             return int(alarms > 0)
         for model in arguments.models.split(","):
             every = [
-                count(model, Path(name, f"{model}{number}".replace(":", "_")), arguments.sme_vector_bits)
+                count(
+                    model,
+                    Path(name, f"{model}{number}".replace(":", "_")),
+                    arguments.sme_vector_bits,
+                )
                 for number in range(arguments.repeat)
             ]
             for mode, first in every[0].items():

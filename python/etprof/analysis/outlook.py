@@ -5,8 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from etprof.analysis.roofline import Roofs
+
 if TYPE_CHECKING:
-    from etprof.analysis.insight import ExperimentInsight
+    from collections.abc import Sequence
+
+    from etprof.analysis.insight import ExperimentInsight, OperatorDetail
+    from etprof.analysis.roofline import Placed
+    from etprof.run.peaks import Peaks
+
+
+@dataclass(frozen=True)
+class SpeedBound:
+    """The most that SME2 can change on a device whose peaks with SME2 are known.
+
+    Each operator with an SME2 kernel takes what its operations and bytes take at the peaks, and
+    never more than it took; all others take what they took.
+    """
+
+    device: str
+    low: float
+    """Speed-up at the lower ends of the peaks."""
+    high: float
+    """At their upper ends; an operator of which bytes or times are not known takes no time."""
+    unplaced: int
+    """Those operators."""
 
 
 @dataclass(frozen=True)
@@ -24,21 +47,28 @@ class Outlook:
     """What their names will say once SME2 is used."""
     ceiling: float | None
     """Speed-up if they took no time at all; None when they are everything."""
+    bound: SpeedBound | None = None
+    """None where nobody measured what the device can do with SME2."""
 
 
-def predict_sme2(insight: ExperimentInsight) -> Outlook | None:
+def predict_sme2(insight: ExperimentInsight, peaks: Peaks | None = None) -> Outlook | None:
     """Returns the outlook of a timed experiment with SME off; None without a prediction."""
     predictions = [
-        (detail.row, detail.row.times.share, detail.attribution.prediction)
+        (detail, detail.row.times.share, detail.attribution.prediction)
         for detail in insight.details
         if detail.row.times and detail.attribution and detail.attribution.prediction
     ]
     if insight.experiment.sme != "off" or not predictions:
         return None
-    hopeful = [(share, found) for _, share, found in predictions if found.sme2]
-    share = sum(share for share, _ in hopeful)
-    backends = " and ".join(dict.fromkeys(row.backend.title for row, _, _ in predictions))
-    types = dict.fromkeys(found.packed_type for _, found in hopeful if found.packed_type)
+    hopeful = [(detail, share, found) for detail, share, found in predictions if found.sme2]
+    share = sum(share for _, share, _ in hopeful)
+    titles = (detail.row.backend.title for detail, _, _ in predictions)
+    backends = " and ".join(dict.fromkeys(titles))
+    types = dict.fromkeys(found.packed_type for _, _, found in hopeful if found.packed_type)
+    roofs = Roofs.of(peaks, "sme2", insight.experiment.threads)
+    bound = None
+    if peaks is not None and roofs is not None:
+        bound = _bound([(detail, share) for detail, share, _ in hopeful], roofs, peaks.device)
     return Outlook(
         len(hopeful),
         sum(found.sme2 is None for _, _, found in predictions),
@@ -46,4 +76,31 @@ def predict_sme2(insight: ExperimentInsight) -> Outlook | None:
         backends,
         tuple(types),
         1 / (1 - share) if share < 1 else None,
+        bound,
     )
+
+
+def _bound(
+    hopeful: Sequence[tuple[OperatorDetail, float]], roofs: Roofs, device: str
+) -> SpeedBound | None:
+    """Holds each operator against the roofs; None where nothing would be left of the inference."""
+    placed = [(share, detail.placed(roofs)) for detail, share in hopeful]
+    rest = 1 - sum(share for share, _ in placed)
+    low, high = (
+        rest + sum(share * _least(each, at_best=at_best) for share, each in placed)
+        for at_best in (False, True)
+    )
+    unplaced = sum(each is None for _, each in placed)
+    return SpeedBound(device, 1 / low, 1 / high, unplaced) if min(low, high) > 0 else None
+
+
+def _least(placed: Placed | None, *, at_best: bool) -> float:
+    """Of what an operator took, the part that it takes at the peaks' upper or lower ends."""
+    if placed is None:
+        return 0.0 if at_best else 1.0
+    compute, memory, peak, stream = placed.compute_ns, placed.memory_ns, placed.peak, placed.stream
+    if not at_best:
+        memory *= stream.high / stream.low
+        if compute is not None and peak is not None:
+            compute *= peak.high / peak.low
+    return min(1.0, max(compute or 0.0, memory, placed.overhead_ns) / placed.median_ns)

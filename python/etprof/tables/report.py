@@ -363,7 +363,7 @@ def _outlook(assessment: Assessment) -> Iterator[Section]:
     run = assessment.run
     if any(e.sme != "off" for e in run.experiments):
         return
-    found = predict_sme2(assessment.primary)
+    found = predict_sme2(assessment.primary, run.loaded.peaks)
     if found is not None:
         types = " and ".join(found.packed_types)
         told = f" (type {types} in their names)" if types else ""
@@ -377,6 +377,17 @@ def _outlook(assessment: Assessment) -> Iterator[Section]:
         )
         if found.unknown:
             text += f" Of {count_of(found.unknown, 'operator')} more it is not known."
+        if (bound := found.bound) is not None:
+            text += (
+                f" By the peaks of {bound.device} SME2 makes it {format_ratio(bound.low)} to "
+                f"{format_ratio(bound.high)} as fast at most: if each of these operators were as "
+                "fast as the largest products and streams, all others stayed as they are, and "
+                "packing cost nothing."
+            )
+            if bound.unplaced:
+                text += (
+                    f" {count_of(bound.unplaced, 'operator')} of unknown bytes may take no time."
+                )
         yield Section("outlook", "What SME2 could do", lines=(text,))
 
 
