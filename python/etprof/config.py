@@ -6,7 +6,7 @@ import importlib
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +16,7 @@ from pydantic import (
     Field,
     NonNegativeInt,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -50,6 +51,12 @@ _PLACEHOLDER = re.compile(r"REPLACE_WITH\w*|<[A-Za-z_][\w -]*>|\bTODO\b|path/to/
 
 _MOST_PROBLEMS = 40
 """That are listed: nobody reads more at once."""
+_MOST_PASSES = 8
+"""Over a file, each without what the one before found; parts of parts are not deeper."""
+_DECIDING = frozenset(
+    {"target", "programs", "name", "program", "models", "devices", "precisions", "backends"}
+)
+"""Fields that others are judged by: where one is wrong, the rest would be guesses."""
 _LONGEST_TEXT = 160
 _MOST_BYTES = 4 * 2**20
 """Of a file that people write."""
@@ -78,7 +85,22 @@ TargetName = Annotated[
 EditorSchema = Annotated[
     str | None, Field(alias="$schema", exclude=True, description="for editors; etprof ignores it")
 ]
-Checked = TypeVar("Checked", bound=StrictModel)
+Checked = TypeVar("Checked", bound="WholeModel")
+
+
+class WholeModel(StrictModel):
+    """A whole file, whose parts have to fit each other."""
+
+    def misfits(self) -> Iterable[str]:
+        """Says which parts do not; only values that are right by themselves are looked at."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _refuse_misfits(self, info: ValidationInfo) -> Self:
+        # Of a file, `parse_strictly` tells them, together with what else is wrong.
+        if info.context is None and (problems := list(self.misfits())):
+            raise ValueError("\n".join(problems))
+        return self
 
 
 class TargetConfig(StrictModel):
@@ -231,7 +253,7 @@ class MeasurementConfig(Measurement):
     )
 
 
-class Config(ProgramConfig):
+class Config(ProgramConfig, WholeModel):
     """A measurement of one program, or of several in turns."""
 
     editor_schema: EditorSchema = None
@@ -265,47 +287,22 @@ class Config(ProgramConfig):
     def _accept_a_kind(cls, value: object) -> object:
         return {"kind": value} if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _check_vector_lengths(self) -> Config:
-        if not kind_of(self.target.kind).has_vector_lengths:
-            able = " and ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
-            problems = [
-                f"experiments.{index}.sme_vector_bits is for {able}, not for {self.target.kind}; "
-                "leave it out"
-                for index, each in enumerate(self.experiments)
-                if each.sme_vector_bits is not None
-            ]
-            if problems:
-                raise ValueError("\n".join(problems))
-        return self
-
-    @model_validator(mode="after")
-    def _check_instructions(self) -> Config:
-        if self.measurement.instructions and self.generation is not None:
-            raise ValueError("measurement.instructions: not of generations; name a method instead")
-        if (
-            self.measurement.instructions
-            and not kind_of(self.target.kind).policy.proves_instructions
-        ):
-            able = " and ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
-            raise ValueError(
-                f"measurement.instructions is for {able}, not for {self.target.kind}; leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_names(self) -> Config:
+    def misfits(self) -> Iterator[str]:
+        """Says what the target cannot do, and which names fit nothing."""
+        yield from self._problems_of_target()
         names = [experiment.name for experiment in self.experiments]
         every = (self, *self.programs.values())
         if self.generation is not None and any(each.method or each.inputs for each in every):
-            raise ValueError(
-                "generation: names its own methods and inputs, so leave out method and inputs"
-            )
-        problems = [f"experiments: two are called {n!r}" for n in {*names} if names.count(n) > 1]
-        problems += self._problems_of_programs()
+            yield "generation: names its own methods and inputs, so leave out method and inputs"
+        yield from (
+            f"experiments: two are called {name!r}"
+            for name in dict.fromkeys(names)
+            if names.count(name) > 1
+        )
+        yield from self._problems_of_programs()
         launches = self.measurement.blocks * sum(len(each.threads) for each in self.experiments)
         if launches > MOST_LAUNCHES:
-            problems.append(
+            yield (
                 f"measurement.blocks: {self.measurement.blocks} of every experiment and thread "
                 f"count are {launches} launches; at most {MOST_LAUNCHES} are measured in one run"
             )
@@ -314,10 +311,26 @@ class Config(ProgramConfig):
                 wanted = getattr(pair, side).experiment
                 if wanted not in names:
                     where = f"analysis.compare_pairs.{index}.{side}"
-                    problems.append(f"{where}: no experiment {wanted!r}{suggest(wanted, names)}")
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
+                    yield f"{where}: no experiment {wanted!r}{suggest(wanted, names)}"
+
+    def _problems_of_target(self) -> Iterator[str]:
+        """Names settings that would have no effect on the target."""
+        kind = kind_of(self.target.kind)
+        if not kind.has_vector_lengths:
+            able = " and ".join(kind.name for kind in TARGETS if kind.has_vector_lengths)
+            for index, each in enumerate(self.experiments):
+                if each.sme_vector_bits is not None:
+                    yield (
+                        f"experiments.{index}.sme_vector_bits is for {able}, "
+                        f"not for {self.target.kind}; leave it out"
+                    )
+        if self.measurement.instructions and self.generation is not None:
+            yield "measurement.instructions: not of generations; name a method instead"
+        elif self.measurement.instructions and not kind.policy.proves_instructions:
+            able = " and ".join(kind.name for kind in TARGETS if kind.policy.proves_instructions)
+            yield (
+                f"measurement.instructions is for {able}, not for {self.target.kind}; leave it out"
+            )
 
     def _problems_of_programs(self) -> Iterator[str]:
         """Names programs that are not there, and those that nothing runs."""
@@ -367,18 +380,66 @@ def parse_strictly(
     except ValueError as error:
         raise UsageError(f"{name} is not valid JSON: {error}") from error
     problems = find_placeholders(document)
-    found = None
-    try:
-        found = kind.model_validate(document, context=folder)
-    except ValidationError as error:
-        problems += describe_problems(error, kind)
+    found, wrong = _validate(document, kind, folder or Path())
+    problems += wrong
     if found is not None:
+        problems += found.misfits()
         rebased: Checked = _rebase(found, folder or Path())
         found = rebased
         problems += check(found)
     if problems or found is None:
         raise UsageError(f"{name} is not a valid config:\n{list_problems(problems)}")
     return found
+
+
+def _validate(
+    document: Any,  # noqa: ANN401 - whatever a file holds
+    kind: type[Checked],
+    folder: Path,
+) -> tuple[Checked | None, list[str]]:
+    """Returns what a document says without what is wrong in it, and what is.
+
+    Nothing is returned where what is wrong decides on the rest: that would be guesses.
+    """
+    problems: list[str] = []
+    left_out: set[tuple[int | str, ...]] = set()
+    for _ in range(_MOST_PASSES):
+        try:
+            return kind.model_validate(document, context=folder), problems
+        except ValidationError as error:
+            wrong = _innermost(error.errors())
+            for each in wrong:
+                # A part of which something was left out cannot be judged as a whole.
+                if not any(place[: len(each["loc"])] == each["loc"] for place in left_out):
+                    problems += _describe(each, kind)
+            if not all(map(_may_be_left_out, wrong)):
+                return None, problems
+            for each in wrong:
+                left_out.add(each["loc"])
+                document = _without(document, each["loc"])
+    return None, problems
+
+
+def _may_be_left_out(problem: ErrorDetails) -> bool:
+    """Whether the rest of a file can be judged without the value that is wrong."""
+    location = problem["loc"]
+    if not location or problem["type"] == "missing":
+        return False
+    return problem["type"] == "extra_forbidden" or _DECIDING.isdisjoint(location)
+
+
+def _without(node: Any, location: tuple[int | str, ...]) -> Any:  # noqa: ANN401
+    """Returns a copy of JSON without the innermost field that `location` leads to."""
+    if not isinstance(node, dict) or not location or location[0] not in node:
+        if not isinstance(node, list) or not location or not isinstance(location[0], int):
+            return node
+        inner = _without(node[location[0]], location[1:])
+        return [*node[: location[0]], inner, *node[location[0] + 1 :]]
+    first, rest = location[0], location[1:]
+    inner = _without(node[first], rest)
+    if inner is node[first]:
+        return {key: each for key, each in node.items() if key != first}
+    return {**node, first: inner}
 
 
 def names_a_source(model: str) -> bool:
@@ -432,16 +493,10 @@ def list_missing(files: Iterable[tuple[str, Path | None]]) -> list[str]:
     return [f"{at}: {path} does not exist" for at, path in files if path and not path.is_file()]
 
 
-def describe_problems(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """Returns one line per problem."""
-    problems = error.errors()
+def _innermost(problems: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """Leaves out that a list is too short where its items are all wrong: they say it better."""
     deeper = {p["loc"][:depth] for p in problems for depth in range(1, len(p["loc"]))}
-    lines: list[str] = []
-    for problem in problems:
-        # A list whose items are all wrong is also called too short; the items say it better.
-        if problem["type"] != "too_short" or problem["loc"] not in deeper:
-            lines += _describe(problem, model)
-    return lines
+    return [p for p in problems if p["type"] != "too_short" or p["loc"] not in deeper]
 
 
 def list_problems(problems: Sequence[str]) -> str:

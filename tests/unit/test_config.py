@@ -75,6 +75,53 @@ def test_every_problem_is_listed_at_once(good: dict[str, Any]) -> None:
     ]
 
 
+def test_a_misspelt_field_hides_no_other_problem(good: dict[str, Any]) -> None:
+    """Names that fit nothing and missing files were told after the first list was mended only."""
+    document = good | {
+        "model": "nowhere.pte",
+        "experiments": [{"name": "a", "runns": 2}, {"name": "a", "sme_vector_bits": 512}],
+        "measurement": {"blocks": 0, "instructions": True},
+        "analysis": {"compare_pairs": [{"baseline": "a", "candidate": "b"}]},
+    }
+    assert problems(document) == [
+        "experiments.0.runns: unknown field; did you mean 'runs'?",
+        "measurement.blocks: Input should be greater than 0 (got 0)",
+        "experiments.1.sme_vector_bits is for emulator, not for local; leave it out",
+        "measurement.instructions is for emulator, not for local; leave it out",
+        "experiments: two are called 'a'",
+        "analysis.compare_pairs.0.candidate: no experiment 'b'",
+        "model: nowhere.pte does not exist",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Whether the emulator was meant is not known, so the vector length is not judged.
+        ({"target": "emulatr", "experiments": [{"name": "a", "sme_vector_bits": 512}]},
+         ["target.kind: no such target; did you mean 'emulator'?"]),
+        # Neither is a pair that names the experiment.
+        ({"experiments": [{"name": "a b"}, {"name": "c"}],
+          "analysis": {"compare_pairs": [{"baseline": "a b", "candidate": "c"}]}},
+         ["experiments.0.name: String should match pattern"]),
+        # Without its wrong tokenizer a prompt would lack one.
+        ({"generation": {"new_tokens": 2, "prompt": "a", "tokenizer": 1}, "model": "no.pte"},
+         ["generation.tokenizer: ", "model: no.pte does not exist"]),
+        ({"x": 1, "experiments": [{"name": "a", "y": [{}]}] * 2}, ["experiments.0.y: unknown",
+         "experiments.1.y: unknown", "x: unknown field", "experiments: two are called 'a'"]),
+        ({"measurement": []}, ["measurement: "]),
+        ({"experiments": ["a", 3]}, ["experiments.0: ", "experiments.1: "]),
+    ],
+)  # fmt: skip
+def test_nothing_is_told_that_only_follows_from_another_problem(
+    good: dict[str, Any], changes: dict[str, Any], expected: list[str]
+) -> None:
+    lines = problems(good | changes)
+    assert len(lines) == len(expected), lines
+    for line, start in zip(lines, expected, strict=True):
+        assert line.startswith(start)
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

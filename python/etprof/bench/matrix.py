@@ -37,6 +37,7 @@ from etprof.config import (
     StrictModel,
     TargetConfig,
     Threads,
+    WholeModel,
     list_missing,
     names_a_source,
     parse_strictly,
@@ -184,7 +185,7 @@ class MatrixMeasurement(MeasurementConfig):
         }
 
 
-class Matrix(StrictModel):
+class Matrix(WholeModel):
     """Every combination is measured: one run directory per model, precision, backend, device."""
 
     editor_schema: EditorSchema = None
@@ -216,9 +217,9 @@ class Matrix(StrictModel):
         words = {"on": "sme2", "True": "sme2", "False": "off"}
         return [words.get(str(each), each) for each in wrapped]
 
-    @model_validator(mode="after")
-    def _check(self) -> Matrix:
-        problems = [
+    def misfits(self) -> list[str]:
+        """Says which names are there twice or fit nothing, and what would never end."""
+        return [
             *_repeated("models", [safe_name(model.label) for model in self.models]),
             *_clashing_models(self.models),
             *_repeated("precisions", self.precisions),
@@ -230,9 +231,6 @@ class Matrix(StrictModel):
             *_unknown_exclusions(self),
             *_endless(self),
         ]
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
 
     @property
     def folder(self) -> Path:
