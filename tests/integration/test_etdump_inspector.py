@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,36 +12,24 @@ import pytest
 from numpy.typing import NDArray
 
 from etprof import _etdump
-from etprof.base.process import run_command
-from etprof.etdump.reader import DebugValue, ETDump, TensorEntry, load_etdump, read_tensor
-from tests.integration.deserialised import deserialise
+from etprof.etdump.reader import DebugValue, ETDump, TensorEntry, read_tensor
+from tests.recordings import times_of_reader
+from tests.recordings.record import (
+    DEBUG_BUFFER,
+    Recording,
+    export,
+    make_steps,
+    make_toy,
+    record_runs,
+    record_values,
+    times_of_inspector,
+)
 
 if TYPE_CHECKING:
     from torch import nn
 
 RUNNER = Path(_etdump.__file__).parent / "bin" / "etprof-runner"
 ITERATIONS = 5
-
-
-class Recording(NamedTuple):
-    """A real run: its ETDump, and what executorch.devtools makes of it."""
-
-    path: Path
-    dump: ETDump
-    raw: list[Any]
-    inspector: Any
-
-
-def make_toy() -> tuple[nn.Module, tuple[Any, ...]]:
-    import torch
-
-    from etprof.registry import load_model
-
-    model = load_model("toy_cnn")
-    return model.get_eager_model().eval(), tuple(
-        value.float() if isinstance(value, torch.Tensor) else value
-        for value in model.get_example_inputs()
-    )
 
 
 def make_mobilenet() -> tuple[nn.Module, tuple[Any, ...]]:
@@ -63,19 +51,6 @@ def make_mobilenet() -> tuple[nn.Module, tuple[Any, ...]]:
     return Pooled().eval(), (torch.rand(1, 3, 224, 224),)
 
 
-def export(module: nn.Module, example: tuple[Any, ...], path: Path, *, xnnpack: bool) -> None:
-    with warnings.catch_warnings():  # of the libraries about themselves
-        warnings.simplefilter("ignore")
-        import torch
-        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-        from executorch.exir import to_edge_transform_and_lower
-
-        partitioner = [XnnpackPartitioner()] if xnnpack else None
-        program = torch.export.export(module, example)
-        edge = to_edge_transform_and_lower(program, partitioner=partitioner)
-        path.write_bytes(edge.to_executorch().buffer)
-
-
 @pytest.fixture(scope="session", params=["toy_xnnpack", "toy_portable", "mobilenet_xnnpack"])
 def recording(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -84,26 +59,7 @@ def recording(
     name, backend = request.param.split("_")
     module, example = make_toy() if name == "toy" else make_mobilenet()
     export(module, example, folder / "model.pte", xnnpack=backend == "xnnpack")
-    path = folder / "model.etdump"
-    words = f"--iterations {ITERATIONS} --warmup 2 --model model.pte --result r.json"
-    done = run_command([RUNNER, *words.split(), "--etdump", path.name], folder=folder)
-    assert done.exit_code == 0, done.stderr
-    return record(path)
-
-
-def record(path: Path, debug_buffer: Path | None = None) -> Recording:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from executorch.devtools import Inspector
-        from executorch.devtools.inspector import TimeScale
-
-        inspector = Inspector(
-            etdump_path=str(path),
-            source_time_scale=TimeScale.NS,
-            target_time_scale=TimeScale.NS,
-            debug_buffer_path=None if debug_buffer is None else str(debug_buffer),
-        )
-    return Recording(path, load_etdump(path), deserialise(path.read_bytes()), inspector)
+    return record_runs(folder, ITERATIONS)
 
 
 def name_of(dump: ETDump, name_id: int) -> str | None:
@@ -147,33 +103,6 @@ def test_runs_stand_in_blocks_that_tell_their_phase(recording: Recording) -> Non
     assert names == {"Default": 1, "First": 1, "Warmup": 2, "Execute": ITERATIONS}
 
 
-Key = tuple[str, str, int]
-Times = list[tuple[int, float]]
-
-
-def times_of_reader(dump: ETDump) -> dict[Key, Times]:
-    """Start and duration of every event, by block name, event name or label, and instruction."""
-    times: dict[Key, Times] = defaultdict(list)
-    columns = dump.profile
-    for row, block in enumerate(columns.block_index):
-        label_id = columns.delegate_debug_id_str_id[row]
-        name_id = columns.name_id[row] if label_id == -1 else label_id
-        block_name = dump.names[dump.blocks.name_id[block]]
-        start, end = int(columns.start_time[row]), int(columns.end_time[row])
-        key = (block_name, dump.names[name_id], int(columns.instruction_id[row]))
-        times[key].append((start, float(end - start)))
-    return times
-
-
-def times_of_inspector(recording: Recording) -> dict[Key, Times]:
-    times: dict[Key, Times] = defaultdict(list)
-    for block in recording.inspector.event_blocks:
-        for event in block.events:
-            key = (block.name, event.name, event._instruction_id)
-            times[key] += zip(event.start_time, event.perf_data.raw, strict=True)
-    return times
-
-
 def test_times_equal_inspectors(recording: Recording) -> None:
     found = times_of_reader(recording.dump)
     expected = times_of_inspector(recording)
@@ -192,24 +121,6 @@ def test_repeated_events_are_kept_where_inspector_loses_them(recording: Recordin
         assert set(expected[key]) <= set(times), key
 
 
-def make_steps() -> tuple[nn.Module, tuple[Any, ...], list[Any]]:
-    """A module of portable kernels, its inputs, and what it computes step by step."""
-    import torch
-
-    class Module(torch.nn.Module):
-        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            total = x + y
-            parts = torch.split(total, 2)
-            return parts[0] * parts[1], total > x, total.to(torch.int64)
-
-    x = torch.arange(12, dtype=torch.float32).reshape(4, 3)
-    y = torch.linspace(-3, 3, 12).reshape(4, 3)
-    total = x + y
-    parts = [total[:2], total[2:]]
-    steps = [total, parts, parts[0] * parts[1], total > x, total.to(torch.int64)]
-    return Module().eval(), (x, y), steps
-
-
 Logged = NDArray[np.generic] | list[NDArray[np.generic]]
 
 
@@ -226,18 +137,9 @@ def debugged(tmp_path_factory: pytest.TempPathFactory) -> DebugRecording:
     folder = tmp_path_factory.mktemp("debugged")
     module, example, steps = make_steps()
     export(module, example, folder / "model.pte", xnnpack=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from executorch.runtime import Runtime
-
-        program = Runtime.get().load_program(
-            str(folder / "model.pte"), enable_etdump=True, debug_buffer_size=1 << 16
-        )
-        outputs = program.load_method("forward").execute(example)
-    path, buffer = folder / "model.etdump", folder / "debug.bin"
-    program.write_etdump_result_to_file(str(path), str(buffer))
-    recording = record(path, buffer)
-    return DebugRecording(recording, buffer.read_bytes(), steps, list(outputs))
+    recording, outputs = record_values(folder, example)
+    buffer = (folder / DEBUG_BUFFER).read_bytes()
+    return DebugRecording(recording, buffer, steps, outputs)
 
 
 def logged_values(debugged: DebugRecording, *, outputs: bool) -> list[Logged]:
