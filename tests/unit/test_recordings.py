@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from etprof.base.errors import EtprofError
 from etprof.cli import main as run_etprof
 from etprof.etdump.reader import TensorEntry, load_etdump, read_tensor
 from tests.recordings import FOLDER, NAMES, Key, Times, times_of_reader
@@ -56,7 +57,7 @@ def test_logged_values_are_inspectors() -> None:
     assert [each for each in expected if each not in found] == []
 
 
-def test_a_recording_is_analysed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_is_analysed(capsys: pytest.CaptureFixture[str]) -> None:
     """Its operators are those that the delegate named, and take what its calls took at most."""
     path = FOLDER / "toy_cnn.etdump"
     assert run_etprof(["analyze", str(path), "--json"]) == 0
@@ -67,18 +68,11 @@ def test_a_recording_is_analysed(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_cut_of_a_recording_is_refused_or_shorter(name: str, tmp_path: Path) -> None:
+def test_every_cut_of_a_recording_is_refused_with_its_name(name: str, tmp_path: Path) -> None:
     """A transfer that broke off."""
-    from etprof.base.errors import EtprofError
-
     data = (FOLDER / f"{name}.etdump").read_bytes()
-    whole = len(load_etdump(FOLDER / f"{name}.etdump").profile.name_id)
     cut = tmp_path / "cut.etdump"
     for length in range(0, len(data), 97):
         cut.write_bytes(data[:length])
-        try:
-            found = len(load_etdump(cut).profile.name_id)
-        except EtprofError as error:
-            assert "cut.etdump" in str(error)
-        else:
-            assert found <= whole
+        with pytest.raises(EtprofError, match=r"cut\.etdump"):
+            load_etdump(cut)
