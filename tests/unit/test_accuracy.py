@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etprof.run.accuracy import FLOORS, Verdict, find_floors, judge_lowering, judge_precision
+from etprof.run.accuracy import (
+    FLOORS,
+    Verdict,
+    find_floors,
+    judge_lowering,
+    judge_precision,
+    judge_text,
+)
 from etprof.statistics.likeness import Parity, compare
 
 RNG = np.random.default_rng(0)
@@ -151,3 +158,25 @@ def test_the_ratio_is_of_signal_to_error_power() -> None:
     assert found.max_abs == pytest.approx(0.4)
     assert found.cosine == pytest.approx(1.0)
     assert found.top1 == 1.0
+
+
+@pytest.mark.parametrize(
+    ("precision", "own", "eager", "answer"),
+    [
+        ("8da4w_b32", 12.4, 10.0, "passed"),
+        ("8da4w_b32", 12.6, 10.0, "failed"),
+        ("int8_dynamic", 11.2, 10.0, "failed"),
+        ("fp32", 10.1, 10.0, "failed"),
+        ("8da4w", None, 10.0, "failed"),  # no number at all
+        ("8da4w", None, None, "failed"),
+        ("8da4w", 10.0, None, "unknown"),  # nobody read it in float32
+        ("8da4w", 256.0, 200.0, "unknown"),  # it never knew the text
+        ("of next year", 10.0, 10.0, "unknown"),
+    ],
+)
+def test_a_text_is_judged_by_perplexity(
+    precision: str, own: float | None, eager: float | None, answer: str
+) -> None:
+    verdict = judge_text(precision, own, eager, 256)
+    assert verdict.answer == answer
+    assert (answer == "passed") == (not verdict.reason)

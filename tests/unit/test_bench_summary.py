@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,8 @@ from etprof.bench.summary import (
     summary_table,
 )
 from etprof.history.ingest import read_run_directory
+from etprof.run.accuracy import Verdict
+from etprof.run.quality import TextQuality
 from etprof.views.cells import shown_columns
 from etprof.views.terminal import terminal_table
 from tests.known_runs import Experiment, Run, write_run
@@ -142,6 +145,30 @@ def test_language_models_have_rows_as_llama_bench_names_them(tmp_path: Path) -> 
     assert "## Language models: tokens a second" in page
     assert page.count("| tg128 ") == 2
     assert {each["model"] for each in found} == {"decoder"}
+
+
+def test_rows_of_a_language_model_have_its_quality_beside_them(tmp_path: Path) -> None:
+    (kept,) = generated(tmp_path)
+    unknown = summary_document("m", make_rows([kept]), [kept], [])["language_models"]
+    assert {(each["perplexity"], each["quality"]) for each in unknown} == {(None, None)}
+    quality = TextQuality(
+        program="0" * 64,
+        text="t",
+        tokens=128,
+        vocabulary=256,
+        perplexity=9.0,
+        eager_perplexity=8.0,
+        new_tokens=32,
+        same_tokens=8,
+        verdict=Verdict(question="text", answer="passed"),
+    )
+    rows = make_rows([replace(kept, quality=quality)])
+    found = summary_document("m", rows, [kept], [])["language_models"]
+    assert len(found) == 4
+    for each in found:
+        assert (each["perplexity"], each["perplexity_ratio"]) == (9, 1.125)
+        assert (each["same_tokens"], each["quality"]) == (0.25, "passed")
+    assert "| 9.00 | 1.12 | 25.0 % |" in render_markdown("m", rows, [kept], [])
 
 
 def test_no_row_of_a_language_model_is_made_of_emulated_times(

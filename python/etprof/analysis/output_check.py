@@ -135,14 +135,15 @@ def judge_export(program: LoadedProgram) -> tuple[Verdict, ...]:
     if program.measured is None:
         return ()
     check, where = program.method.check if program.method else None, export_place(program.name)
+    text = (program.quality.verdict.model_copy(update={"where": where}),) if program.quality else ()
     if check is None or not check.verdicts:
         why = (
             "export.json has no verdicts, for an earlier etprof wrote it; export the model again"
             if program.method
             else "the program came without export.json, so nobody says what its outputs should be"
         )
-        return tuple(unknown(question, why, where) for question in QUESTIONS)
-    return tuple(each.model_copy(update={"where": where}) for each in check.verdicts)
+        return (*(unknown(question, why, where) for question in QUESTIONS), *text)
+    return (*(each.model_copy(update={"where": where}) for each in check.verdicts), *text)
 
 
 def judge_outputs(experiment: LoadedLaunches) -> tuple[Verdict, ...]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from etprof.bench.pool import Reporter
     from etprof.history.schema import Run
     from etprof.history.store import Store
+    from etprof.run.quality import TextQuality
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class Kept:
 
     outcome: Outcome
     runs: tuple[Run, ...]
+    quality: TextQuality | None = None
+    """Of the program's text; None where nobody knows it."""
 
 
 @dataclass
@@ -158,10 +161,13 @@ class Session:
         unit, errors = outcome.unit, list(outcome.errors)
         run = unit.run_directory(self.request.folder)
         runs: tuple[Run, ...] = ()
+        quality: TextQuality | None = None
         with device_lock(this_host(), patience(self.reporter.say)):
             try:
                 added = self.store.add_run_directory(run, device=unit.device.history_name)
                 runs = tuple(each.run for each in added)
+                if unit.model.generation is not None:
+                    quality = LoadedRun.load(run, whole=False).programs[0].quality
                 is_reported = not outcome.worker and has_summary(run, load_manifest(run))
                 loaded = None if is_reported else LoadedRun.load(run, whole=False)
                 if loaded is not None and loaded.is_reportable:
@@ -173,6 +179,6 @@ class Session:
             if note not in self._told:
                 self._told.add(note)
                 self.reporter.say(f"{unit.device.name}: {note}")
-        kept = Kept(replace(outcome, errors=tuple(errors)), runs)
+        kept = Kept(replace(outcome, errors=tuple(errors)), runs, quality)
         self.kept.append(kept)
         self.reporter.finished(kept.outcome)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import count_of, format_ratio, format_value
 from etprof.statistics.effect import estimate_effect
+from etprof.tables.quality import quality_columns
 from etprof.tables.table import Column, Table
 from etprof.views.markdown import escape, markdown_table
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from etprof.bench.execution import Outcome
     from etprof.bench.session import Kept
     from etprof.history.schema import Metric, Run
+    from etprof.run.quality import TextQuality
     from etprof.statistics.effect import Effect
 
 SCHEMA_VERSION: Final = 1
@@ -32,6 +34,8 @@ class Row:
     run: Run | None
     effect: Effect | None
     """SME2 against off at the same thread count; on the row with SME2 only."""
+    quality: TextQuality | None = None
+    """Of a language model's program."""
 
     @property
     def failure(self) -> str | None:
@@ -94,7 +98,7 @@ def make_rows(kept: Sequence[Kept]) -> list[Row]:
     rows: list[Row] = []
     for entry in kept:
         runs = entry.runs
-        rows += [Row(entry.outcome, run, _effect_of(run, runs)) for run in runs]
+        rows += [Row(entry.outcome, run, _effect_of(run, runs), entry.quality) for run in runs]
         if not runs:
             rows.append(Row(entry.outcome, None, None))
     return rows
@@ -277,6 +281,7 @@ LANGUAGE_MODELS: Final = Table(
         _speed_end("low"),
         _speed_end("high"),
         Column("peak", "Int64", "bytes", of=lambda each: each.row.value("peak_rss_bytes")),
+        *quality_columns(lambda each: each.row.quality),
     ),
     title="Language models: tokens a second, with intervals between launches",
 )

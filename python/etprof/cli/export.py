@@ -111,6 +111,18 @@ def _add_thresholds(parser: argparse.ArgumentParser) -> None:
         ("--least-snr", decibels, "DB", "least signal-to-noise ratio; fp16 40, bf16 30, …"),
         ("--least-cosine", share, "C", "least cosine of both outputs, up to 1"),
         ("--least-top1", share, "P", "least share of rows with the same largest entry"),
+        (
+            "--text",
+            Path,
+            "FILE",
+            "language models: what both read, text or token ids (default: a text of etprof's)",
+        ),
+        (
+            "--tokenizer",
+            Path,
+            "FILE",
+            "language models: makes ids of the text (default: its bytes)",
+        ),
     )
 
 
@@ -145,6 +157,8 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
             for name in Floors.model_fields
             if (least := getattr(arguments, f"least_{name.removesuffix('_db')}")) is not None
         },
+        text=arguments.text,
+        tokenizer=arguments.tokenizer,
         options=ExportOptions(
             **{
                 **{each.name: getattr(arguments, each.name) for each in fields(ExportOptions)},
@@ -201,7 +215,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     kinds = kinds_table(report)
     left_out = (f"{name} is left out: {why}" for name, why in manifest.rewrites_left_out.items())
     brief = Brief(
-        (Told(headline(manifest, report)), *map(Told, told), *_tell_idle(manifest, report)),
+        (Told(headline(manifest, report)), *map(Told, told), *_tell_more(manifest, report)),
         bar=share_of_work(report),
         bar_title="Multiply-accumulates",
         table=outside[0] if outside else None,
@@ -229,11 +243,13 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     answer(arguments, document, brief)
 
 
-def _tell_idle(manifest: ExportManifest, report: DelegationReport) -> Iterator[Told]:
-    """Yields a sentence for each thing that was asked for and found nothing to do."""
+def _tell_more(manifest: ExportManifest, report: DelegationReport) -> Iterator[Told]:
+    """Yields what a text was read like, and each thing that was asked for and found nothing to do."""
     from etprof.backends.registry import BY_NAME
     from etprof.tables.brief import Told
+    from etprof.tables.export import tell_quality
 
+    yield from tell_quality(manifest.quality)
     for name, method in report.methods.items():
         backend = BY_NAME.get(manifest.backend)
         # Without a summary nobody knows what is delegated.

@@ -187,6 +187,10 @@ class ExportRequest:
     options: ExportOptions = field(default_factory=ExportOptions)
     least: Mapping[str, float] = field(default_factory=dict)
     """Thresholds of the precision's verdict in place of the usual, by their names in `Floors`."""
+    text: Path | None = None
+    """What a language model reads to be held against the float32 one; None: etprof's own."""
+    tokenizer: Path | None = None
+    """Makes its ids; None: bytes, or the ids that the file lists."""
     allow_inaccurate: bool = False
     """A program whose outputs are wrong is no error; it carries its verdicts all the same."""
 

@@ -33,6 +33,7 @@ from etprof.export.changes.embeddings import quantize_embeddings
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
 from etprof.export.changes.scopes import check_names
 from etprof.export.eager_model import ExportMethod
+from etprof.export.llm.text_quality import TextReader, load_text
 from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.registry import find_model
 from etprof.run.delegation import DelegationReport
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from etprof.export.request import ExportedFiles, ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageClock
     from etprof.run.program import ScopeCatch
+    from etprof.run.quality import TextQuality
 
 
 SEED = 0
@@ -71,12 +73,16 @@ class ExportSession:
     """What each part in another precision was, in all methods together."""
     embeddings: tuple[str, ...] = ()
     """Paths of the tables that were quantised."""
+    reader: TextReader | None = None
+    """Reads a text with what is a language model; None where nobody asks."""
 
     def run(self) -> None:
         """Runs every stage and puts the files in place."""
         with upstream.quiet_upstream() as log, torch.random.fork_rng(devices=[]):
             self.rewriting = plan_rewriting(self.request)
             options = replace(self.request.options, rewrites=tuple(self.rewriting.names))
+            text = load_text(self.request.text, self.request.tokenizer)
+            self.reader = TextReader(text)
             torch.manual_seed(SEED)
             prepared = self.prepare()
             traced = self._trace(prepared)
@@ -129,6 +135,10 @@ class ExportSession:
             self._check_scopes(methods.values(), scopes)
         with self.clock.stage("run eager"):
             references = {name: run_reference(each, dtype) for name, each in methods.items()}
+            if self.reader is not None:
+                self.reader.read_eager(methods, model_loading.load_constants(self.request.model))
+                if self.reader.problem and self.request.text is not None:
+                    raise ExportError(f"--text {self.request.text}: {self.reader.problem}")
         with self.clock.stage("convert"):
             parts = () if precision.quantization else scopes
             methods = {
@@ -236,7 +246,9 @@ class ExportOutput:
         with stage("describe"):
             self._write_report()
             methods = self._write_methods()
-        self._write_manifest(methods)
+        with stage("read a text"):
+            quality = self._read_text()
+        self._write_manifest(methods, quality)
 
     def _write_program(self) -> None:
         with self._staged(self.files.pte).open("wb") as stream:
@@ -289,7 +301,26 @@ class ExportOutput:
             )
         return written
 
-    def _write_manifest(self, methods: dict[str, MethodFiles]) -> None:
+    def _read_text(self) -> TextQuality | None:
+        """Returns what a language model's program makes of a text, and which layers ruin it."""
+        reader, request = self.session.reader, self.request
+        if reader is None or request.options.external_constants:
+            return None
+        pte = self._staged(self.files.pte)
+        quality = reader.read_program(pte, identify(pte).sha256 or "", request.precision)
+        if reader.problem:
+            self.log.append(f"quality of its text is not known: {reader.problem}")
+        scheme = request.parsed_precision().quantization
+        if quality is None or quality.verdict.answer != "failed" or scheme is None:
+            return quality
+        # Those that were read first are converted by now.
+        torch.manual_seed(SEED)
+        fresh = model_loading.load_methods(request.model, request.options.weights)
+        return reader.blame(
+            quality, {name: in_float32(each, torch.float32) for name, each in fresh.items()}, scheme
+        )
+
+    def _write_manifest(self, methods: dict[str, MethodFiles], quality: TextQuality | None) -> None:
         options, files = self.request.options, self.files
         manifest = ExportManifest(
             **describe_subject(self.request),
@@ -312,6 +343,7 @@ class ExportOutput:
             log=tuple(self.log),
             method="forward" if "forward" in methods else next(iter(methods)),
             methods=methods,
+            quality=quality,
         )
         if options.trace:
             self._draw_stages()

@@ -1,25 +1,32 @@
-"""Are a program's outputs right? Two questions, one table of thresholds, one record of the answers.
+"""Are a program's outputs right? Three questions, one table of thresholds, one record of the answers.
 
 *Lowering*: does the program compute what the converted (cast, quantised) eager model computes?
-*Precision*: is that good enough, held against the float32 model? A program that fails the first is
-broken, and one that fails the second is of no use at this precision; no time of either counts.
+*Precision*: is that good enough, held against the float32 model? *Text*, of language models: does it
+predict a text about as well as the float32 model? A program that fails the first is broken, and one
+that fails another is of no use at this precision; no time of it counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal
 
 from etprof.base.records import Count, Name, Record
-from etprof.base.units import format_share, format_value
+from etprof.base.units import (
+    format_count,
+    format_number,
+    format_share,
+    format_value,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from etprof.statistics.likeness import Parity
 
-Question = Literal["lowering", "precision"]
-QUESTIONS: Final[tuple[Question, ...]] = get_args(Question)
+Question = Literal["lowering", "precision", "text"]
+QUESTIONS: Final[tuple[Question, ...]] = ("lowering", "precision")
+"""Of every program; the third is of language models alone."""
 Answer = Literal["passed", "failed", "unknown"]
 AT_EXPORT: Final = "export"
 WAY_TO_RIGHT: Final = (
@@ -65,6 +72,7 @@ class Verdict(Record):
         words = {
             "lowering": "lowering is not faithful",
             "precision": "precision is not good enough",
+            "text": "the language model is ruined",
         }
         return f"{self.where}: {words[self.question]}: {self.reason}"
 
@@ -101,6 +109,51 @@ _FAITHFUL: Final[Mapping[str, _Faithful]] = {
 _MARGIN_DB: Final = 3.0
 """A program may be this much further from the converted model than that is from float32: a network
 may amplify rounding, and kernels round otherwise."""
+
+
+_MOST_PERPLEXITY: Final[Mapping[str, float]] = {
+    "fp32": 1.001,
+    "fp16": 1.02,
+    "bf16": 1.05,
+    "int8": 1.1,
+    "8da4w": 1.25,
+}
+"""÷ the float32 model's, by precision. Models that are in use with 4-bit weights stay below."""
+_KNOWS: Final = 0.5
+"""Of the vocabulary: a model of greater perplexity does not know the text, and one that guesses has
+the whole. What cannot be lost cannot be missed either."""
+
+
+def judge_text(
+    precision: str, perplexity: float | None, eager: float | None, vocabulary: int
+) -> Verdict:
+    """Says whether a program predicts a text about as well as the float32 model.
+
+    A perplexity of None is one that is not finite; of `eager`, one that nobody computed.
+    """
+    if perplexity is None:
+        return _failed_text("its scores of the text are not finite")
+    if eager is None:
+        return unknown("text", "nobody read the text with the float32 model")
+    most = _MOST_PERPLEXITY.get(_kind(precision))
+    if most is None:
+        return unknown("text", f"no threshold is known for precision {precision}")
+    if eager > _KNOWS * vocabulary:
+        return unknown(
+            "text",
+            f"the model does not know the text: its perplexity in float32 is {format_number(eager)} of "
+            f"{format_count(vocabulary)} tokens; give trained weights, or a text of its own",
+        )
+    if perplexity <= most * eager:
+        return Verdict(question="text", answer="passed")
+    return _failed_text(
+        f"its perplexity of the text is {format_number(perplexity)} instead of float32's "
+        f"{format_number(eager)}, {format_number(perplexity / eager)} times as much and not {most:g} at most"
+    )
+
+
+def _failed_text(reason: str) -> Verdict:
+    return Verdict(question="text", answer="failed", reason=reason)
 
 
 def _kind(precision: str | None) -> str:

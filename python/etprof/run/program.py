@@ -20,6 +20,7 @@ from etprof.run.directory import (
     safe_name,
 )
 from etprof.run.manifest import FileIdentity, GitState
+from etprof.run.quality import TextQuality
 
 if TYPE_CHECKING:
     from etprof.run.delegation import MethodReport
@@ -172,6 +173,8 @@ class ExportManifest(Record):
     method: Name = "forward"
     """The one that runs unless another is chosen."""
     methods: Named[MethodFiles] = Field(default_factory=dict)
+    quality: TextQuality | None = None
+    """Of a language model; None where nobody read a text with it."""
 
     @property
     def asked_as(self) -> str:
@@ -187,11 +190,15 @@ class ExportManifest(Record):
     @property
     def failed(self) -> tuple[str, ...]:
         """What is wrong with the outputs, by method; empty when nothing is, or nobody knows."""
-        return tuple(
+        of_methods = tuple(
             f"method {name!r}: {verdict.text}"
             for name, files in self.methods.items()
             for verdict in (files.check.verdicts if files.check else ())
             if verdict.answer == "failed"
+        )
+        is_ruined = self.quality is not None and self.quality.verdict.answer == "failed"
+        return (
+            (*of_methods, self.quality.verdict.text) if self.quality and is_ruined else of_methods
         )
 
 
@@ -256,6 +263,13 @@ class LoadedProgram:
         if self.model is None or self.exported is None:
             return None
         return self.exported.methods.get(self.model.method or self.exported.method)
+
+    @property
+    def quality(self) -> TextQuality | None:
+        """What it makes of a text; None where nobody says that of this very program."""
+        found = self.exported.quality if self.exported else None
+        content = self.model.content if self.model else None
+        return found if found is not None and found.program == content else None
 
     def is_as(self, other: LoadedProgram) -> bool:
         """Whether both compute the same of the same, as far as anybody says."""

@@ -395,7 +395,7 @@ ACCURACY: Final = Table(
                says="the export's own check, or an experiment"),
         Column("question", "string", of=lambda s: s.question,
                says="lowering: is it what the converted eager model gives? precision: is that good "
-               "enough beside float32?"),
+               "enough beside float32? text: does a language model predict a text about as well?"),
         Column("answer", "string", of=lambda s: s.answer, says="passed, failed or unknown",
                styles={"passed": "green", "failed": "bold red", "unknown": "yellow"}),
         Column("output", "Int64", "count", of=lambda s: s.output, place="page", says="the one that decides"),

@@ -9,11 +9,13 @@ from etprof.base.units import (
     MISSING,
     count_of,
     format_count,
+    format_number,
     format_share,
     format_size,
     format_value,
 )
-from etprof.tables.brief import BarPart
+from etprof.tables.brief import BarPart, Told
+from etprof.tables.quality import ANSWER_STYLES
 from etprof.tables.table import Column, Table
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         SourceLine,
     )
     from etprof.run.program import BundleCheck, ExportCheck, ExportManifest, MethodFiles
+    from etprof.run.quality import TextQuality
 
 UNDELEGATED: Final = Table(
     "undelegated",
@@ -245,3 +248,20 @@ def _source(source: SourceLine | None) -> str:
     if source is None:
         return MISSING
     return f"{source}  {source.code}"
+
+
+def tell_quality(quality: TextQuality | None) -> Iterator[Told]:
+    """Yields a sentence on an export's program; none where it read no text."""
+    if quality is None:
+        return
+    ratio, same = quality.perplexity_ratio, quality.same_tokens
+    told = f"perplexity {format_number(quality.perplexity)}"
+    if ratio is not None:
+        told += f", {format_number(ratio)} times float32's"
+    if same is not None:
+        told += f"; {same} of {count_of(quality.new_tokens, 'new token')} as float32's"
+    why = f" ({quality.verdict.reason})" if quality.verdict.answer == "unknown" else ""
+    yield Told(
+        f"Text, {count_of(quality.tokens, 'token')}: {told}; {quality.verdict.answer}{why}",
+        ANSWER_STYLES[quality.verdict.answer] if quality.verdict.answer != "passed" else "",
+    )

@@ -10,7 +10,15 @@ from etprof.analysis.outlook import predict_sme2
 from etprof.analysis.split.evidence import GRADES
 from etprof.base.errors import UsageError
 from etprof.base.units import count_of, format_ratio, format_share
-from etprof.tables import comparisons, findings, kernels, measurement, operators, verdicts
+from etprof.tables import (
+    comparisons,
+    findings,
+    kernels,
+    measurement,
+    operators,
+    quality,
+    verdicts,
+)
 from etprof.tables.table import Section, Table
 
 if TYPE_CHECKING:
@@ -31,7 +39,7 @@ DECLARED: Final[dict[str, Table]] = {
         comparisons.CLASS_CHANGES, comparisons.WATERFALL, comparisons.LEDGER,
         comparisons.BOTTLENECKS, comparisons.VALIDITY, comparisons.OUTPUTS, comparisons.ACCURACY,
         measurement.LATENCIES, measurement.SAMPLES, measurement.TRACER_COSTS, measurement.THREADS,
-        measurement.TOKEN_LATENCIES,
+        measurement.TOKEN_LATENCIES, quality.GENERATION,
         kernels.KERNELS, kernels.PHASES, kernels.MODES, kernels.USES, kernels.WORK,
         kernels.INSTRUCTIONS,
         findings.FINDINGS, findings.WHY_NOT, findings.REFERENCE,
@@ -171,10 +179,16 @@ def report_sections(assessment: Assessment, place: Place = "page") -> list[Secti
         ),
         *kernels.work_sections(assessment.run.counted, assessment.run.instructions),
         Section("outputs", "What was computed", (table("outputs"),)),
-        *measurement.generation_sections(assessment.run.experiments),
+        *_generation_sections(assessment),
         Section("tokens", "What was generated", lines=tokens),
     ]
     return [section for section in sections if _is_read(section, place)]
+
+
+def _generation_sections(assessment: Assessment) -> Iterator[Section]:
+    found = report_table(assessment, "generation")
+    yield Section("generation", found.title, (found,))
+    yield from measurement.generation_sections(assessment.run.experiments)
 
 
 def comparison_sections(comparison: Comparison) -> list[Section]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from etprof.analysis.split.operators import category_times
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean, with_raw_names
-from etprof.tables import comparisons, findings, kernels, measurement, operators
+from etprof.tables import comparisons, findings, kernels, measurement, operators, quality
 from etprof.views.files import json_records
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def assessment_document(assessment: Assessment) -> Document:
         "kernel_evidence": _kernel_evidence(assessment),
         "outputs": json_records(comparisons.OUTPUTS.of(assessment.outputs)),
         "accuracy": json_records(comparisons.ACCURACY.of_each(assessment.run.verdicts)),
+        "generation": json_records(quality.GENERATION.of_each(run.experiments)),
         "findings": [_findings(entry) for entry in assessment.findings],
         "reference": clean(str(assessment.reference.source)) if assessment.reference else None,
         "notes": list(assessment.notes),

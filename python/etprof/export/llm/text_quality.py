@@ -1,0 +1,337 @@
+"""Holds what a program makes of a text against the float32 model: perplexity, and tokens alike.
+
+Perplexity as in Jelinek et al., J. Acoust. Soc. Am. 62 (1977): e to the mean negative log-probability.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import nn
+
+from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
+from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded, read_input
+from etprof.base.json_input import parse_json
+from etprof.base.process import run_command
+from etprof.base.text import clean
+from etprof.base.units import format_value
+from etprof.export import lowering, tensors
+from etprof.export.llm import reading
+from etprof.run.accuracy import judge_text
+from etprof.run.generation import parse_ids
+from etprof.run.quality import LayerLoss, TextQuality
+from etprof.run.tokenizer import encode_prompt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from etprof.export.eager_model import ExportMethod
+    from etprof.export.llm.reading import Scorer
+    from etprof.export.request import Quantization
+
+READ, PROMPT, NEW = 128, 32, 32
+"""Tokens that are scored, of a prompt, and new ones after it; fewer where the cache is smaller."""
+_LEAST_CACHE: Final = 16
+_METHODS: Final = ("decode", "forward")
+_TIMEOUT_S: Final = 1800.0
+_MOST_TEXT: Final = 2**20
+_BYTES: Final = 256
+_BLAMED, _NAMED, _BLAME_READS = 16, 3, 48
+"""Layers that are tried, that are named, and tokens that each reads."""
+OWN_TEXT: Final = (
+    "A compiler reads a program and writes another one that a machine can run. It does not know "
+    "what the program is for, but it knows what each line asks. When two lines ask for the same "
+    "thing, one answer is enough. When a line asks for nothing, it can go. The machine is fast, but "
+    "it waits for its memory, and so the order of the lines decides how long the work takes."
+)
+"""Read where nothing else is given."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """What is read, as ids."""
+
+    ids: tuple[int, ...]
+    name: str
+
+
+def load_text(file: Path | None, tokenizer: Path | None) -> Text:
+    """Returns a text as a model's ids: by its tokenizer, else bytes, or ids that a file lists.
+
+    Raises UsageError for one that is too short, InputFileError for what cannot be read.
+    """
+    data = OWN_TEXT.encode() if file is None else _read(file)
+    name = "etprof's own" if file is None else file.name
+    name = f"{clean(name)} (SHA-256 {hashlib.sha256(data).hexdigest()[:12]}"
+    text = data.decode("utf-8", "replace")
+    if tokenizer is not None:
+        ids, how = encode_prompt(tokenizer, text), f"by {clean(tokenizer.name)}"
+    elif file is not None and (listed := parse_ids(text)) is not None:
+        ids, how = listed, "as ids"
+    else:
+        ids, how = tuple(data), "as bytes"
+    if len(ids) < _LEAST_CACHE:
+        raise UsageError(f"--text has {len(ids)} tokens; give one of at least {_LEAST_CACHE}")
+    return Text(tuple(ids), f"{name}, {how})")
+
+
+def _read(file: Path) -> bytes:
+    way_out = "give a text, or token ids with commas between them"
+    return read_input(file, most_bytes=_MOST_TEXT, way_out=way_out, error=UsageError)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """What the float32 model makes of the text."""
+
+    log_probabilities: torch.Tensor
+    tokens: list[int]
+
+
+class TextReader:
+    """Reads a text with the float32 model, then with the program that was made of it."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._chosen: tuple[str, ExportMethod] | None = None
+        self._expected: _Expected | None = None
+        self._ids: tuple[int, ...] = ()
+        self._prompt = self._new = 0
+        self.problem = ""
+        """Why a language model's quality is not known; empty where it is, or it is none."""
+
+    def read_eager(self, methods: Mapping[str, ExportMethod], constants: Mapping[str, int]) -> None:
+        """Reads with the module itself, which is in float32 now and is left as it is."""
+        chosen = find_step(methods)
+        if chosen is None:
+            return
+        places = constants.get("get_max_context_len") or constants.get("get_max_seq_len") or READ
+        count = min(READ, len(self._text.ids) - 1, places)
+        self._ids = self._text.ids[: count + 1]
+        self._prompt, self._new = min(PROMPT, count // 2), min(NEW, count - count // 2)
+        method = methods[chosen]
+        try:
+            with _stepping(method) as scorer:
+                scores = reading.score_text(scorer, self._ids[:-1])
+            self._check_vocabulary(scores.shape[1])
+            with _stepping(method) as scorer:
+                tokens = reading.generate(scorer, self._ids[: self._prompt], self._new)
+        except EtprofError as error:
+            self.problem = str(error)
+        # A model may raise anything for ids, positions or lengths that it does not have.
+        except Exception as error:  # noqa: BLE001
+            self.problem = (
+                f"the model does not read the ids {min(self._ids)} to {max(self._ids)} of {self._text.name}: "
+                f"{first_line(error)}; give another with --text, or the model's --tokenizer"
+            )
+        else:
+            self._chosen = (chosen, method)
+            self._expected = _Expected(torch.log_softmax(scores.double(), -1), tokens)
+
+    def _check_vocabulary(self, vocabulary: int) -> None:
+        largest = max(self._ids)
+        if largest >= vocabulary:
+            raise ExportError(
+                f"the text has the id {largest} and the model {vocabulary}; give another with --text, or "
+                "the model's --tokenizer"
+            )
+
+    def read_program(self, pte: Path, content: str, precision: str) -> TextQuality | None:
+        """Returns what the program makes of the text; None where it does not read, with `problem`."""
+        if self._chosen is None or self._expected is None:
+            return None
+        name, method = self._chosen
+        asked = {
+            "method": name,
+            "ids": self._ids[:-1],
+            "prompt": self._prompt,
+            "new": self._new,
+            "shapes": [list(each.shape) for each in _inputs(method)],
+            "dtypes": [tensors.dtype_name(each) for each in _inputs(method)],
+        }
+        try:
+            scores, tokens = _run(pte, asked)
+        except EtprofError as error:
+            self.problem = first_line(error)
+            return None
+        return self._judge(scores, tokens, content, precision)
+
+    def _judge(
+        self, scores: torch.Tensor, tokens: list[int], content: str, precision: str
+    ) -> TextQuality:
+        expected = self._expected
+        if expected is None:
+            raise AssertionError("the float32 model reads first")
+        found = torch.log_softmax(scores.double(), -1)
+        own, eager = (perplexity(each, self._ids) for each in (found, expected.log_probabilities))
+        differing = [a != b for a, b in zip(tokens, expected.tokens, strict=True)]
+        divergence = _divergence(expected.log_probabilities, found)
+        best = [each.argmax(1) for each in (found, expected.log_probabilities)]
+        return TextQuality(
+            program=content,
+            text=self._text.name,
+            tokens=len(self._ids) - 1,
+            vocabulary=scores.shape[1],
+            perplexity=own,
+            eager_perplexity=eager,
+            same_top1=float((best[0] == best[1]).double().mean()),
+            divergence_nats=divergence,
+            prompt_tokens=self._prompt,
+            new_tokens=self._new,
+            same_tokens=differing.index(True) if True in differing else self._new,
+            verdict=judge_text(precision, own, eager, scores.shape[1]),
+        )
+
+    def blame(
+        self, quality: TextQuality, methods: Mapping[str, ExportMethod], scheme: Quantization
+    ) -> TextQuality:
+        """Adds the layers whose weights, rounded alone in the float32 model, cost most.
+
+        `methods` are the model's, in float32 and not converted.
+        """
+        name = find_step(methods)
+        if name is None or self._expected is None:
+            return quality
+        method, ids = methods[name], self._ids[: min(_BLAME_READS, len(self._ids) - 1)]
+        expected = self._expected.log_probabilities[: len(ids)]
+        losses = []
+        for path, layer in _worst_layers(method.module, scheme):
+            kept = layer.weight.data
+            layer.weight.data = round_weights(kept, scheme)
+            with _stepping(method) as scorer:
+                found = torch.log_softmax(reading.score_text(scorer, ids).double(), -1)
+            layer.weight.data = kept
+            cost = _divergence(expected, found)
+            losses.append(LayerLoss(module=path, divergence_nats=cost or 0.0))
+        losses.sort(key=lambda each: -each.divergence_nats)
+        named = tuple(losses[:_NAMED])
+        told = ", ".join(
+            f"{each.module} {format_value('nats', each.divergence_nats)}" for each in named
+        )
+        if not told:
+            return quality
+        reason = (
+            f"{quality.verdict.reason}; rounded alone, the weights of these layers move its probabilities "
+            f"most: {told} (--scope {named[0].module}=fp32 leaves one out)"
+        )
+        return quality.model_copy(
+            update={
+                "layers": named,
+                "verdict": quality.verdict.model_copy(update={"reason": clean(reason, 1000)}),
+            }
+        )
+
+
+def find_step(methods: Mapping[str, ExportMethod]) -> str | None:
+    """Returns the method that takes one token and its position; None for what is no language model."""
+    for name in _METHODS:
+        method = methods.get(name)
+        found = [] if method is None or method.kwarg_inputs else _inputs(method)
+        is_whole = all(each.dtype in {torch.int32, torch.int64} for each in found)
+        if len(found) == 2 and is_whole and all(each.numel() == 1 for each in found):
+            return name
+    return None
+
+
+def _inputs(method: ExportMethod) -> list[Any]:
+    return [each for each in tensors.flatten(method.inputs) if isinstance(each, torch.Tensor)]
+
+
+@contextmanager
+def _stepping(method: ExportMethod) -> Iterator[Scorer]:
+    """Gives what steps through the eager model, whose cache is as before afterwards."""
+    module, likes = method.module, _inputs(method)
+
+    def score(token: int, place: int) -> torch.Tensor:
+        values = zip(likes, (token, place), strict=True)
+        given = [torch.full_like(like, value) for like, value in values]
+        return reading.last_scores(tensors.flatten(module(*given))[0])
+
+    threads = torch.get_num_threads()
+    with torch.no_grad(), lowering.unchanged_buffers(module, lowering.buffer_names(module)):
+        # Several wait for each other at every small operator.
+        torch.set_num_threads(1)
+        try:
+            yield score
+        finally:
+            torch.set_num_threads(threads)
+
+
+def _run(pte: Path, asked: Mapping[str, Any]) -> tuple[torch.Tensor, list[int]]:
+    """Returns the program's scores of [tokens, vocabulary], and what it generated."""
+    with tempfile.TemporaryDirectory(prefix="etprof-text-") as scratch:
+        asking, result = Path(scratch) / "asked.json", Path(scratch) / "scores.bin"
+        asking.write_text(json.dumps(asked), encoding="utf-8")
+        # -P: the current folder, which may hold a stranger's json.py, is no place for modules.
+        words: list[str | Path] = [
+            sys.executable,
+            "-P",
+            "-m",
+            reading.__name__,
+            pte,
+            asking,
+            result,
+        ]
+        done = run_command(words, timeout_s=_TIMEOUT_S)
+        lines = done.stdout.splitlines()
+        if done.exit_code != 0 or not lines:
+            said = [each for each in done.stderr.splitlines() if "cpuinfo_utils" not in each]
+            detail = clean(said[-1], 300) if said else "it says nothing"
+            if done.exit_code < 0:
+                detail = f"it was ended by signal {-done.exit_code}"
+            raise ExportError(f"ExecuTorch's Python runtime does not read a text with it: {detail}")
+        told = parse_json(lines[-1])
+        content = bytearray(read_bounded(result, MOST_PROGRAM_BYTES))
+    scores = torch.frombuffer(content, dtype=torch.float32).reshape(-1, told["vocabulary"])
+    return scores, told["tokens"]
+
+
+def perplexity(log_probabilities: torch.Tensor, ids: Sequence[int]) -> float | None:
+    """Returns e to the mean negative log-probability of the ids after the first; None if not finite."""
+    following = torch.tensor(ids[1 : len(log_probabilities) + 1])
+    mean = float(-log_probabilities.gather(1, following[:, None]).mean())
+    # Beyond this e to it is no number of 64 bits.
+    return math.exp(mean) if mean < 700 else None
+
+
+def _divergence(expected: torch.Tensor, found: torch.Tensor) -> float | None:
+    """Returns the mean Kullback-Leibler divergence of `found` from `expected`, in nats."""
+    own = expected.exp()
+    mean = float(torch.where(own > 0, own * (expected - found), 0.0).sum(1).mean())
+    return max(mean, 0.0) if math.isfinite(mean) else None
+
+
+def _worst_layers(module: nn.Module, scheme: Quantization) -> Iterable[tuple[str, nn.Linear]]:
+    """Returns the linear layers that rounding changes most, by the noise of their weights."""
+    layers = [(path, each) for path, each in module.named_modules() if isinstance(each, nn.Linear)]
+
+    def noise(entry: tuple[str, nn.Linear]) -> float:
+        weights = entry[1].weight.data.float()
+        power = float(weights.square().mean())
+        error = float((round_weights(weights, scheme) - weights).square().mean())
+        return error / power if power else 0.0
+
+    return sorted(layers, key=noise, reverse=True)[:_BLAMED]
+
+
+def round_weights(weights: torch.Tensor, scheme: Quantization) -> torch.Tensor:
+    """Rounds [rows, columns] to the scheme's bits, symmetrically by row, tensor or block."""
+    rows, columns = weights.shape
+    blocks = scheme.block_size if scheme.weight_granularity == "per_block" else columns
+    if scheme.weight_granularity == "per_tensor" or not blocks or columns % blocks:
+        grouped = weights.reshape(1, -1) if scheme.weight_granularity == "per_tensor" else weights
+    else:
+        grouped = weights.reshape(-1, blocks)
+    steps = 2 ** (scheme.weight_bits - 1)
+    scale = grouped.abs().amax(1, keepdim=True).clamp_min(1e-12) / (steps - 0.5)
+    rounded: torch.Tensor = (grouped / scale).round().clamp(-steps, steps - 1) * scale
+    return rounded.reshape(rows, columns).to(weights.dtype)

@@ -1,0 +1,77 @@
+"""What a language model's program makes of a text, beside the speed of its tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from etprof.tables.table import Column, Table, estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.run.quality import TextQuality
+
+ANSWER_STYLES: Final = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
+
+
+def quality_columns(of: Callable[[Any], TextQuality | None]) -> tuple[Column, ...]:
+    """Returns the columns that stand beside each speed; all are missing where nobody knows."""
+
+    def read(name: str) -> Callable[[Any], Any]:
+        def value(subject: Any) -> Any:  # noqa: ANN401 - each table has its own subjects
+            found = of(subject)
+            return None if found is None else getattr(found, name)
+
+        return value
+
+    def answer(subject: Any) -> str | None:  # noqa: ANN401 - each table has its own subjects
+        found = of(subject)
+        return None if found is None else found.verdict.answer
+
+    return (
+        Column("perplexity", "float64", of=read("perplexity"),
+               says="of the text that the export read, e to the mean negative log-probability of the "
+               "next token"),
+        Column("perplexity_ratio", "float64", title="÷ float32", of=read("perplexity_ratio"),
+               says="÷ that of the float32 model: 1 costs nothing"),
+        Column("same_tokens", "float64", "share", title="tokens as float32's", of=read("agreement"),
+               says="new tokens that the float32 model gives too, before the first other one"),
+        Column("same_top1", "float64", "share", place="page", of=read("same_top1"),
+               says="places of the text at which the most likely token is the float32 model's"),
+        Column("divergence_nats", "float64", "nats", place="page", of=read("divergence_nats"),
+               says="mean Kullback-Leibler divergence from the float32 model's probabilities"),
+        Column("quality", "string", of=answer, styles=ANSWER_STYLES,
+               says="the verdict on that: passed, failed or unknown; missing where no text was read"),
+    )  # fmt: skip
+
+
+def _speed(experiment: ExperimentAnalysis, name: str) -> Any:  # noqa: ANN401 - a BlockedMedian or None
+    return getattr(experiment.generation, name, None)
+
+
+def _rate(name: str, title: str, says: str) -> tuple[Column, ...]:
+    def value(experiment: ExperimentAnalysis) -> float | None:
+        found = _speed(experiment, name)
+        return None if found is None else float(found.median)
+
+    return estimate(
+        name, "1/s", lambda e: _speed(e, name), value, title=title, says=says,
+        interval="its 95 % interval over launches",
+    )  # fmt: skip
+
+
+GENERATION: Final = Table(
+    "generation",
+    (
+        Column("experiment", "string", of=lambda e: e.name, says="experiment of the run"),
+        *_rate("prefill_tokens_per_second", "prefill", "tokens of the prompt a second"),
+        *_rate("decode_tokens_per_second", "decode", "new tokens after the first a second"),
+        *quality_columns(lambda e: e.program.quality),
+    ),
+    title="Speed and quality",
+    from_each="experiment",
+    rows_of=lambda e: [e] if e.metrics is not None and e.metrics.generated is not None else [],
+    says="one row per experiment that generated tokens",
+)
