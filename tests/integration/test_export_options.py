@@ -6,9 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
+from etprof.base.errors import ExportError
 from etprof.base.process import run_command
 from etprof.cli import main
+from etprof.export.memory_plan import measure_external
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.runtime_check import check_bundle
 from etprof.run.delegation import DelegationReport
@@ -17,8 +20,6 @@ from etprof.targets.runner import find_host_runner
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from etprof.export.request import ExportedFiles
     from tests.integration.conftest import Exports
@@ -71,7 +72,45 @@ def test_external_constants_leave_the_program(exports: Exports, tmp_path: Path) 
     assert outside.external_data.stat().st_size >= weights_bytes
     assert inside.pte.stat().st_size - outside.pte.stat().st_size >= weights_bytes
     assert read(outside.manifest)["ptd"]["size_bytes"] == outside.external_data.stat().st_size
+    # AND what is in the file is as ExecuTorch's own reader of its header says
+    from executorch.extension.flat_tensor.serialize.serialize import FlatTensorHeader
+
+    head = FlatTensorHeader.from_bytes(outside.external_data.read_bytes()[8:48])
+    assert read(outside.report)["size"]["external_weight_bytes"] == head.segment_data_size
+    assert weights_bytes <= head.segment_data_size < outside.external_data.stat().st_size
     run_and_compare(outside, tmp_path, "--data", outside.external_data)
+
+
+@pytest.mark.parametrize(
+    ("start", "damage", "problem"),
+    [
+        (4, b"ET12", "is not a .ptd"),
+        (6, b"x1", "is not a .ptd"),
+        (8, b"eh00", "is not a .ptd"),
+        (12, bytes(4), "is not a .ptd"),
+        (40, b"\xff" * 8, "shorter than its header says"),
+        (16, b"\xff" * 16, "shorter than its header says"),
+    ],
+)
+def test_a_damaged_file_of_weights_is_refused(
+    exports: Exports, tmp_path: Path, start: int, damage: bytes, problem: str
+) -> None:
+    whole = exports.get(toy(ExportOptions(external_constants=True))).external_data.read_bytes()
+    damaged = tmp_path / "damaged.ptd"
+    damaged.write_bytes(whole[:start] + damage + whole[start + len(damage) :])
+    with pytest.raises(ExportError, match=problem):
+        measure_external(damaged)
+    damaged.write_bytes(whole[:47])
+    with pytest.raises(ExportError, match="ends within its header"):
+        measure_external(damaged)
+
+
+def test_each_delegate_says_what_its_graph_and_weights_take(exports: Exports) -> None:
+    report = read(exports.get(toy()).report)
+    delegates = report["methods"]["forward"]["delegates"]
+    assert sum(each["blob_bytes"] for each in delegates) == report["size"]["delegate_bytes"]
+    # All of its weights are in delegates.
+    assert sum(each["weight_bytes"] for each in delegates) == 3978 * 4
 
 
 def test_naive_planning_shares_no_memory(exports: Exports, tmp_path: Path) -> None:
@@ -79,6 +118,9 @@ def test_naive_planning_shares_no_memory(exports: Exports, tmp_path: Path) -> No
     plans = [read(each.report)["methods"]["forward"]["memory"] for each in (greedy, naive)]
     assert plans[0]["arena_bytes"] < plans[1]["arena_bytes"]
     assert plans[0]["peak_live_bytes"] == plans[1]["peak_live_bytes"]
+    # AND either export says what the other planner takes, or at least
+    (not_shared,) = plans[1]["arena_bytes"]
+    assert [plan["unshared_bytes"] for plan in plans] == [not_shared, not_shared]
     assert read(naive.manifest)["options"]["memory_planning"] == "naive"
     run_and_compare(naive, tmp_path)
 

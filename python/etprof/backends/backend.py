@@ -185,6 +185,11 @@ class Exporter:
         del blob, nodes, is_bookkeeping
         return []
 
+    def weight_bytes(self, blob: bytes) -> int | None:
+        """Returns how many bytes of constants the delegate reads; None where it does not say."""
+        del blob
+        return None
+
 
 class Backend:
     """A delegate of which nothing is known: its calls are opaque. Known ones override this."""

@@ -69,7 +69,9 @@ def describe_program(
         record = read_etrecord(etrecord)
         content = content or decode_program(pte)
         methods = _read(pte, lambda: _describe_methods(content, record, pte, etrecord))
-        size = _read(pte, lambda: memory_plan.measure_program(pte, content, 0))
+        beside = pte.with_suffix(".ptd")
+        external = beside if beside.is_file() else None
+        size = _read(pte, lambda: memory_plan.measure_program(pte, content, external))
     return DelegationReport(
         model=pte.stem,
         prediction_source=delegation.describe_sources(methods),

@@ -79,6 +79,7 @@ def _describe_delegate(
         backend=delegate.backend,
         instruction=delegate.instruction,
         blob_bytes=len(delegate.blob),
+        weight_bytes=backend.exporter().weight_bytes(delegate.blob),
         nodes=tuple(_describe_work(each, own, workers, of_weights) for each in nodes),
     )
 

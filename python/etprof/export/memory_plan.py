@@ -3,6 +3,8 @@
 A `.pte` starts with a FlatBuffer (identifier `ET12` at byte 4) and, at byte 8, an extended header:
 `eh00`, its length (u32), then the size of the FlatBuffer, the offset of the segments and the size
 of the segments (u64 each, little-endian). Segments hold delegate blobs, constants and named data.
+A `.ptd` starts alike (`FT01` at byte 4): at byte 8 `FH01`, the header's length (u32, at least 40), then
+offset and size of the FlatBuffer, offset and size of the segments (u64 each).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ def describe_plan(graph: torch.fx.Graph, arena_bytes: list[int]) -> MemoryPlan:
     alive.sort(key=lambda each: each.size_bytes, reverse=True)
     return MemoryPlan(
         arena_bytes=tuple(arena_bytes),
+        unshared_bytes=sum(each.size_bytes for each in tensors),
         peak_live_bytes=peak,
         peak_node=names[-moment] if alive else None,
         tensors_at_peak=tuple(alive[:_LISTED]),
@@ -122,10 +125,27 @@ def _levels(tensors: Sequence[PlannedTensor], process: int) -> Iterator[dict[str
 
 
 _HEADER = struct.Struct("<4s4sIQQQ")
+_EXTERNAL_HEADER = struct.Struct("<4x4s4sI4Q")
 
 
-def measure_program(pte: Path, content: Any, external_bytes: int) -> ProgramSize:  # noqa: ANN401
-    """Returns the split of file `pte`, whose decoded form is `content`."""
+def measure_external(ptd: Path) -> int:
+    """Returns the bytes of weights in `ptd`; raises ExportError for a file that is not one."""
+    with open_regular(ptd) as stream:
+        head = stream.read(_EXTERNAL_HEADER.size)
+    if len(head) < _EXTERNAL_HEADER.size:
+        raise ExportError(f"{ptd} ends within its header; export the model again")
+    identifier, magic, length, start, size, base, weights = _EXTERNAL_HEADER.unpack(head)
+    if identifier[:2] != b"FT" or not identifier[2:].isdigit() or magic != b"FH01" or length < 40:
+        raise ExportError(
+            f"{ptd} is not a .ptd as this ExecuTorch writes it; export the model again"
+        )
+    if max(start + size, base + weights) > ptd.stat().st_size:
+        raise ExportError(f"{ptd} is shorter than its header says; export the model again")
+    return int(weights)
+
+
+def measure_program(pte: Path, content: Any, ptd: Path | None) -> ProgramSize:  # noqa: ANN401
+    """Returns the split of file `pte`, whose decoded form is `content`, and of weights beside it."""
     with open_regular(pte) as stream:
         head = stream.read(4 + _HEADER.size)
     total = pte.stat().st_size
@@ -145,5 +165,6 @@ def measure_program(pte: Path, content: Any, external_bytes: int) -> ProgramSize
         delegate_bytes=delegates,
         constant_bytes=constants,
         padding_bytes=total - program_bytes - delegates - constants,
-        external_bytes=external_bytes,
+        external_bytes=0 if ptd is None else ptd.stat().st_size,
+        external_weight_bytes=None if ptd is None else measure_external(ptd),
     )

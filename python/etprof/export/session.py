@@ -394,11 +394,10 @@ class ExportOutput:
             plan = memory_plan.describe_plan(emitted.graph, arenas)
             tensors_of[name] = list(memory_plan.list_tensors(emitted.graph))
             methods[name] = delegation.describe_method(method, plan)
-        external = 0 if ptd is None else ptd.stat().st_size
         report = DelegationReport(
             **describe_subject(self.request),
             prediction_source=BY_NAME[self.request.backend].describe_source(),
-            size=memory_plan.measure_program(pte, content, external),
+            size=memory_plan.measure_program(pte, content, ptd),
             methods=methods,
         )
         write_json(self._staged(self.files.report), report.model_dump(mode="json"))

@@ -113,6 +113,10 @@ class Delegate(Record):
     backend: Name
     instruction: Count | None = None
     blob_bytes: Count | None = None
+    """Its graph, without weights."""
+    weight_bytes: Count | None = None
+    """Of the constants that it reads; what two delegates read counts in both. None where its
+    backend does not say."""
     nodes: tuple[DelegateNode, ...] = ()
 
 
@@ -150,6 +154,8 @@ class MemoryPlan(Record):
     peak_live_bytes: Count
     """Bytes of tensors alive at the worst moment; below the arenas' sum by fragmentation."""
     peak_node: Name | None
+    unshared_bytes: Count | None = None
+    """What the planner `naive` takes: every tensor its own place, whichever planner was used."""
     tensors_at_peak: tuple[PlannedTensor, ...]
     """The largest ones, at most ten."""
 
@@ -166,7 +172,9 @@ class ProgramSize(Record):
     """Weights: of delegates (named data) and of operators outside them."""
     padding_bytes: int
     external_bytes: Count
-    """Weights in `.ptd` files; not part of the total."""
+    """The `.ptd` file beside the program; not part of the total."""
+    external_weight_bytes: Count | None = None
+    """Weights in it, with the padding between them; the rest names them."""
 
 
 class MethodReport(Record):

@@ -159,6 +159,7 @@ def _figures(method: MethodReport, files: MethodFiles) -> dict[str, str | None]:
             "multiply-accumulates": format_count(summary.macs),
             "  of them in the delegate": format_share(summary.delegated_macs_share),
             "  with an SME2 kernel (predicted)": format_share(summary.predicted_sme2_macs_share),
+            "graphs and weights of delegates": _delegated_bytes(method),
         }
     )
     bundle = None if check is None else check.bundle
@@ -178,7 +179,21 @@ def _widened(widened: Mapping[str, int]) -> str | None:
 
 def _plan(memory: MemoryPlan | None) -> str:
     sizes = () if memory is None else memory.arena_bytes
-    return " + ".join(map(format_size, sizes)) or MISSING
+    planned = " + ".join(map(format_size, sizes)) or MISSING
+    if memory is None or not sizes or memory.unshared_bytes is None:
+        return planned
+    least, most = format_size(memory.peak_live_bytes), format_size(memory.unshared_bytes)
+    return f"{planned} (alive at once {least}, not shared {most})"
+
+
+def _delegated_bytes(method: MethodReport) -> str | None:
+    """Returns what the delegates' graphs take, and the weights they read; None without any."""
+    graphs = [each.blob_bytes for each in method.delegates if each.blob_bytes is not None]
+    weights = [each.weight_bytes for each in method.delegates if each.weight_bytes is not None]
+    if not graphs:
+        return None
+    read = format_size(sum(weights)) if len(weights) == len(method.delegates) else MISSING
+    return f"{format_size(sum(graphs))} + {read}"
 
 
 def _distance(check: ExportCheck | None) -> str:
@@ -208,7 +223,9 @@ def _size(size: ProgramSize) -> str:
         "external": size.external_bytes,
     }
     split = ", ".join(f"{part} {format_size(found)}" for part, found in parts.items() if found)
-    return f"{format_size(size.total_bytes)}: {split}"
+    weights = size.external_weight_bytes
+    beside = "" if weights is None else f" ({format_size(weights)} of it weights)"
+    return f"{format_size(size.total_bytes)}: {split}{beside}"
 
 
 def undelegated_tables(report: DelegationReport, *, explain: bool) -> Iterator[Table]:

@@ -188,6 +188,10 @@ class XnnpackExporter(Exporter):
             for mapped in map_nodes(graph, nodes, is_bookkeeping)
         ]
 
+    def weight_bytes(self, blob: bytes) -> int:
+        """Adds up the constants of XNNPACK's serialized graph."""
+        return read_xnnpack_graph(blob).weight_bytes
+
 
 class _FloatQuantizer(XNNPACKQuantizer):  # type: ignore[misc] # its types are not read
     """XNNPACK's, which would make floating-point numbers of integer sums and products: of indices."""

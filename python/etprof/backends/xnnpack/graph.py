@@ -18,6 +18,7 @@ import math
 import re
 import tempfile
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -73,6 +74,8 @@ class XnnpackGraph:
     """Values stored in the program, and single numbers: no layout concerns them at run time."""
     given_ids: frozenset[int] = frozenset()
     """Values that the caller gets."""
+    weight_bytes: int = 0
+    """Of the constants that it reads."""
 
     def count_readers(self, node: XnnpackNode) -> int:
         """Returns how many nodes read what `node` writes, one more where the caller does."""
@@ -80,6 +83,7 @@ class XnnpackGraph:
         return readers + (node.output_id in self.given_ids)
 
 
+@lru_cache(maxsize=1)
 def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
     """Returns the graph inside a delegate's blob; raises ExportError when it is not XNNPACK's."""
     if blob[4:8] != b"XH00":
@@ -91,7 +95,14 @@ def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
     types = dict(_value_types(document["xvalues"]))
     nodes = tuple(_read_node(index, node, types) for index, node in enumerate(document["xnodes"]))
     given = frozenset(_given_ids(document["xvalues"]))
-    return XnnpackGraph(nodes, frozenset(_constant_ids(document["xvalues"])), given)
+    constants = frozenset(_constant_ids(document["xvalues"]))
+    return XnnpackGraph(nodes, constants, given, _sum_weights(document.get("constant_data", [])))
+
+
+def _sum_weights(constants: list[dict[str, Any]]) -> int:
+    """Adds up constants; several entries may stand for one blob, which has a name."""
+    named = {each.get("named_key") or index: each["size"] for index, each in enumerate(constants)}
+    return sum(named.values())
 
 
 def _decode(flatbuffer: bytes) -> Any:  # noqa: ANN401 - the schema's own structure
