@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+SMALL = {"width": 360, "height": 640}
 WIDE, TABLET = {"width": 1400, "height": 900}, {"width": 800, "height": 1000}
 _IMPACTS = ("minor", "moderate", "serious", "critical")
 

@@ -14,6 +14,7 @@ from etprof.views.formats.html import render_html
 from tests.browser.pages import (
     DESKTOP,
     PHONE,
+    SMALL,
     TABLET,
     WIDE,
     Opened,
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 ATTACK = "<img src=x onerror=alert(1)>"
+ENDLESS = "block." * 400
+LARGE = 800
+"""Operators of a large model, each under a name of its own."""
+MOST_BYTES = 2_000_000
 
 
 def thread_sweep() -> Run:
@@ -62,6 +67,14 @@ def known_modules() -> Run:
     return Run(sides, delegation=report)
 
 
+def large_run() -> Run:
+    labels = [f"Fully Connected (NC, PF16) GEMM #{n}" for n in range(1, LARGE + 1)]
+    return Run([
+        Experiment(sme, [Op(each, us) for each in labels], sme=sme, latency_us=[(us + 1) * LARGE] * 10)
+        for sme, us in (("off", 4), ("sme2", 2))
+    ])  # fmt: skip
+
+
 RUNS: dict[str, list[Run]] = {
     "modules": [known_modules()],
     "on_off": [on_off_run()],
@@ -73,6 +86,8 @@ RUNS: dict[str, list[Run]] = {
             Run([Experiment("e", [*OFF_OPS, Op(ATTACK, 9), Op("</script><b>", 9)])]), model=ATTACK
         )
     ],
+    "endless": [replace(Run([Experiment("e" * 60, [*OFF_OPS, Op(ENDLESS, 9)])]), model="m" * 90)],
+    "large": [large_run()],
 }
 
 
@@ -94,7 +109,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, TABLET, PHONE], ids=["1400", "800", "390"])
+@pytest.mark.parametrize("size", [WIDE, TABLET, PHONE, SMALL], ids=["1400", "800", "390", "360"])
 def test_page_is_quiet_offline_and_accessible(
     browser: Browser, pages: dict[str, Path], name: str, size: dict[str, int], scheme: str
 ) -> None:
@@ -113,6 +128,12 @@ def test_page_is_quiet_offline_and_accessible(
     opened.page.screenshot(path=picture, full_page=True)
     assert picture.stat().st_size > 10_000
     opened.page.close()
+
+
+def test_a_large_model_s_page_stays_small(pages: dict[str, Path]) -> None:
+    """A page is sent by mail and kept by CI."""
+    assert pages["large"].read_text().count("Fully Connected") > LARGE
+    assert pages["large"].stat().st_size < MOST_BYTES
 
 
 def column(page: Page, name: str) -> list[str]:
