@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.cli import main
 from etprof.export.llm.text_quality import OWN_TEXT, READ, load_text, perplexity, round_weights
@@ -75,6 +76,11 @@ def quality_of(program: str) -> dict[str, Any] | None:
     return found
 
 
+def speeds(run: str) -> list[dict[str, Any]]:
+    assessment = assess_run(analyze_run(Run.load(Path(run))))
+    return GENERATION.of_each(assessment.insight.experiments).records()
+
+
 def test_speed_has_the_quality_of_this_very_program_beside_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,10 +100,16 @@ def test_speed_has_the_quality_of_this_very_program_beside_it(
     words = ["profile", "m.pte", "--generate", "4", "--prompt-length", "4"]
     assert main([*words, *run, "--json"]) == 0
     capsys.readouterr()
-    (row, *_) = GENERATION.of_each(analyze_run(Run.load(Path("run"))).experiments).records()
+    (row, *_) = speeds("run")
     assert row["perplexity_ratio"] == pytest.approx(ratio)
     assert row["quality"] == "passed"
     assert row["decode_tokens_per_second"]
+    # Two layers of 256 x 256 in four bits with a scale a row, and a row of the table.
+    assert row["step_bytes"] == 2 * (256 * 128 + 256 * 4) + 256 * 4
+    assert row["step_rate"] == pytest.approx(
+        row["step_bytes"] * row["decode_tokens_per_second"] / 1e9
+    )
+    assert row["of_stream"] is None
 
     # Of another program nobody knows it, whatever lies beside that.
     manifest = Path("m.pte.json")
@@ -105,7 +117,7 @@ def test_speed_has_the_quality_of_this_very_program_beside_it(
     other["quality"]["program"] = "0" * 64
     manifest.write_text(json.dumps(other))
     assert main([*words, *run[:-1], "other", "--json"]) == 0
-    (row, *_) = GENERATION.of_each(analyze_run(Run.load(Path("other"))).experiments).records()
+    (row, *_) = speeds("other")
     assert (row["perplexity"], row["quality"]) == (None, None)
     assert row["decode_tokens_per_second"]
 

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from etprof.analysis.generation import summarise_generation, trace_step
 from etprof.analysis.roofline import Roofs
 from etprof.analysis.split.operators import OperatorTimes
 from etprof.backends.registry import BY_NAME
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
+from etprof.run.delegation import MethodReport
+from etprof.run.directory import ExperimentMetrics
 from etprof.run.load import Run
 from etprof.run.peaks import Peak, Peaks
 from etprof.tables.operators import INTENSITY
@@ -187,3 +190,43 @@ def test_flags_of_peaks_that_make_no_sense_are_refused(words: list[str], said: s
 def test_what_has_no_peak_is_refused(flag: str, word: str) -> None:
     with pytest.raises(UsageError, match=flag):
         run_command_line(["calibrate", "--peaks", flag, word])
+
+
+TOKENS = {
+    "latency_ns": [50_000],
+    "generation": {
+        "time_to_first_token_ns": [5000],
+        "prefill_tokens_per_second": [2000.0],
+        "decode_tokens_per_second": [1e5],
+        "token_latency_ns": [10_000] * 4,
+    },
+}
+
+
+def test_a_token_reads_what_its_method_holds_and_is_held_against_streams_of_that_size() -> None:
+    operators = [
+        {"name": "e", "operator": "embedding.default", "held_bytes": 1024},
+        {"name": "q", "operator": "dequantize.default", "held_bytes": 999, "is_quantization": True},
+        {"name": "l", "operator": "linear.default", "held_bytes": 2**17},
+        {"name": "k", "operator": "index_put.default", "held_bytes": 4096},
+        {"name": "s", "operator": "sdpa_with_kv_cache.default", "held_bytes": 4096},
+    ]
+    step = MethodReport.model_validate({"operators": operators}).step_bytes
+    assert step == (2**17 + 1024, 8192)
+    assert step is not None
+    speed = summarise_generation(
+        ExperimentMetrics.model_validate({"blocks": [TOKENS] * 6, "threads": 1})
+    )
+    assert speed is not None
+    found = trace_step(
+        step, speed, Roofs.of(Peaks(device="d", measured_at="t", peaks=PEAKS), "off", 1)
+    )
+    assert found is not None
+    # Of streams, those of 2^17 bytes and more: a smaller one is no measure of what is larger.
+    assert found.gigabytes_per_s == pytest.approx(step.total / 10_000)
+    assert found.of_stream == pytest.approx(step.total / 10_000 / 50)
+    assert trace_step(step, speed, None) == replace(found, of_stream=None)
+    assert trace_step(None, speed, None) is None
+    # A report of an earlier version does not say it of every operator.
+    del operators[2]["held_bytes"]
+    assert MethodReport.model_validate({"operators": operators}).step_bytes is None

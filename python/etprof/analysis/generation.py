@@ -14,6 +14,8 @@ from etprof.statistics.summary import BlockedMedian, summarise_blocks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from etprof.analysis.roofline import Roofs
+    from etprof.run.delegation import StepBytes
     from etprof.run.directory import BlockMetrics, ExperimentMetrics, GeneratedTokens
 
 
@@ -139,6 +141,28 @@ def block_values(block: BlockMetrics) -> dict[str, float]:
         found |= {"token_mean_ns": mean_ns, "decode_tokens_per_second": _NS_PER_S / mean_ns}
     cold_ns = _cold_first_token_ns(block)
     return found if cold_ns is None else {**found, "cold_first_token_ns": cold_ns}
+
+
+@dataclass(frozen=True)
+class StepTraffic:
+    """What adding a token has to read, and how fast that was."""
+
+    step: StepBytes
+    gigabytes_per_s: float | None
+    """These bytes ÷ the mean latency of a token, in 10⁹ a second; None without times."""
+    of_stream: float | None
+    """÷ the fastest stream of that size on this device; None where no peaks of it were measured."""
+
+
+def trace_step(
+    step: StepBytes | None, speed: GenerationSpeed | None, roofs: Roofs | None
+) -> StepTraffic | None:
+    """Holds a token's bytes against its time and the device; None where the bytes are not known."""
+    if step is None or not step.total:
+        return None
+    rate = None if speed is None else step.total / speed.token_mean_ns.median
+    stream = None if roofs is None else roofs.bandwidth(step.total).high
+    return StepTraffic(step, rate, rate / stream if rate is not None and stream else None)
 
 
 @dataclass(frozen=True)

@@ -219,6 +219,7 @@ def describe_node(node: torch.fx.Node, delegate: int | None, reason: str | None)
         macs=count_macs(node),
         input_bytes=input_bytes(node),
         output_bytes=output_bytes(node),
+        held_bytes=held_bytes(node),
         is_quantization=is_quantize(node),
         inputs=tuple(source.name for source in node.all_input_nodes),
         permutation=permutation_of(node),
@@ -332,6 +333,37 @@ def stored_node(node: torch.fx.Node) -> torch.fx.Node:
 def input_bytes(node: torch.fx.Node) -> int:
     """Returns the bytes an operator reads from its inputs and weights, as they are stored."""
     return sum(_bytes(stored_node(source), _bits(source)) for source in node.all_input_nodes)
+
+
+def held_bytes(node: torch.fx.Node) -> int:
+    """Returns the bytes that an operator reads of parameters, buffers and constants, as stored.
+
+    Of a table that it takes rows from, those rows; of quantised weights, their scales too.
+    """
+    kind, found = target_name(node), 0
+    takes_rows = "embedding" in kind or kind.startswith(("index.", "index_select."))
+    for place, source in enumerate(node.all_input_nodes):
+        stored = stored_node(source)
+        if not _is_held(stored):
+            continue
+        size = _bytes(stored, _bits(source))
+        if takes_rows and place == 0 and (shape := shape_of(stored)) and (own := shape_of(node)):
+            size = size * (math.prod(own[:-1])) // max(shape[0], 1)
+        scales = source.all_input_nodes[1:] if source is not stored else []
+        found += size + sum(
+            _bytes(each, None) for each in scales if _is_held(each) and _is_real(each)
+        )
+    return found
+
+
+def _is_held(node: torch.fx.Node) -> bool:
+    """Whether a value is the program's own; torch.export names those so."""
+    return node.op in {"placeholder", "get_attr"} and node.name.startswith(("p_", "b_", "c_"))
+
+
+def _is_real(node: torch.fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def output_bytes(node: torch.fx.Node) -> int:

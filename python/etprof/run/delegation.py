@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -49,6 +49,9 @@ class GraphOperator(Record):
     macs: Count | None = None
     input_bytes: Count | None = None
     output_bytes: Count | None = None
+    held_bytes: Count | None = None
+    """Of weights, buffers and constants among its inputs, as stored; of a table the rows that it takes.
+    None in reports of earlier versions."""
     is_quantization: bool = False
     """It only turns floats into integers or back; a delegate folds it into its neighbours."""
     reason: Name | None = None
@@ -67,6 +70,24 @@ class GraphOperator(Record):
     """What that node calls, such as `aten.scaled_dot_product_attention.default`."""
     rewrites: tuple[Name, ...] = ()
     """Rewrites that would replace it, or what it was decomposed from, and were not asked for."""
+
+    @property
+    def writes_cache(self) -> bool:
+        """Whether it puts new entries into a buffer, as key-value caches get theirs."""
+        return any(word in self.operator for word in ("index_put", "index_copy", "cache"))
+
+
+class StepBytes(NamedTuple):
+    """Bytes that one execution of a method has to read, whatever its input is."""
+
+    weights: int
+    """With their scales, constants, and rows of tables."""
+    caches: int
+
+    @property
+    def total(self) -> int:
+        """Both."""
+        return self.weights + self.caches
 
 
 class Prediction(Record):
@@ -185,6 +206,18 @@ class MethodReport(Record):
     """Inside and outside of delegates, in execution order."""
     delegates: tuple[Delegate, ...] = ()
     memory: MemoryPlan | None = None
+
+    @property
+    def step_bytes(self) -> StepBytes | None:
+        """What one execution reads of what the program holds; None where a report does not say it.
+
+        A cache counts whole: once where it is written into and handed on.
+        """
+        counted = [each for each in self.operators if not each.is_quantization]
+        if not counted or any(each.held_bytes is None for each in counted):
+            return None
+        caches = sum(each.held_bytes or 0 for each in counted if each.writes_cache)
+        return StepBytes(sum(each.held_bytes or 0 for each in counted) - caches, caches)
 
     @property
     def has_data_flow(self) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from etprof.analysis.generation import trace_step
 from etprof.tables.table import Column, Table, estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from etprof.analysis.run_analysis import ExperimentAnalysis
+    from etprof.analysis.generation import StepTraffic
+    from etprof.analysis.insight import ExperimentInsight
     from etprof.run.quality import TextQuality
 
 ANSWER_STYLES: Final = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
@@ -47,13 +49,13 @@ def quality_columns(of: Callable[[Any], TextQuality | None]) -> tuple[Column, ..
     )  # fmt: skip
 
 
-def _speed(experiment: ExperimentAnalysis, name: str) -> Any:  # noqa: ANN401 - a BlockedMedian or None
-    return getattr(experiment.generation, name, None)
+def _speed(insight: ExperimentInsight, name: str) -> Any:  # noqa: ANN401 - a BlockedMedian or None
+    return getattr(insight.experiment.generation, name, None)
 
 
 def _rate(name: str, title: str, says: str) -> tuple[Column, ...]:
-    def value(experiment: ExperimentAnalysis) -> float | None:
-        found = _speed(experiment, name)
+    def value(insight: ExperimentInsight) -> float | None:
+        found = _speed(insight, name)
         return None if found is None else float(found.median)
 
     return estimate(
@@ -62,16 +64,49 @@ def _rate(name: str, title: str, says: str) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
+def _traffic(insight: ExperimentInsight) -> StepTraffic | None:
+    experiment = insight.experiment
+    report = experiment.program.report
+    step = None if report is None else report.step_bytes
+    return trace_step(step, experiment.generation, insight.roofs)
+
+
+def _of_traffic(read: Callable[[StepTraffic], float | None]) -> Callable[[Any], Any]:
+    def value(insight: ExperimentInsight) -> float | None:
+        found = _traffic(insight)
+        return None if found is None else read(found)
+
+    return value
+
+
+def _generates(insight: ExperimentInsight) -> bool:
+    metrics = insight.experiment.metrics
+    return metrics is not None and metrics.generated is not None
+
+
 GENERATION: Final = Table(
     "generation",
     (
-        Column("experiment", "string", of=lambda e: e.name, says="experiment of the run"),
+        Column("experiment", "string", of=lambda i: i.experiment.name, says="experiment of the run"),
         *_rate("prefill_tokens_per_second", "prefill", "tokens of the prompt a second"),
         *_rate("decode_tokens_per_second", "decode", "new tokens after the first a second"),
-        *quality_columns(lambda e: e.program.quality),
+        *quality_columns(lambda i: i.experiment.program.quality),
+        Column("step_bytes", "Int64", "bytes", title="read for a token",
+               of=_of_traffic(lambda t: t.step.total),
+               says="what one step of decode has to read: weights as stored, rows of tables, and the whole "
+               "cache once"),
+        Column("step_cache_bytes", "Int64", "bytes", place="page",
+               of=_of_traffic(lambda t: t.step.caches), says="of these, the cache"),
+        Column("step_rate", "float64", "GB/s", is_timed=True, title="that is",
+               of=_of_traffic(lambda t: t.gigabytes_per_s),
+               says="these bytes by the mean latency of a token, in 10⁹ a second"),
+        Column("of_stream", "float64", "share", is_timed=True, title="of the bandwidth",
+               of=_of_traffic(lambda t: t.of_stream),
+               says="÷ the fastest stream of that size on the device; missing where `etprof calibrate "
+               "--peaks` has not measured it in this SME mode at these threads"),
     ),
     title="Speed and quality",
-    from_each="experiment",
-    rows_of=lambda e: [e] if e.metrics is not None and e.metrics.generated is not None else [],
+    from_each="insight",
+    rows_of=lambda i: [i] if _generates(i) else [],
     says="one row per experiment that generated tokens",
-)
+)  # fmt: skip

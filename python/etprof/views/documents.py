@@ -56,7 +56,7 @@ def assessment_document(assessment: Assessment) -> Document:
         "kernel_evidence": _kernel_evidence(assessment),
         "outputs": json_records(comparisons.OUTPUTS.of(assessment.outputs)),
         "accuracy": json_records(comparisons.ACCURACY.of_each(assessment.run.verdicts)),
-        "generation": json_records(quality.GENERATION.of_each(run.experiments)),
+        "generation": json_records(quality.GENERATION.of_each(assessment.insight.experiments)),
         "findings": [_findings(entry) for entry in assessment.findings],
         "reference": clean(str(assessment.reference.source)) if assessment.reference else None,
         "notes": list(assessment.notes),
