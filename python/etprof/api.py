@@ -33,7 +33,7 @@ from etprof.tables import comparisons
 from etprof.tables.operators import ROLLUPS
 from etprof.tables.report import DECLARED, comparison_sections, report_table
 from etprof.views.documents import comparison_document
-from etprof.views.events import event_blocks
+from etprof.views.events import event_blocks, events_frame
 from etprof.views.files import build_frame
 from etprof.views.formats.html import render_html, render_sections
 
@@ -187,7 +187,11 @@ class Run:
         Executions with impossible time stamps are left out; `notes` says how many.
         """
         found = self._experiment(experiment)
-        return event_blocks(found.executions)
+        return event_blocks(found.executions, self.assessment.insight.of(found.name).details)
+
+    def events(self, experiment: str | None = None) -> pd.DataFrame:
+        """Every event of all blocks, as `event_blocks` has them, one row each."""
+        return events_frame(self.event_blocks(experiment))
 
     def find_total_for_module(
         self, module: str, *, experiment: str | None = None, unit: Unit = "ms"

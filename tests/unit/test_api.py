@@ -41,6 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> etprof.Run:
             "name": name,
             "operator": "convolution.default",
             "macs": 800_000,
+            "debug_handle": 7 + i,
             "origin": {"module_path": f"blocks.{i}.conv", "module_type": "Conv2d"},
         }
         for i, (_, name) in enumerate(kinds)
@@ -172,6 +173,32 @@ def test_event_blocks_keep_every_duration(tmp_path: Path) -> None:
     assert events["Softmax (NC, F32) #1"].is_delegated
     frame = blocks["Execute"].to_frame()
     assert frame.set_index("name").loc["native_call_addmm.out", "p50_ns"] == 30 * US
+
+
+def test_events_say_where_their_operators_come_from(run: etprof.Run) -> None:
+    """A table of events had names and times only; Inspector's says modules and handles too."""
+    frame = run.events("android_off")
+    blocks = run.event_blocks("android_off")
+    assert len(frame) == sum(len(block.events) for block in blocks)
+    known = frame[frame["modules"].notna()].set_index("name")
+    rows = run.operators()
+    rows = rows[(rows["experiment"] == "android_off") & rows["module_path"].notna()]
+    assert len(rows) == 3
+    for row in rows.to_dict("records"):
+        event = known.loc[row["label"]]
+        assert event["modules"] == row["module_path"]
+        assert event["operators"] in {"conv", "depthwise", "last"}
+        assert event["debug_handles"] == "7" if event["operators"] == "conv" else True
+        assert (event["instruction_id"], event["backend"]) == (0, "XnnpackBackend")
+    assert not frame[frame["container"]]["modules"].notna().any()
+
+
+def test_events_without_an_export_have_no_origin(tmp_path: Path) -> None:
+    path = tmp_path / "x.etdump"
+    path.write_bytes(foreign_etdump(executions=3))
+    frame = etprof.load_run(path).events()
+    assert set(frame["event_block"]) == {"Default", "Execute"}
+    assert frame[["operators", "debug_handles", "modules", "source"]].isna().all(axis=None)
 
 
 def test_tabular_and_tsv(

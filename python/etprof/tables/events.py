@@ -30,9 +30,31 @@ TIMELINE: Final = Table(
 EVENTS: Final = Table(
     "events",
     (
+        Column("event_block", "string", of=lambda e: e.block, says="such as `Execute`"),
         Column("name", "string", of=lambda e: e.name, says="of the operator or kernel"),
         Column("delegated", "boolean", of=lambda e: e.is_delegated, says="inside a delegate"),
         Column("container", "boolean", of=lambda e: e.is_container, says="holds others' time"),
+        Column("backend", "string", of=lambda e: e.backend, says="whose delegate it is in"),
+        Column("instruction_id", "Int64", of=lambda e: e.instruction_id, says="of the program"),
+        Column(
+            "operators",
+            "string",
+            of=lambda e: ", ".join(e.operators) or None,
+            says="the graph's operators that it computes",
+        ),
+        Column(
+            "debug_handles",
+            "string",
+            of=lambda e: ", ".join(map(str, e.debug_handles)) or None,
+            says="of these operators, as the ETRecord has them",
+        ),
+        Column(
+            "modules",
+            "string",
+            of=lambda e: ", ".join(filter(None, e.modules)) or None,
+            says="the model's modules that they are of",
+        ),
+        Column("source", "string", of=lambda e: e.source, says="the model's own line, `file:line`"),
         Column("count", "Int64", "count", of=lambda e: e.count, says="how often it was logged"),
         *(
             Column(f"{name}_ns", "float64", "ns", is_timed=True, of=read, says=says)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,11 +14,12 @@ from etprof.tables.events import EVENTS, TIMELINE
 from etprof.views.files import build_frame, csv_text, safe_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
 
+    from etprof.analysis.insight import OperatorDetail
     from etprof.analysis.split.executions import Delegates, Executions, Piece
     from etprof.etdump.columns import ProfileColumns
     from etprof.tables.table import Value
@@ -94,6 +96,39 @@ class Event:
     raw_ns: NDArray[np.int64]
     """Durations in the order of the file, in ticks; ns for ExecuTorch's own clock. Empty where
     times mean nothing."""
+    block: str
+    """Name of its event block."""
+    detail: OperatorDetail | None = None
+    """The row of the operator table that is of this event; None for containers, and where two rows have its name."""
+
+    @property
+    def backend(self) -> str | None:
+        """Whose delegate it is in, as programs call it; None outside, and where nobody knows."""
+        return self.detail.row.backend.delegate if self.detail else None
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The graph's operators that it computes, by the names of their nodes."""
+        found = self.detail.attribution if self.detail else None
+        return found.graph_operators if found else ()
+
+    @property
+    def debug_handles(self) -> tuple[int, ...]:
+        """Of these operators, as the ETRecord has them; each once."""
+        found = self.detail.attribution if self.detail else None
+        handles = (each.debug_handle for each in found.behind) if found else ()
+        return tuple(dict.fromkeys(each for each in handles if each is not None))
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Paths of the modules that these operators were traced in; the root's is empty."""
+        found = self.detail.attribution if self.detail else None
+        return found.modules if found else ()
+
+    @property
+    def source(self) -> str | None:
+        """The model's own line, such as `model.py:24`."""
+        return self.detail.source if self.detail else None
 
     def percentile_ns(self, percent: float) -> float | None:
         """Returns a percentile of the durations, such as `percentile_ns(90)`."""
@@ -114,17 +149,30 @@ class EventBlock:
     """In the order of their first occurrence."""
 
     def to_frame(self) -> pd.DataFrame:
-        """Returns name, delegated, count, p10, p50, p90, mean, minimum and maximum in ns."""
-        return build_frame(EVENTS.of(self.events))
+        """Returns one row per event: name, origin, count, percentiles and mean in ns."""
+        return events_frame([self])
 
 
-def event_blocks(executions: Executions) -> tuple[EventBlock, ...]:
+def events_frame(blocks: Sequence[EventBlock]) -> pd.DataFrame:
+    """Returns the events of several blocks below each other."""
+    return build_frame(EVENTS.of([event for block in blocks for event in block.events]))
+
+
+def event_blocks(
+    executions: Executions, details: Sequence[OperatorDetail] = ()
+) -> tuple[EventBlock, ...]:
     """Groups an ETDump's profile events by block name, then by instruction and name.
 
-    Nothing is lost but executions with impossible events: a repeated event keeps all its
+    Those of an operator get what `details` know of it. Nothing is lost but executions with impossible events: a repeated event keeps all its
     durations, unlike in Inspector.
     """
     names = (*executions.names, "")
+    labels = Counter((each.row.instruction_id, each.row.label) for each in details)
+    known = {
+        (each.row.instruction_id, each.row.label): each
+        for each in details
+        if labels[each.row.instruction_id, each.row.label] == 1
+    }
     found: dict[int, dict[_Key, list[NDArray[np.int64]]]] = {}
     for piece in executions.pieces():
         profile, times = piece.dump.profile, piece.events.times
@@ -139,7 +187,7 @@ def event_blocks(executions: Executions) -> tuple[EventBlock, ...]:
         EventBlock(
             names[name_id],
             tuple(
-                _event(key, np.concatenate(parts), names, is_timed=executions.is_timed)
+                _event(key, parts, (names, names[name_id]), known, is_timed=executions.is_timed)
                 for key, parts in block.items()
             ),
         )
@@ -167,15 +215,25 @@ def _group(
 
 
 def _event(
-    key: _Key, durations: NDArray[np.int64], names: Sequence[str], *, is_timed: bool
+    key: _Key,
+    parts: Sequence[NDArray[np.int64]],
+    texts: tuple[Sequence[str], str],
+    known: Mapping[tuple[int | None, str], OperatorDetail],
+    *,
+    is_timed: bool,
 ) -> Event:
+    """Returns an event of the block that `texts` name last, with what is known of its operator."""
+    (names, block), durations = texts, np.concatenate(parts)
     instruction, *naming = key
     name, is_delegated = event_label(names, *naming)
+    called = instruction if instruction >= 0 else None
     return Event(
         name,
         is_delegated,
         name in CONTAINERS,
-        instruction if instruction >= 0 else None,
+        called,
         durations.size,
         durations if is_timed else np.empty(0, np.int64),
+        block,
+        known.get((called, name)),
     )
