@@ -1,11 +1,15 @@
 """Write the report of one or several run directories: HTML, Markdown, tables, traces.
 
+Several runs become one comparison: what each is worth in latency, likeness to the float32 model and
+size, which ones no other beats, and where the time of each goes; then every run by itself.
+
 With one run the files go into its directory, with several into ./etprof_report, or where --out
 says. report.html is complete in itself: it works offline and loads nothing.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,8 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.analysis.assessment import assess_runs
     from etprof.importing.alone import load_source
     from etprof.report_files import check_formats, write_documents
-    from etprof.tables.brief import listed
+    from etprof.tables.alternatives import side_by_side
+    from etprof.tables.brief import Told, listed
     from etprof.targets.peaks import with_peaks
+    from etprof.views.documents import runs_document
 
     formats = _formats(arguments.format)
     check_formats(formats)
@@ -67,8 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
         thresholds=load_thresholds(arguments.thresholds),
     )
     written = write_documents(assessments, _folder(arguments), formats)
-    document = {"files": [str(path) for path in written]}
-    answer(arguments, document, listed(None, lines=document["files"]))
+    files, together = [str(path) for path in written], side_by_side(assessments)
+    document = {"files": files, "runs": runs_document(assessments)}
+    if together is None:
+        answer(arguments, document, listed(None, lines=files))
+    else:
+        brief = listed(together.runs, lines=files[1:], ends=files[:1])
+        answer(arguments, document, replace(brief, told=(Told(together.lead),)))
     return 0
 
 

@@ -185,6 +185,49 @@ def dots_of(table: Table) -> View | None:
     }
 
 
+def front_of(table: Table) -> View | None:
+    """Runs by latency or else work on SME, by likeness or else size; None for every other table."""
+    if table.name != "front" or not table.rows:
+        return None
+    across = "latency_ns" if _any(table, "latency_ns") else "sme_share"
+    up = "snr_db" if _any(table, "snr_db") else "size_bytes"
+    records = [r for r in table.records() if r[across] is not None and r[up] is not None]
+    if not records:
+        return None
+    columns = {column.name: column for column in table.columns}
+    rights, ups = ([float(r[name] or 0) for r in records] for name in (across, up))
+    sizes = [float(r["size_bytes"] or 0) for r in records]
+    right = max(rights) if across == "latency_ns" else 1.0
+    # The better end is above: of sizes, the smaller.
+    low, high = (min(ups), max(ups)) if up == "snr_db" else (max(ups), 0.0)
+    kinds = list(dict.fromkeys(str(r["kind"]) for r in records))
+    left_out = len(table.rows) - len(records)
+    return {
+        "across": [columns[across].heading, *(format_value(columns[across].unit, end) for end in (0.0, right))],
+        "up": [columns[up].heading, *(format_value(columns[up].unit, end) for end in (low, high))],
+        "legend": [{"name": kind, "colour": f"c{i % len(_COLOURS)}"} for i, kind in enumerate(kinds)],
+        "left_out": left_out,
+        "dots": [
+            {
+                "number": r["number"],
+                "left": _percent(x, right or 1.0),
+                "bottom": _percent(y - low, high - low) if high != low else "50",
+                "size": round(1.6 + 1.4 * (size / (max(sizes) or 1.0)) ** 0.5, 2),
+                "colour": f"c{kinds.index(str(r['kind'])) % len(_COLOURS)}",
+                "is_on_front": r["is_unbeaten"],
+                "title": ", ".join([str(r["run"]), *(
+                    f"{columns[name].heading} {format_value(columns[name].unit, r[name])}"
+                    for name in (across, "snr_db", "size_bytes"))]),
+            }
+            for r, x, y, size in zip(records, rights, ups, sizes, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def _any(table: Table, name: str) -> bool:
+    return any(record[name] is not None for record in table.records())
+
+
 def icicle_of(table: Table) -> View | None:
     """Nested boxes of one side, or of two and their difference; None for every other table."""
     if table.name not in {"icicle", "icicle_changes"} or not table.rows:

@@ -9,6 +9,7 @@ from etprof.analysis.split.operators import category_times
 from etprof.analysis.split.thread_map import build_thread_map
 from etprof.base.text import clean, with_raw_names
 from etprof.tables import comparisons, findings, kernels, measurement, operators, quality
+from etprof.tables.alternatives import side_by_side
 from etprof.views.files import json_records
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 SUMMARY_VERSION: Final = 1
 COMPARISON_VERSION: Final = 1
+RUNS_VERSION: Final = 1
 _NS_PER_MS: Final = 1e6
 
 
@@ -61,6 +63,15 @@ def assessment_document(assessment: Assessment) -> Document:
         "reference": clean(str(assessment.reference.source)) if assessment.reference else None,
         "notes": list(assessment.notes),
     })  # fmt: skip
+
+
+def runs_document(assessments: Sequence[Assessment]) -> Document | None:
+    """Returns several runs as one comparison; None of a single one."""
+    found = side_by_side(assessments)
+    if found is None:
+        return None
+    tables = {table.name: json_records(table) for table in found.tables}
+    return with_raw_names({"schema_version": RUNS_VERSION, "lead": found.lead, **tables})
 
 
 def _kernel_evidence(assessment: Assessment) -> Document | None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from etprof.tables.alternatives import side_by_side
 from etprof.tables.findings import gain_text
 from etprof.tables.report import report_of
 from etprof.views.cells import shown_columns, shown_rows
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from etprof.analysis.assessment import Assessment
+    from etprof.tables.alternatives import RunsSideBySide
     from etprof.tables.report import Report
     from etprof.tables.table import Place, Section, Table
 
@@ -37,7 +39,19 @@ page shows, where backslashes and other entities are gone."""
 def render_markdown(assessments: Sequence[Assessment]) -> str:
     """Returns the report of one or several runs."""
     parts = ["\n".join(_run_lines(entry)).strip() for entry in assessments]
+    together = side_by_side(assessments)
+    if together is not None:
+        parts.insert(0, "\n".join(_together(together)).strip())
     return "\n\n---\n\n".join(parts) + "\n"
+
+
+def _together(found: RunsSideBySide) -> Iterator[str]:
+    yield from (f"# {escape(found.title)}", "", escape(found.lead), "")
+    yield from markdown_table(found.runs, "page")
+    yield from (f"{escape(found.runs.note)}.", "")
+    for section in found.sections:
+        if not any(table.is_drawn for table in section.tables):
+            yield from _section(section)
 
 
 def _run_lines(assessment: Assessment) -> Iterator[str]:

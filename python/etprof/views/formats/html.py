@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import etprof
 from etprof.base.html_template import hash_script, read_package_file, template_environment
 from etprof.run.manifest import MANIFEST
+from etprof.tables.alternatives import side_by_side
 from etprof.tables.findings import gain_text
 from etprof.tables.report import report_of
 from etprof.views.cells import shown_columns, shown_rows
@@ -16,6 +17,7 @@ from etprof.views.charts import (
     bars_of,
     category_stacks,
     dots_of,
+    front_of,
     icicle_of,
     latency_chart,
     roofline_of,
@@ -51,6 +53,7 @@ def render_html(assessments: Sequence[Assessment]) -> str:
         title=", ".join(names),
         identities=_identities(assessments),
         runs=runs,
+        together=_together_view(assessments),
         gain_text=gain_text,
         style=style,
         script=script,
@@ -86,6 +89,17 @@ def _asset(name: str) -> str:
     return read_package_file("etprof.views", "templates", name)
 
 
+def _together_view(assessments: Sequence[Assessment]) -> View | None:
+    """Returns what the template shows of several runs together; None of a single one."""
+    found = side_by_side(assessments)
+    return found and {
+        "title": found.title,
+        "lead": found.lead,
+        "runs": _table_view(found.runs, found.runs.title),
+        "sections": [_section_view(section) for section in found.sections],
+    }
+
+
 def _run_view(assessment: Assessment, key: str) -> View:
     """Returns everything that the template shows of one run; `key` makes its ids unique."""
     run, report = assessment.run, report_of(assessment)
@@ -104,7 +118,7 @@ def _run_view(assessment: Assessment, key: str) -> View:
 
 
 _CHARTS: Final[dict[str, Callable[[Table], View | None]]] = {
-    "dots": dots_of, "icicle": icicle_of, "steps": steps_of, "roofline": roofline_of,
+    "dots": dots_of, "front": front_of, "icicle": icicle_of, "steps": steps_of, "roofline": roofline_of,
 }  # fmt: skip
 _SMALLEST: Final = frozenset({"mean_ns", "candidate_ns", "speed_up"})
 """Beside its name, what a phone shows of an operator; the rest is in its drawer."""
@@ -177,7 +191,9 @@ def _operator_of(table: Table, row: Sequence[Value]) -> View:
     """The number that a row's anchor has, and its class; None where rows are no operators."""
     is_operator = table.name == _SORTABLE and "number" in table.names
     found = dict(zip(table.names, row, strict=True)) if is_operator else {}
-    return {"number": found.get("number"), "class": found.get("class")}
+    own = dict(zip(table.names, row, strict=True)) if table.name == "runs" else {}
+    run = f"#r{int(own['number'] or 1) - 1}" if own else None
+    return {"number": found.get("number"), "class": found.get("class"), "href": run}
 
 
 def _shown(assessment: Assessment) -> list[ExperimentAnalysis]:
