@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from etprof.tables.alternatives import TOGETHER
 from etprof.tables.report import DECLARED
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 def column_lists() -> str:
     """Returns a section for each table."""
-    return "\n".join(_section(table) for table in DECLARED.values()).rstrip() + "\n"
+    tables = (*DECLARED.values(), *TOGETHER.values())
+    return "\n".join(_section(table) for table in tables).rstrip() + "\n"
 
 
 def _section(table: Table) -> str:

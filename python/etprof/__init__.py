@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from etprof.api import ComparisonResult, Run, compare, load_run
+    from etprof.api import ComparisonResult, Run, compare, load_run, side_by_side
 
 __version__ = "0.2.0"
-__all__ = ["ComparisonResult", "Run", "__version__", "compare", "load_run"]
+__all__ = ["ComparisonResult", "Run", "__version__", "compare", "load_run", "side_by_side"]
 
 
 def __dir__() -> list[str]:

@@ -30,6 +30,8 @@ from etprof.base.text import suggest
 from etprof.importing.alone import load_source
 from etprof.statistics.effect import DEFAULT_MARGIN
 from etprof.tables import comparisons
+from etprof.tables.alternatives import TOGETHER
+from etprof.tables.alternatives import side_by_side as place_side_by_side
 from etprof.tables.operators import ROLLUPS
 from etprof.tables.report import DECLARED, comparison_sections, report_table
 from etprof.views.documents import comparison_document
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final[dict[str, dict[str, str]]] = {
     name: {column.name: column.dtype for column in table.columns}
-    for name, table in DECLARED.items()
+    for name, table in (DECLARED | TOGETHER).items()
 }
 """Columns of each frame, in order, with their pandas dtypes."""
 Unit = Literal["ns", "us", "ms", "s"]
@@ -85,6 +87,19 @@ def compare(
         )
     refuse_unlike(*pairs[0], allow)
     return ComparisonResult(compare_sides(*pairs[0], margin=margin))
+
+
+def side_by_side(*runs: Run | str | Path) -> pd.DataFrame:
+    """Returns several runs as alternatives, the table `runs`: one row each, in their order.
+
+    `is_unbeaten` marks those that no other run of the same model on the same machine beats in
+    latency, likeness to the float32 model and size at once. Raises UsageError for fewer than two.
+    """
+    loaded = [each if isinstance(each, Run) else load_run(each) for each in runs]
+    found = place_side_by_side([each.assessment for each in loaded])
+    if found is None:
+        raise UsageError("side_by_side takes two runs or more")
+    return build_frame(found.runs)
 
 
 def _side(value: Run | Experiment | str | Path) -> tuple[Run, str | None]:
@@ -323,4 +338,12 @@ def _in_frame(page: str) -> str:
     )
 
 
-__all__ = ["COLUMNS", "ComparisonResult", "Experiment", "Run", "compare", "load_run"]
+__all__ = [
+    "COLUMNS",
+    "ComparisonResult",
+    "Experiment",
+    "Run",
+    "compare",
+    "load_run",
+    "side_by_side",
+]

@@ -15,7 +15,7 @@ import pytest
 
 from etprof.history.ingest import read_run_directory
 from etprof.run.load import Run
-from etprof.tables.events import TIMELINE
+from etprof.tables.operators import TIMELINE
 from etprof.tables.report import DECLARED
 from etprof.views.formats import format_names
 from tests.world.host import etprof, simulated_host

@@ -29,7 +29,7 @@ from etprof.base.process import run_command
 from etprof.base.units import format_range, format_value
 from etprof.cli import run_command_line
 from etprof.run.load import Run as LoadedRun
-from etprof.tables.events import EVENTS, TIMELINE
+from etprof.tables.operators import EVENTS, TIMELINE
 from etprof.tables.report import DECLARED, report_sections, report_tables
 from etprof.views import formats
 from etprof.views.cells import shown_columns, shown_rows

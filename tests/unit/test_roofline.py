@@ -14,7 +14,7 @@ from etprof.backends.registry import BY_NAME
 from etprof.base.errors import InputFileError, UsageError
 from etprof.cli import run_command_line
 from etprof.run.delegation import MethodReport
-from etprof.run.directory import ExperimentMetrics
+from etprof.run.directory import GenerationMetrics
 from etprof.run.load import Run
 from etprof.run.peaks import Peak, Peaks
 from etprof.tables.operators import INTENSITY
@@ -192,18 +192,9 @@ def test_what_has_no_peak_is_refused(flag: str, word: str) -> None:
         run_command_line(["calibrate", "--peaks", flag, word])
 
 
-TOKENS = {
-    "latency_ns": [50_000],
-    "generation": {
-        "time_to_first_token_ns": [5000],
-        "prefill_tokens_per_second": [2000.0],
-        "decode_tokens_per_second": [1e5],
-        "token_latency_ns": [10_000] * 4,
-    },
-}
-
-
-def test_a_token_reads_what_its_method_holds_and_is_held_against_streams_of_that_size() -> None:
+def test_a_token_reads_what_its_method_holds_and_is_held_against_streams_of_that_size(
+    tmp_path: Path,
+) -> None:
     operators = [
         {"name": "e", "operator": "embedding.default", "held_bytes": 1024},
         {"name": "q", "operator": "dequantize.default", "held_bytes": 999, "is_quantization": True},
@@ -214,9 +205,16 @@ def test_a_token_reads_what_its_method_holds_and_is_held_against_streams_of_that
     step = MethodReport.model_validate({"operators": operators}).step_bytes
     assert step == (2**17 + 1024, 8192)
     assert step is not None
-    speed = summarise_generation(
-        ExperimentMetrics.model_validate({"blocks": [TOKENS] * 6, "threads": 1})
+    generated = GenerationMetrics(
+        prefill_tokens_per_second=[2000.0],
+        decode_tokens_per_second=[1e5],
+        time_to_first_token_ns=[5000],
+        token_latency_ns=[10_000] * 4,
     )
+    metrics = Run.load(write_run(tmp_path / "r", on_off_run())).experiments[0].metrics
+    assert metrics is not None
+    blocks = [each.model_copy(update={"generation": generated}) for each in metrics.blocks]
+    speed = summarise_generation(metrics.model_copy(update={"blocks": blocks}))
     assert speed is not None
     found = trace_step(
         step, speed, Roofs.of(Peaks(device="d", measured_at="t", peaks=PEAKS), "off", 1)

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import etprof as etprof_api
 from etprof.analysis.assessment import assess_runs
+from etprof.api import COLUMNS
+from etprof.base.errors import UsageError
 from etprof.run.load import Run as LoadedRun
 from etprof.tables.alternatives import RUNS, side_by_side
 from etprof.views.formats.html import render_html
@@ -32,6 +35,7 @@ def write(
     factor: float,
     size_bytes: int,
     snr_db: float | None = None,
+    *,
     answer: str = "passed",
     **changes: Any,  # noqa: ANN401 - fields of a described run
 ) -> Path:
@@ -154,6 +158,14 @@ def test_the_page_is_one_comparison_and_names_are_data(tmp_path: Path) -> None:
     assert page.count('href="#r1"') == 2  # the table and the picture
     assert ATTACK not in page
     assert "Where each run&#39;s time goes" in page
+
+
+def test_the_api_has_the_same_table(four: list[Path]) -> None:
+    frame = etprof_api.side_by_side(four[0], *map(etprof_api.load_run, four[1:]))
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == COLUMNS["runs"]
+    assert frame["is_unbeaten"].tolist() == [row["is_unbeaten"] for row in rows(four)]
+    with pytest.raises(UsageError, match="two runs"):
+        etprof_api.side_by_side(four[0])
 
 
 def test_one_run_is_no_comparison(four: list[Path]) -> None:

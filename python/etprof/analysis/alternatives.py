@@ -9,9 +9,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from etprof.analysis.compare.comparability import Side, find_differences
-from etprof.analysis.compare.comparison import compare_sides
+from etprof.analysis.compare.comparison import STEADY_ENTRY
+from etprof.analysis.split.cold_start import SeparateRuns, build_ledger_of_runs
 from etprof.base.text import clean
 from etprof.run.accuracy import export_place
+from etprof.statistics.effect import DEFAULT_MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from etprof.run.accuracy import Verdict
     from etprof.statistics.effect import Effect
     from etprof.statistics.summary import BlockedMedian
+
+_CHOSEN = frozenset({"threads", "cores"})
+"""Settings among which one chooses; every other one has to be alike where latencies are judged."""
 
 
 @dataclass(frozen=True)
@@ -107,29 +112,25 @@ class Alternative:
     def beats(self, other: Alternative) -> bool:
         """Whether nothing speaks for the other: this is better in one thing, and worse in none.
 
-        Latencies differ where their intervals (with few launches: all launches) are apart. What is
-        not known is the worst.
+        Latencies differ where the verdict on two separate runs is that they do. What is not known
+        is the worst, but for a latency: nobody is faster or slower than that.
         """
         if self.peer_group != other.peer_group or self.is_wrong:
             return False
+        effect = compare_latency(other.assessment, self.assessment)
+        verdict = effect.verdict if effect else None
         own, its = self._merits, other._merits
-        is_worse = any(mine[1] < theirs[0] for mine, theirs in zip(own, its, strict=True))
-        is_better = any(mine[0] > theirs[1] for mine, theirs in zip(own, its, strict=True))
+        is_worse = verdict == "slower" or any(a < b for a, b in zip(own, its, strict=True))
+        is_better = verdict == "faster" or any(a > b for a, b in zip(own, its, strict=True))
         return other.is_wrong or (is_better and not is_worse)
 
     @cached_property
-    def _merits(self) -> tuple[tuple[float, float], ...]:
-        """From where to where each figure lies, more being better."""
-        speed = -math.inf, -math.inf
-        if self.latency is not None:
-            medians, interval = self.latency.block_medians, self.latency.interval
-            low, high = (interval.low, interval.high) if interval else (min(medians), max(medians))
-            speed = -high, -low
-        elif not self.assessment.run.is_timed:
-            speed = (self.coverage or 0.0,) * 2
+    def _merits(self) -> tuple[float, ...]:
+        """What is known without a clock, more being better."""
         likeness = _likeness_db(self.accuracy) if self.accuracy else -math.inf
         size = -math.inf if self.size_bytes is None else -float(self.size_bytes)
-        return speed, (likeness, likeness), (size, size)
+        coverage = 0.0 if self.assessment.run.is_timed else self.coverage or 0.0
+        return coverage, likeness, size
 
 
 def _likeness_db(verdict: Verdict) -> float:
@@ -140,7 +141,9 @@ def alternatives_of(assessments: Sequence[Assessment]) -> tuple[Alternative, ...
     """Returns the runs as alternatives, in their order."""
     names = _names(assessments)
     return tuple(
-        Alternative(number, name, each, _against(assessments[0], each) if number > 1 else None)
+        Alternative(
+            number, name, each, compare_latency(assessments[0], each) if number > 1 else None
+        )
         for number, (each, name) in enumerate(zip(assessments, names, strict=True), start=1)
     )
 
@@ -152,15 +155,24 @@ def unbeaten(found: Sequence[Alternative]) -> tuple[bool, ...]:
     )
 
 
-def _against(first: Assessment, other: Assessment) -> Effect | None:
+def compare_latency(first: Assessment, other: Assessment) -> Effect | None:
+    """Holds a run's latency against another's; None unless both were measured alike.
+
+    Threads and cores may differ: they are among what one chooses.
+    """
     sides = [
         Side(each.run, each.primary.experiment, each.run.manifest)
         for each in (first, other)
         if each.is_split and each.run.is_timed and not each.run.wrong
     ]
-    if len(sides) < 2 or find_differences(*sides):
+    if len(sides) < 2 or not all(each.timed for each in sides):
         return None
-    return compare_sides(*sides).latency
+    if any(each.field not in _CHOSEN for each in find_differences(*sides)):
+        return None
+    ledger = build_ledger_of_runs(
+        SeparateRuns(sides[0].timed, sides[1].timed, {}), margin=DEFAULT_MARGIN
+    )
+    return next((entry.effect for entry in ledger if entry.label == STEADY_ENTRY), None)
 
 
 def _folder(depth: int, assessment: Assessment) -> str | None:

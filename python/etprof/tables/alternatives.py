@@ -118,6 +118,10 @@ RUN_MODULES: Final = _by_run(
 )  # fmt: skip
 
 
+TOGETHER: Final = {table.name: table for table in (RUNS, RUN_CATEGORIES, RUN_MODULES)}
+"""Tables of several runs, by name."""
+
+
 @dataclass(frozen=True)
 class RunsSideBySide:
     """Several runs as people read them together, and their tables for programs."""

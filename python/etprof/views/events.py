@@ -10,7 +10,7 @@ import numpy as np
 
 from etprof.backends.registry import event_label
 from etprof.etdump.plausibility import CONTAINERS
-from etprof.tables.events import EVENTS, TIMELINE
+from etprof.tables.operators import EVENTS, TIMELINE
 from etprof.views.files import build_frame, csv_text, safe_cell
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def event_blocks(
 ) -> tuple[EventBlock, ...]:
     """Groups an ETDump's profile events by block name, then by instruction and name.
 
-    Those of an operator get what `details` know of it. Nothing is lost but executions with impossible events: a repeated event keeps all its
-    durations, unlike in Inspector.
+    Those of an operator get what `details` know of it. Nothing is lost but executions with
+    impossible events: a repeated event keeps all its durations, unlike in Inspector.
     """
     names = (*executions.names, "")
     labels = Counter((each.row.instruction_id, each.row.label) for each in details)

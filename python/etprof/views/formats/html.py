@@ -92,7 +92,9 @@ def _asset(name: str) -> str:
 def _together_view(assessments: Sequence[Assessment]) -> View | None:
     """Returns what the template shows of several runs together; None of a single one."""
     found = side_by_side(assessments)
-    return found and {
+    if found is None:
+        return None
+    return {
         "title": found.title,
         "lead": found.lead,
         "runs": _table_view(found.runs, found.runs.title),
