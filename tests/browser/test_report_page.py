@@ -80,6 +80,11 @@ RUNS: dict[str, list[Run]] = {
     "on_off": [on_off_run()],
     "threads": [thread_sweep()],
     "emulated": [replace(on_off_run(), platform="emulator", meaningful=False)],
+    "alternatives": [
+        on_off_run(),
+        replace(thread_sweep(), precision="int8"),
+        replace(on_off_run(), precision="fp32"),
+    ],
     "two_platforms": [on_off_run(), replace(on_off_run(), platform="mac")],
     "hostile": [
         replace(
