@@ -62,6 +62,11 @@ def write(
     return written
 
 
+def like(folder: Path, factor: float) -> Path:
+    """The same run, only slower."""
+    return write(folder.with_name("slow"), "fp16", factor, 2_000_000, 55)
+
+
 def assess(folders: Sequence[Path]) -> tuple[Assessment, ...]:
     return assess_runs([LoadedRun.load(each) for each in folders])
 
@@ -91,7 +96,8 @@ def test_what_no_other_run_beats(four: list[Path]) -> None:
         "known 8da4w",
     ]
     assert [row["snr_db"] for row in found] == [110, 55, 31, 25]
-    # THEN the last is slower, larger and less accurate than int8
+    # THEN the last is slower, larger and less accurate than int8, and being slower alone is enough
+    assert [row["is_unbeaten"] for row in rows([four[1], like(four[1], 1.3)])] == [True, False]
     assert [row["is_unbeaten"] for row in found] == [True, True, True, False]
     assert found[1]["speed_up"] == pytest.approx(2, rel=0.02)
     assert found[0]["speed_up"] is None
@@ -158,6 +164,7 @@ def test_the_page_is_one_comparison_and_names_are_data(tmp_path: Path) -> None:
     assert page.count('href="#r1"') == 2  # the table and the picture
     assert ATTACK not in page
     assert "Where each run&#39;s time goes" in page
+    assert "The same by module" not in page  # nobody knows a module of these programs
 
 
 def test_the_api_has_the_same_table(four: list[Path]) -> None:

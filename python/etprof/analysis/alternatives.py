@@ -112,17 +112,24 @@ class Alternative:
     def beats(self, other: Alternative) -> bool:
         """Whether nothing speaks for the other: this is better in one thing, and worse in none.
 
-        Latencies differ where the verdict on two separate runs is that they do. What is not known
-        is the worst, but for a latency: nobody is faster or slower than that.
+        By the figures of these runs: latencies differ where both were measured alike and no launch
+        of one was as fast as any of the other. What is not known is the worst, but for a latency:
+        nobody is faster or slower than that.
         """
         if self.peer_group != other.peer_group or self.is_wrong:
             return False
-        effect = compare_latency(other.assessment, self.assessment)
-        verdict = effect.verdict if effect else None
+        mine, theirs = self._launches_ns, other._launches_ns
+        is_judged = mine and theirs and are_alike(self.assessment, other.assessment)
+        is_faster = bool(is_judged) and max(mine) < min(theirs)
+        is_slower = bool(is_judged) and min(mine) > max(theirs)
         own, its = self._merits, other._merits
-        is_worse = verdict == "slower" or any(a < b for a, b in zip(own, its, strict=True))
-        is_better = verdict == "faster" or any(a > b for a, b in zip(own, its, strict=True))
+        is_worse = is_slower or any(a < b for a, b in zip(own, its, strict=True))
+        is_better = is_faster or any(a > b for a, b in zip(own, its, strict=True))
         return other.is_wrong or (is_better and not is_worse)
+
+    @property
+    def _launches_ns(self) -> tuple[float, ...]:
+        return self.latency.block_medians if self.latency else ()
 
     @cached_property
     def _merits(self) -> tuple[float, ...]:
@@ -155,19 +162,22 @@ def unbeaten(found: Sequence[Alternative]) -> tuple[bool, ...]:
     )
 
 
-def compare_latency(first: Assessment, other: Assessment) -> Effect | None:
-    """Holds a run's latency against another's; None unless both were measured alike.
+def _side(assessment: Assessment) -> Side:
+    return Side(assessment.run, assessment.primary.experiment, assessment.run.manifest)
 
-    Threads and cores may differ: they are among what one chooses.
-    """
-    sides = [
-        Side(each.run, each.primary.experiment, each.run.manifest)
-        for each in (first, other)
-        if each.is_split and each.run.is_timed and not each.run.wrong
-    ]
-    if len(sides) < 2 or not all(each.timed for each in sides):
+
+def are_alike(one: Assessment, other: Assessment) -> bool:
+    """Whether two runs with operator splits were measured alike, but for threads and cores."""
+    return all(each.field in _CHOSEN for each in find_differences(_side(one), _side(other)))
+
+
+def compare_latency(first: Assessment, other: Assessment) -> Effect | None:
+    """Holds a run's latency against another's; None unless both were measured alike."""
+    both = (first, other)
+    if not all(each.is_split and each.run.is_timed and not each.run.wrong for each in both):
         return None
-    if any(each.field not in _CHOSEN for each in find_differences(*sides)):
+    sides = [_side(each) for each in both]
+    if not all(each.timed for each in sides) or not are_alike(*both):
         return None
     ledger = build_ledger_of_runs(
         SeparateRuns(sides[0].timed, sides[1].timed, {}), margin=DEFAULT_MARGIN

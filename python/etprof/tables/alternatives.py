@@ -55,7 +55,8 @@ RUNS: Final = Table(
         Column("is_unbeaten", "boolean", title="unbeaten", styles={"yes": "green"},
                of=lambda r: r.is_unbeaten,
                says="no other run of this model on this machine is better in one of latency (untimed: "
-               "MACs on SME), likeness and size and worse in none; never of wrong outputs"),
+               "MACs on SME), likeness and size and worse in none, by the figures of these runs; never of "
+               "wrong outputs"),
         *estimate("latency_ns", "ns", lambda r: r.run.latency,
                   lambda r: r.run.latency.median if r.run.latency else None, title="latency",
                   says="median of an inference without event tracer; missing under emulation"),
@@ -163,7 +164,7 @@ def side_by_side(assessments: Sequence[Assessment]) -> RunsSideBySide | None:
                 says="Means with event tracer, of the experiment in the table above."),
         Section("run_modules", "The same by module",
                 (replace(_largest(by_module), title="The same by module"),)
-                if _knows(modules) else (), place="page"),
+                if _knows(modules) and modules.knows("module") else (), place="page"),
     )  # fmt: skip
     return RunsSideBySide(
         title=count_of(len(found), "run"),
@@ -210,10 +211,12 @@ def _lead(found: Sequence[Alternative], rows: Sequence[_Row]) -> str:
         )
     best = [row.run for row in rows if row.is_unbeaten]
     if len(best) == 1 and best[0].name:
-        return f"{best[0].name} is at least as good as every other run in all that is known."
+        return f"{best[0].name} is at least as good as every other run in all that is known, by these figures."
     if not best:
         return "No run can be taken: the outputs of all are wrong."
-    told = [f"{_names(best)} are unbeaten: no other run is better in one thing and worse in none"]
+    told = [
+        f"{_names(best)} are unbeaten by these figures: no other run is better in one thing and worse in none"
+    ]
     if all(each.latency for each in best):
         fastest = min(best, key=lambda each: each.latency.median if each.latency else 0.0)
         latency = fastest.latency.median if fastest.latency else None
@@ -232,5 +235,5 @@ def _note(found: Sequence[Alternative]) -> str:
         return "none of these runs was timed, so none has a latency"
     return (
         "separate runs also differ by what changes from one run to the next; "
-        "`etprof compare A1 A2 --against B1 B2` judges runs that were repeated"
+        "etprof compare A1 A2 --against B1 B2 judges runs that were repeated"
     )
