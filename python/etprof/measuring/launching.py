@@ -96,8 +96,8 @@ class Launcher:
         outputs = files.file("_outputs")
         if launch.purpose == "outputs":
             return replace(request, generation=None, outputs=outputs)
-        # One of the launches that split writes what it computed.
-        kept = None if launch.block else outputs
+        # One of the launches that split writes what it computed; generations leave tokens.
+        kept = None if launch.block or request.generation else outputs
         clock = files.file(f"{place}_clock.json") if self._has_clock(experiment) else None
         etdump = files.file(f"{place}.etdump")
         return replace(request, etdump=etdump, kernel_trace=clock, outputs=kept)

@@ -55,7 +55,7 @@ class RunnerRequest:
     cpus: tuple[int, ...] = ()
     """CPUs to run on; empty: all."""
     generation: Generation | None = None
-    """Generate tokens; then `method`, `inputs` and `outputs` play no part."""
+    """Generate tokens; then `method` and `inputs` play no part, and `outputs` is None."""
     extra_arguments: tuple[str, ...] = ()
     """Further flags for the runner, as they are."""
 
@@ -96,7 +96,7 @@ def runner_arguments(request: RunnerRequest) -> list[str]:
         ("sme", None if request.sme == "auto" else request.sme),
         ("etdump", request.etdump),
         ("kernel-trace", request.kernel_trace),
-        ("outputs", None if request.generation else request.outputs),
+        ("outputs", request.outputs),
         ("result", request.result),
     ]
     words = [f"--{name}={value}" for name, value in flags if value is not None]
