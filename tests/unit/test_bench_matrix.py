@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from etprof.base.errors import UsageError
+from etprof.base.errors import EtprofError, UsageError
 from etprof.bench.combinations import expand
 from etprof.bench.matrix import Matrix, load_matrix, parse_matrix
+from etprof.bench.session import export_programs
 from etprof.config import Config, read_installed
 
 ROOT = Path(__file__).parents[2]
@@ -275,3 +276,50 @@ def test_the_example_to_start_from_is_what_the_issue_asks_for() -> None:
     }
     assert [len({each[i] for each in axes}) for i in range(3)] == [3, 2, 2]
     assert len(axes) == 12
+
+
+def test_a_program_is_measured_as_it_is(tmp_path: Path) -> None:
+    # GIVEN two programs beside the matrix, of one of which an export says what it is
+    for name in ("llm", "other"):
+        (tmp_path / f"{name}.pte").write_bytes(b"program")
+    known = {"model": "chat", "method": "forward", "backend": "xnnpack", "precision": "fp16"}
+    (tmp_path / "llm.pte.json").write_text(json.dumps(known))
+    lengths = [{"new_tokens": 128, "prompt_length": length} for length in (128, 512)]
+    models = [{"model": "llm.pte", "generation": each} for each in lengths]
+    text = json.dumps({"models": [*models, "other.pte", "toy_cnn"], "precisions": ["fp32", "int8"]})
+    # WHEN the matrix is expanded
+    units, left_out = expand(parse_matrix(text, "m.json", tmp_path))
+    # THEN each is one run, in what it was made in, and none is exported
+    assert [unit.text for unit in units] == [
+        "llm_prompt128_generate128 xnnpack fp16 on host",
+        "llm_prompt512_generate128 xnnpack fp16 on host",
+        "other unknown unknown on host",
+        "toy_cnn xnnpack fp32 on host",
+        "toy_cnn xnnpack int8 on host",
+    ]
+    assert [unit.label for unit in units[1:3]] == ["llm_prompt512_generate128_pte", "other_pte"]
+    assert (len({unit.program for unit in units[:2]}), left_out) == (1, [])
+    exported = export_programs([units[0].program], tmp_path / "programs", print, anew=True)
+    assert exported[units[0].program].path == tmp_path / "llm.pte"
+    assert not (tmp_path / "programs").exists()
+    assert units[0].config(tmp_path / "llm.pte", tmp_path / "run", ["off"]).generation is not None
+
+
+def test_programs_that_cannot_be_are_named(tmp_path: Path) -> None:
+    (tmp_path / "w.pt").touch()
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.pte").touch()
+    (tmp_path / "none.pte").mkdir()
+    heavy = {"model": "a/x.pte", "weights": "w.pt"}
+    for models, expected in (
+        (["none.pte"], "models.0.model: program "),
+        ([heavy], "models.0: a program has its weights already, so leave out weights"),
+        (["a/x.pte", "b/x.pte"], "models: two different models are called 'x'; measure them in"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            parse_matrix(json.dumps({"models": models}), "m.json", tmp_path)
+        assert expected in str(caught.value)
+    (tmp_path / "a/x.pte.json").write_text("{")
+    with pytest.raises(EtprofError, match=r"x\.pte\.json"):
+        expand(parse_matrix('{"models": ["a/x.pte"]}', "m.json", tmp_path))

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel, ValidationError
 
 from etprof.base.errors import UsageError
+from etprof.bench.matrix import is_program
 from etprof.config import Config, MeasurementConfig, TargetConfig
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.run.directory import safe_name
-from etprof.run.program import find_decode_method
+from etprof.run.program import find_decode_method, load_export_manifest
 from etprof.targets.registry import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from etprof.bench.matrix import DeviceEntry, Matrix, MatrixMeasurement, ModelEntry
+
+_UNTOLD: Final = "unknown"
+"""Backend and precision of a program without an export manifest."""
 
 
 @dataclass(frozen=True)
 class ProgramKey:
-    """A program to export: exported once, however many devices and methods run it."""
+    """A program, exported once however many devices and methods run it; or there already."""
 
     model: str
     weights: Path | None
     precision: str
     backend: str
+
+    @property
+    def given(self) -> Path | None:
+        """The program itself, where nothing is to be exported."""
+        return Path(self.model) if is_program(self.model) else None
 
     def request(self, folder: Path | None = None) -> ExportRequest:
         """Returns what to ask the exporter for."""
@@ -44,6 +53,8 @@ class ProgramKey:
     @property
     def label(self) -> str:
         """Name in messages and in file names."""
+        if self.given is not None:
+            return safe_name(self.given.stem)
         return safe_name(f"{self.request().model_name()}_{self.backend}_{self.precision}")
 
 
@@ -68,7 +79,8 @@ class Unit:
     @property
     def label(self) -> str:
         """Name of its run directory."""
-        return safe_name(f"{self.model.label}_{self.backend}_{self.precision}")
+        made = "pte" if self.program.given else f"{self.backend}_{self.precision}"
+        return safe_name(f"{self.model.label}_{made}")
 
     @property
     def text(self) -> str:
@@ -165,17 +177,25 @@ def expand(matrix: Matrix) -> tuple[list[Unit], list[LeftOut]]:
 def _all_units(matrix: Matrix) -> Iterator[Unit]:
     for device in matrix.devices:
         for model in matrix.models:
-            for backend in matrix.backends:
-                for precision in matrix.precisions:
-                    yield Unit(
-                        model=model,
-                        precision=precision,
-                        backend=backend,
-                        device=device,
-                        sme=matrix.sme,
-                        threads=matrix.threads,
-                        measurement=matrix.measurement,
-                    )
+            for backend, precision in _ways(matrix, model):
+                yield Unit(
+                    model=model,
+                    precision=precision,
+                    backend=backend,
+                    device=device,
+                    sme=matrix.sme,
+                    threads=matrix.threads,
+                    measurement=matrix.measurement,
+                )
+
+
+def _ways(matrix: Matrix, model: ModelEntry) -> Iterable[tuple[str, str]]:
+    """Returns backends with precisions: all of the matrix, or what a given program was made in."""
+    if model.program is None:
+        return product(matrix.backends, matrix.precisions)
+    exported = load_export_manifest(model.program)
+    backend, precision = (exported.backend, exported.precision) if exported else (None, None)
+    return [(backend or _UNTOLD, precision or _UNTOLD)]
 
 
 def _reason_to_leave_out(unit: Unit, matrix: Matrix) -> str | None:
@@ -189,6 +209,8 @@ def _reason_to_leave_out(unit: Unit, matrix: Matrix) -> str | None:
         given = exclusion.model_dump(exclude_none=True)
         if given and all(values[axis] == value for axis, value in given.items()):
             return "excluded"
+    if unit.program.given is not None:
+        return None
     try:
         unit.program.request().files()
     except UsageError as error:

@@ -55,7 +55,7 @@ def _accepted_by(check: Callable[[str], object]) -> AfterValidator:
 
     def validate(name: str, info: ValidationInfo) -> str:
         # The context is the folder that paths are relative to; no other name is a path.
-        if info.context is not None and names_a_source(name):
+        if info.context is not None and (names_a_source(name) or is_program(name)):
             name = str(info.context / name)
         try:
             check(name)
@@ -64,6 +64,18 @@ def _accepted_by(check: Callable[[str], object]) -> AfterValidator:
         return name
 
     return AfterValidator(validate)
+
+
+def is_program(model: str) -> bool:
+    """Whether a model is named by its exported program."""
+    return model.endswith(".pte")
+
+
+def _check_model(name: str) -> None:
+    if not is_program(name):
+        find_model(name)
+    elif not Path(name).is_file():
+        raise UsageError(f"program {name} does not exist; `etprof export MODEL` makes one")
 
 
 def _check_backend(name: str) -> None:
@@ -81,7 +93,7 @@ Several = Annotated[
     tuple[Item, ...], BeforeValidator(_wrap), Field(min_length=1, max_length=MOST_ENTRIES)
 ]
 Name = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-ModelName = Annotated[str, Field(min_length=1), _accepted_by(find_model)]
+ModelName = Annotated[str, Field(min_length=1), _accepted_by(_check_model)]
 PrecisionName = Annotated[str, _accepted_by(parse_precision)]
 BackendName = Annotated[str, _accepted_by(_check_backend)]
 
@@ -92,9 +104,11 @@ HOST: Final = "host"
 
 
 class ModelEntry(StrictModel):
-    """A model to export and measure."""
+    """A model to export and measure, or a program to measure as it is."""
 
-    model: ModelName = Field(description="a name of `etprof models`, or file.py:Class")
+    model: ModelName = Field(
+        description="a name of `etprof models`, file.py:Class, or an exported program.pte"
+    )
     method: str | None = Field(None, description="method to measure; default: the program's own")
     weights: Path | None = Field(None, description="a checkpoint of the model")
     generation: GenerationConfig | None = Field(
@@ -105,11 +119,20 @@ class ModelEntry(StrictModel):
     def _check_generation(self) -> ModelEntry:
         if self.generation is not None and self.method is not None:
             raise ValueError("generation names its own methods, so leave out method")
+        if self.weights is not None and self.program is not None:
+            raise ValueError("a program has its weights already, so leave out weights")
         return self
 
     @property
+    def program(self) -> Path | None:
+        """The program, where that is given; None for a model to export."""
+        return Path(self.model) if is_program(self.model) else None
+
+    @property
     def name(self) -> str:
-        """Name in files and tables: the registered one, or the class's."""
+        """Name in files and tables: the registered one, the class's, or the program's."""
+        if self.program is not None:
+            return self.program.stem
         return self.model.rpartition(":")[2] if ":" in self.model else self.model
 
     @property

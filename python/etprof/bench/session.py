@@ -47,6 +47,8 @@ def export_programs(
 
 
 def _export(key: ProgramKey, folder: Path, tell: Callable[[str], None], *, anew: bool) -> Exported:
+    if key.given is not None:
+        return Exported(key.given)
     request = key.request(folder)
     try:
         if anew or find_export(request) is None:
