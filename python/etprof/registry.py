@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from etprof.base.errors import ExportError, UsageError
 from etprof.base.files import hash_file
@@ -200,6 +200,13 @@ def _import_file(file: Path) -> ModuleType:
     return importlib.import_module(f"{package_name}.{file.stem}")
 
 
+_OWN_CLASS: Final = (
+    "; write a class whose get_eager_model() returns the torch.nn.Module, and whose "
+    "get_example_inputs() returns its inputs, such as (torch.randn(1, 3, 224, 224),): "
+    "docs/own_model.md shows one"
+)
+
+
 def _find_class(module: ModuleType, source: ModelSource) -> type[EagerModelBase]:
     """Returns the class asked for, or the module's only one with the interface."""
     own = [
@@ -208,7 +215,7 @@ def _find_class(module: ModuleType, source: ModelSource) -> type[EagerModelBase]
         if inspect.isclass(value) and value.__module__ == module.__name__ and _has_interface(value)
     ]
     names = [f"{source.file}:{value.__name__}" for value in own[:_SHOWN_CLASSES]]
-    way_out = f"; give {' or '.join(names)}" if names else "; docs/own_model.md shows one"
+    way_out = f"; give {' or '.join(names)}" if names else _OWN_CLASS
     if source.class_name is not None:
         if not hasattr(module, source.class_name):
             raise UsageError(f"{source.origin} has no class {source.class_name!r}{way_out}")

@@ -125,6 +125,8 @@ BROKEN = {
         "",
         (
             "{file} has 0 classes with get_eager_model and get_example_inputs, not one; "
+            "write a class whose get_eager_model() returns the torch.nn.Module, and whose "
+            "get_example_inputs() returns its inputs, such as (torch.randn(1, 3, 224, 224),): "
             "docs/own_model.md shows one"
         ),
     ),

@@ -329,6 +329,24 @@ def test_findings_come_before_the_words_around_them(sentences: int, shown: int) 
     assert all(f"sentence{number}" in text for number in range(sentences))
 
 
+def test_a_command_of_a_finding_is_whole() -> None:
+    """A newcomer got `etprof export m.py:M --rewrite …`, which nobody can copy."""
+    long = "etprof export net.py:Keyword --dtype fp16 --rewrite " + ",".join(
+        ["kept_dimensions"] * 3
+    )
+    points = (
+        Point("first " * 60, "words " * 60),
+        Point("second " * 60, long),
+        Point("third", long),
+    )
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(BriefAnswer(Brief((Told("told " * 80),), points=points)))
+    text = console.export_text()
+    assert len(text.splitlines()) <= MOST_LINES
+    commands = re.findall(r"etprof export(?:[^\\\n]|\\\n)*", text)
+    assert [shlex.split(each.replace("\\\n", "")) for each in commands] == [shlex.split(long)] * 2
+
+
 def test_a_check_begins_with_what_became_worse(world: World) -> None:
     """U1: the unchanged stood between the regressions, and each was a block of eight lines."""
     headline, _, runs = world.brief("history check").partition("\n#")

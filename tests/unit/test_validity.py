@@ -96,7 +96,7 @@ def test_an_order_that_favours_one_side_is_seen(run: Path) -> None:
 
     edit_manifest(run, sort)
     assert state(run, "balanced order") == "failed"
-    assert validity(run).badge == "questionable: balanced order"
+    assert validity(run).badge == "questionable, not met: balanced order"
 
 
 def reorder(run: Path, firsts: str, *, failing: int = 0) -> None:

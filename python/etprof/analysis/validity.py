@@ -64,7 +64,7 @@ class Validity:
             for state in ("failed", "unknown")
         )
         if failed:
-            return f"questionable: {failed}"
+            return f"questionable, not met: {failed}"
         return f"not known: {unknown}" if unknown else "valid"
 
 

@@ -31,6 +31,8 @@ _LONGEST_BAR: Final = 60
 _SIGNS: Final = "█▓▒░"
 _STYLES: Final = ("blue", "cyan", "magenta", "bright_black")
 _GAP: Final = 2
+_INDENT: Final = "   "
+_COMMAND: Final = "etprof "
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class BriefAnswer:
         brief = self.brief
         ends = [line for each in brief.ends for line in page.styled(each)]
         bar = page.bar(brief.bar_title, brief.bar)
-        needed = sum(1 + bool(point.action) for point in brief.points)
+        needed = sum(map(page.least, brief.points))
         most = max(_LEAST_TOLD, MOST_LINES - len(ends) - len(bar) - needed)
         lines = [*page.told(brief.told, most), *bar]
         room = MOST_LINES - len(lines) - len(ends)
@@ -64,11 +66,11 @@ class _Page:
     width: int
     in_ascii: bool
 
-    def styled(self, text: str, style: str = "", indent: str = "") -> list[Text]:
+    def styled(self, text: str, style: str = "") -> list[Text]:
         """Returns a text in lines of whole words."""
-        return [_line(f"{indent}{line}", style) for line in self._folded(text, len(indent))]
+        return [_line(line, style) for line in self._folded(text)]
 
-    def _folded(self, text: str, indent: int) -> list[str]:
+    def _folded(self, text: str, indent: int = 0) -> list[str]:
         """Returns lines in which no name does harm: paths and messages come as they are."""
         shown = clean_lines(text)
         return fold(as_ascii(shown) if self.in_ascii else shown, self.width - indent)
@@ -109,16 +111,26 @@ class _Page:
             lines += folded_lines
         return [*points, *rows, *lines], left_rows
 
+    def least(self, point: Point) -> int:
+        """Returns how many lines a point takes at least: a command is whole, or cannot be copied."""
+        if not point.action.startswith(_COMMAND):
+            return 1 + bool(point.action)
+        return 1 + len(self._folded(_INDENT + point.action))
+
     def _points(self, points: Sequence[Point], room: int) -> list[Text]:
         """Every point has an equal share of the room, its action what the text leaves."""
         found: list[Text] = []
-        least = itertools.accumulate(1 + bool(point.action) for point in points)
-        points = points[: sum(lines <= room for lines in least)]
+        points = points[: sum(n <= room for n in itertools.accumulate(map(self.least, points)))]
         for number, point in enumerate(points):
-            share = (room - len(found)) // (len(points) - number)
-            text = self._cut(point.text, share - bool(point.action), point.style)
-            action = self._cut(point.action, share - len(text), "", "   ") if point.action else []
-            found += [*text, *action]
+            later = sum(map(self.least, points[number + 1 :]))
+            least, left = self.least(point), room - len(found)
+            share = max(least, min(left // (len(points) - number), left - later))
+            text = self._cut(point.text, share - least + 1, point.style)
+            found += text
+            if point.action.startswith(_COMMAND):
+                found += self.styled(_INDENT + point.action)
+            elif point.action:
+                found += self._cut(point.action, share - len(text), "", _INDENT)
         return found
 
     def _cut(self, text: str, most: int, style: str, indent: str = "") -> list[Text]:
