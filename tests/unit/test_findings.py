@@ -195,6 +195,32 @@ def test_layout_advice_is_about_this_model(tmp_path: Path) -> None:
     assert plain.action == "move the transposes and copies to the model's edge, or leave them out"
 
 
+@pytest.mark.parametrize(
+    ("shape", "order", "is_advised"),
+    [
+        ((1, 3, 8, 8), (0, 1, 2, 3), True),
+        ((1, 3, 8, 8), (0, 2, 3, 1), False),
+        ((1, 1, 8, 8), (0, 1, 2, 3), False),
+        ((8, 8), (0, 1), False),
+        ((1, 3, 8, 8), None, True),
+    ],
+)
+def test_a_layout_that_is_there_already_is_not_advised(
+    tmp_path: Path, shape: tuple[int, ...], order: tuple[int, ...] | None, is_advised: bool
+) -> None:
+    """The report of a program exported with --channels-last said: export with --channels-last."""
+    run = write_run(
+        tmp_path / "r",
+        replace(one([Op("Transpose (NC, X32) #1", 31), *convolutions(69)]), model="m"),
+    )
+    given = {"index": 0, "dtype": "float32", "shape": shape, "dim_order": order, "path": "i.bin"}
+    export = {"schema_version": 1, "model": "m", "backend": "xnnpack", "precision": "fp32"}
+    methods = {"methods": {"forward": {"inputs": [given]}}}
+    (run / "export.json").write_text(json.dumps(export | methods))
+    found = fired(describe_run(analyze_run(LoadedRun.load(run))))["F2c"]
+    assert ("channels-last" in found.action) is is_advised
+
+
 def test_inverse_transposes_are_proven_by_permutation_and_data_flow(tmp_path: Path) -> None:
     finding = fired(insight(tmp_path / "a", transposed([2, 0, 1], "Hardswish")))["F2b"]
     assert finding.gain_ns == pytest.approx(17 * US)

@@ -265,6 +265,23 @@ class LoadedProgram:
         return self.exported.methods.get(self.model.method or self.exported.method)
 
     @property
+    def takes_nchw(self) -> bool | None:
+        """Whether an input is an image stored channel by channel; None where nobody says.
+
+        Of one channel, or one place, both layouts are the same bytes.
+        """
+        if self.method is None:
+            return None
+        images = [each for each in self.method.inputs if each.shape and len(each.shape) == 4]
+        if any(each.dim_order is None for each in images):
+            return None
+        return any(
+            each.dim_order == (0, 1, 2, 3) and each.shape[1] > 1 and max(each.shape[2:]) > 1
+            for each in images
+            if each.shape
+        )
+
+    @property
     def quality(self) -> TextQuality | None:
         """What it makes of a text; None where nobody says that of this very program."""
         found = self.exported.quality if self.exported else None

@@ -93,7 +93,8 @@ def _layout_action(subject: Subject, layout: list[OperatorDetail]) -> str:
     """Says what this model's own operators, graph and export ask for."""
     steps = []
     turned = [each for each in layout if each.row.operator_class.finer == "layout"]
-    if turned and subject.in_category("Convolution"):
+    takes_nchw = subject.insight.experiment.program.takes_nchw
+    if turned and takes_nchw is not False and subject.in_category("Convolution"):
         steps.append("keep one layout throughout: export with `--channels-last`")
     report = subject.insight.experiment.program.report
     pairs = find_inverse_pairs(report) if report else ()
