@@ -13,8 +13,15 @@ from rich.console import Console
 from etprof.bench.combinations import LeftOut, expand
 from etprof.bench.execution import Outcome
 from etprof.bench.matrix import parse_matrix
+from etprof.bench.prompt_lengths import (
+    PromptWork,
+    conclude,
+    pair_lengths,
+    prompt_length_table,
+)
 from etprof.bench.session import Kept
 from etprof.bench.summary import (
+    Row,
     make_rows,
     render_markdown,
     speed_table,
@@ -187,3 +194,70 @@ def test_emulated_times_are_never_shown(tmp_path: Path) -> None:
     assert "emulated: kernels, no times" in text
     assert "µs" not in text
     assert make_rows(kept)[1].effect is None
+
+
+def of_lengths(folder: Path, *, meaningful: bool = True) -> list[Row]:
+    """Runs of 16, 64 and 512 tokens of prompt, of which SME2 is slower at the first."""
+    found = []
+    for length, gain in ((512, 3.0), (16, 0.5), (64, 1.5)):
+        (kept,) = generated(folder / str(length), meaningful=meaningful)
+        entry = kept.outcome.unit.model
+        own = replace(
+            kept.outcome.unit,
+            model=entry.model_copy(
+                update={"generation": entry.generation.model_copy(update={"prompt_length": length})}  # type: ignore[union-attr]
+            ),
+        )
+        for run in kept.runs:
+            for metric in run.metrics:
+                if metric.name == "prefill_tokens_per_second" and run.sme_mode == "sme2":
+                    metric.samples = tuple(gain * each for each in metric.samples)
+        work = PromptWork(at_once=length, macs=1000 * length)
+        found.append(Kept(replace(kept.outcome, unit=own), kept.runs, None, work))
+    return make_rows(found)
+
+
+def test_it_is_said_from_which_length_of_a_prompt_sme2_pays(tmp_path: Path) -> None:
+    rows = of_lengths(tmp_path)
+    table = prompt_length_table(rows).records()
+    assert [(each["prompt_tokens"], each["sme_macs"]) for each in table] == [
+        (16, 16_000),
+        (64, 64_000),
+        (512, 512_000),
+    ]
+    assert [each["speed_up"] for each in table] == pytest.approx([0.5, 1.5, 3])
+    for each in table:
+        low, value, high = (float(str(each[f"speed_up{end}"])) for end in ("_low", "", "_high"))
+        assert low <= value <= high
+    assert [each["verdict"] for each in table] == ["slower", "faster", "faster"]
+    (said,) = conclude(pair_lengths(rows))
+    assert (said["from_length"], said["times_are_proven"]) == (64, True)
+    assert said["says"] == (
+        "host, decoder, xnnpack, fp32, 1 thread: SME2 pays from a prompt of 64 tokens on: the "
+        "interval lies above 1 there and at every longer one that was measured"
+    )
+    # AND a longer one at which it does not leaves none
+    longest = [row for row in rows if row.outcome.unit.model.prompt_length == 16]
+    (said,) = conclude(pair_lengths(longest))
+    assert said["from_length"] is None
+    assert said["says"].endswith("no measured length from which on the interval lies above 1")
+
+
+def test_emulated_lengths_have_counted_work_and_no_times(tmp_path: Path) -> None:
+    rows = of_lengths(tmp_path, meaningful=False)
+    table = prompt_length_table(rows).records()
+    assert [each["sme_macs"] for each in table] == [16_000, 64_000, 512_000]
+    timed = ("off_rate", "on_rate", "speed_up", "speed_up_low", "verdict")
+    assert {each[name] for each in table for name in timed} == {None}
+    (said,) = conclude(pair_lengths(rows))
+    assert (said["from_length"], said["times_are_proven"]) == (None, False)
+    assert said["says"].endswith(
+        "times are unproven here, so nobody knows from which length SME2 pays; products ran on SME "
+        "at 3 of 3 counted lengths"
+    )
+
+
+def test_runs_without_both_modes_have_no_lengths(kept: list[Kept], tmp_path: Path) -> None:
+    assert prompt_length_table(make_rows(kept)).rows == ()
+    rows = [row for row in of_lengths(tmp_path) if row.run and row.run.sme_mode == "sme2"]
+    assert (prompt_length_table(rows).rows, conclude(pair_lengths(rows))) == ((), [])

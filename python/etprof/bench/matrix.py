@@ -136,6 +136,14 @@ class ModelEntry(StrictModel):
         return self.model.rpartition(":")[2] if ":" in self.model else self.model
 
     @property
+    def prompt_length(self) -> int | None:
+        """Tokens of the prompt that it reads, where the matrix says; of text and files it does not."""
+        if self.generation is None:
+            return None
+        ids = self.generation.prompt_tokens
+        return len(ids) if isinstance(ids, tuple) else self.generation.prompt_length
+
+    @property
     def label(self) -> str:
         """Tells methods of one model apart, and generations by how much they generate."""
         if self.generation is not None:

@@ -10,6 +10,7 @@ from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.bench.execution import Outcome, describe_error, keep_failure, why_unfinished
 from etprof.bench.pool import Task, run_here
+from etprof.bench.prompt_lengths import count_prompt_work
 from etprof.export.exporter import export_model, find_export
 from etprof.report_files import write_report_files
 from etprof.run.directory import has_summary
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from etprof.bench.combinations import ProgramKey, Unit
     from etprof.bench.pool import Reporter
+    from etprof.bench.prompt_lengths import PromptWork
     from etprof.history.schema import Run
     from etprof.history.store import Store
     from etprof.run.quality import TextQuality
@@ -84,6 +86,8 @@ class Kept:
     runs: tuple[Run, ...]
     quality: TextQuality | None = None
     """Of the program's text; None where nobody knows it."""
+    prompt_work: PromptWork | None = None
+    """Of reading the prompt with SME2; None where nobody counted it."""
 
 
 @dataclass
@@ -164,12 +168,15 @@ class Session:
         run = unit.run_directory(self.request.folder)
         runs: tuple[Run, ...] = ()
         quality: TextQuality | None = None
+        work: PromptWork | None = None
         with device_lock(this_host(), patience(self.reporter.say)):
             try:
                 added = self.store.add_run_directory(run, device=unit.device.history_name)
                 runs = tuple(each.run for each in added)
                 if unit.model.generation is not None:
-                    quality = LoadedRun.load(run, whole=False).programs[0].quality
+                    generated = LoadedRun.load(run, whole=False)
+                    quality = generated.programs[0].quality
+                    work = count_prompt_work(analyze_run(generated))
                 is_reported = not outcome.worker and has_summary(run, load_manifest(run))
                 loaded = None if is_reported else LoadedRun.load(run, whole=False)
                 if loaded is not None and loaded.is_reportable:
@@ -181,6 +188,6 @@ class Session:
             if note not in self._told:
                 self._told.add(note)
                 self.reporter.say(f"{unit.device.name}: {note}")
-        kept = Kept(replace(outcome, errors=tuple(errors)), runs, quality)
+        kept = Kept(replace(outcome, errors=tuple(errors)), runs, quality, work)
         self.kept.append(kept)
         self.reporter.finished(kept.outcome)

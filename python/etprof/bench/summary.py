@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import count_of, format_ratio, format_value
+from etprof.bench.prompt_lengths import conclude, pair_lengths, prompt_length_table
 from etprof.statistics.effect import estimate_effect
 from etprof.tables.quality import quality_columns
 from etprof.tables.table import Column, Table
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from etprof.bench.combinations import LeftOut
     from etprof.bench.execution import Outcome
+    from etprof.bench.prompt_lengths import PromptWork
     from etprof.bench.session import Kept
     from etprof.history.schema import Metric, Run
     from etprof.run.quality import TextQuality
@@ -36,6 +38,8 @@ class Row:
     """SME2 against off at the same thread count; on the row with SME2 only."""
     quality: TextQuality | None = None
     """Of a language model's program."""
+    prompt_work: PromptWork | None = None
+    """Of its prompt, on the row of every SME mode."""
 
     @property
     def failure(self) -> str | None:
@@ -98,7 +102,10 @@ def make_rows(kept: Sequence[Kept]) -> list[Row]:
     rows: list[Row] = []
     for entry in kept:
         runs = entry.runs
-        rows += [Row(entry.outcome, run, _effect_of(run, runs), entry.quality) for run in runs]
+        rows += [
+            Row(entry.outcome, run, _effect_of(run, runs), entry.quality, entry.prompt_work)
+            for run in runs
+        ]
         if not runs:
             rows.append(Row(entry.outcome, None, None))
     return rows
@@ -132,6 +139,8 @@ def summary_document(
         "name": name,
         "rows": [row.document() for row in rows],
         "language_models": speed_table(rows).records(),
+        "prompt_lengths": prompt_length_table(rows).records(),
+        "sme2_pays": conclude(pair_lengths(rows)),
         "problems": _problems(kept),
         "left_out": [{"what": each.text, "why": each.reason} for each in left_out],
     }
@@ -159,6 +168,10 @@ def render_markdown(
     speed = speed_table(rows)
     if speed.rows:
         lines += [f"## {escape(speed.title)}", "", *markdown_table(speed), ""]
+    lengths = prompt_length_table(rows)
+    if lengths.rows:
+        lines += [f"## {escape(lengths.title)}", "", *markdown_table(lengths), ""]
+        lines += [f"- {escape(each['says'])}" for each in conclude(pair_lengths(rows))] + [""]
     problems = _problems(kept)
     if problems:
         lines += ["## What failed", "", *(f"- {escape(problem)}" for problem in problems), ""]
@@ -189,8 +202,7 @@ def _tests(row: Row) -> tuple[tuple[str, str], ...]:
     generation = row.outcome.unit.model.generation
     if generation is None:
         return ()
-    ids = generation.prompt_tokens
-    length = len(ids) if isinstance(ids, tuple) else generation.prompt_length
+    length = row.outcome.unit.model.prompt_length
     depth = "" if length is None else f" @ d{length}"
     names = (f"pp{length or ''}", f"tg{generation.new_tokens}{depth}")
     return tuple(zip(_LLM_METRICS, names, strict=True))

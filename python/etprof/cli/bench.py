@@ -136,9 +136,10 @@ def _measure(
     )
     with BenchReporter(len(units)) as reporter:
         kept = Session(units, request, store, reporter).run()
-    table, speed, document = _report(matrix.name, folder, kept, left_out)
+    table, rest, document = _report(matrix.name, folder, kept, left_out)
     where = f"The history is {store.name}; runs, programs and summaries are in {folder}"
-    answer(arguments, document, listed(table, ends=[where], rest=speed))
+    says = [each["says"] for each in document["sme2_pays"]]
+    answer(arguments, document, listed(table, ends=[*says, where], rest=rest))
     return TargetError.exit_code if any(entry.outcome.errors for entry in kept) else 0
 
 
@@ -152,6 +153,7 @@ def _report(
 ) -> tuple[Table, list[Table], dict[str, Any]]:
     """Writes summary.json and summary.md; returns the tables and the document."""
     from etprof.base.atomic import write_json, write_text
+    from etprof.bench.prompt_lengths import prompt_length_table
     from etprof.bench.summary import (
         make_rows,
         render_markdown,
@@ -165,7 +167,8 @@ def _report(
     write_json(folder / "summary.json", document)
     write_text(folder / "summary.md", render_markdown(name, rows, kept, left_out))
     speed = speed_table(rows)
-    return summary_table(name, rows), [speed] if speed.rows else [], document
+    rest = [table for table in (speed, prompt_length_table(rows)) if table.rows]
+    return summary_table(name, rows), rest, document
 
 
 class BenchReporter:

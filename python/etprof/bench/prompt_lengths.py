@@ -1,0 +1,173 @@
+"""From which length of a prompt SME2 pays: times of reading it with SME2 and without, by length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from etprof.analysis.split.work import add_work, tile_uses
+from etprof.base.units import count_of
+from etprof.statistics.effect import estimate_effect
+from etprof.tables.comparisons import VERDICT_STYLES
+from etprof.tables.table import Column, Table, speed_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from etprof.analysis.run_analysis import RunAnalysis
+    from etprof.bench.summary import Row
+    from etprof.statistics.effect import Effect
+
+_METRIC: Final = "prefill_tokens_per_second"
+
+
+@dataclass(frozen=True)
+class PromptWork:
+    """What was counted in SME2 while the prompt is read at once."""
+
+    at_once: int | None
+    """Tokens; the others are read one by one. None where no launch said."""
+    macs: int
+    """Multiply-accumulates of products on SME."""
+
+
+def count_prompt_work(analysis: RunAnalysis) -> PromptWork | None:
+    """Adds up the products on SME in mode sme2; None where nothing was counted in it."""
+    counted = {
+        mode: each
+        for mode, each in analysis.counted_in_prefill.items()
+        if each.mode_in_force == "sme2"
+    }
+    if not counted:
+        return None
+    first = dict(list(counted.items())[:1])
+    work = add_work(tile_uses(first))
+    return PromptWork(analysis.prefilled_tokens, work.macs if work else 0)
+
+
+@dataclass(frozen=True)
+class PromptLength:
+    """One measured length: the experiment with SME2, and the one without of the same run."""
+
+    length: int
+    on: Row
+    off: Row
+
+    @property
+    def effect(self) -> Effect | None:
+        """Of the time that a token of the prompt takes; None without proven times of both."""
+        found = [row.metric(_METRIC) for row in (self.off, self.on)]
+        samples = [each.samples if each else () for each in found]
+        if not samples[0] or len(samples[0]) != len(samples[1]):
+            return None
+        times = ([1 / rate for rate in side] for side in samples)
+        return estimate_effect(*times)
+
+    @property
+    def pays(self) -> bool:
+        """Whether the interval lies above 1."""
+        interval = self.effect.interval if self.effect else None
+        return interval is not None and interval.low > 1
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """What lengths have in common that are held against each other, in words."""
+        unit, run = self.on.outcome.unit, self.on.run
+        threads = count_of(run.threads or 0, "thread") if run else ""
+        return unit.device.name, unit.model.name, unit.backend, unit.precision, threads
+
+
+def pair_lengths(rows: Sequence[Row]) -> list[PromptLength]:
+    """Returns each generation's pairs of sme2 and off at equal threads, by group and length."""
+    found = []
+    for on in rows:
+        length = on.outcome.unit.model.prompt_length
+        if length is None or on.run is None or on.run.sme_mode != "sme2":
+            continue
+        found += [
+            PromptLength(length, on, off)
+            for off in rows
+            if off.outcome is on.outcome
+            and off.run is not None
+            and (off.run.sme_mode, off.run.threads) == ("off", on.run.threads)
+        ]
+    return sorted(found, key=lambda each: (each.group, each.length))
+
+
+def length_from_which(found: Sequence[PromptLength]) -> int | None:
+    """Returns the least measured length from which on SME2 pays at every one; None for none."""
+    missed = max((each.length for each in found if not each.pays), default=0)
+    return min((each.length for each in found if each.length > missed), default=None)
+
+
+def conclude(found: Sequence[PromptLength]) -> list[dict[str, Any]]:
+    """Says of each group from which measured length SME2 pays, for people and for machines."""
+    groups: dict[tuple[str, ...], list[PromptLength]] = {}
+    for each in found:
+        groups.setdefault(each.group, []).append(each)
+    return [
+        {
+            **dict(zip(("device", "model", "backend", "precision", "threads"), group, strict=True)),
+            "from_length": length_from_which(own),
+            "times_are_proven": any(each.effect for each in own),
+            "says": f"{', '.join(group)}: {_sentence(own)}",
+        }
+        for group, own in groups.items()
+    ]
+
+
+def _sentence(found: Sequence[PromptLength]) -> str:
+    least = length_from_which(found)
+    if least is not None:
+        return (
+            f"SME2 pays from a prompt of {count_of(least, 'token')} on: the interval lies above 1 "
+            "there and at every longer one that was measured"
+        )
+    if any(each.effect for each in found):
+        return "there is no measured length from which on the interval lies above 1"
+    works = {each.length: each.on.prompt_work for each in found}
+    known = {length: work.macs for length, work in works.items() if work is not None}
+    busy = [length for length, macs in known.items() if macs]
+    counted = "nothing was counted"
+    if known:
+        counted = f"products ran on SME at {len(busy)} of {count_of(len(known), 'counted length')}"
+    return f"times are unproven here, so nobody knows from which length SME2 pays; {counted}"
+
+
+def prompt_length_table(rows: Sequence[Row]) -> Table:
+    """Returns a row for each pair."""
+    return PROMPT_LENGTHS.of(pair_lengths(rows))
+
+
+def _rate(name: str, title: str) -> Column:
+    def read(each: PromptLength) -> float | None:
+        return getattr(each, name.removesuffix("_rate")).value(_METRIC)  # type: ignore[no-any-return]
+
+    return Column(name, "float64", "1/s", is_timed=True, title=title, of=read)
+
+
+def _of_work(name: str) -> Any:  # noqa: ANN401 - a column's `of`
+    return lambda each: getattr(each.on.prompt_work, name, None)
+
+
+PROMPT_LENGTHS: Final = Table(
+    "prompt_lengths",
+    (
+        Column("device", "string", place="several", of=lambda each: each.group[0]),
+        Column("model", "string", place="several", of=lambda each: each.group[1]),
+        Column("backend", "string", place="several", of=lambda each: each.group[2]),
+        Column("precision", "string", place="several", of=lambda each: each.group[3]),
+        Column("threads", "Int64", "count", of=lambda each: each.on.run.threads),
+        Column("prompt_tokens", "Int64", "count", title="prompt", of=lambda each: each.length),
+        _rate("off_rate", "off"),
+        _rate("on_rate", "sme2"),
+        *speed_up(lambda each: each.effect, title="off ÷ sme2",
+                  says="time of a token of the prompt with SME off ÷ with SME2"),
+        Column("verdict", "string", is_timed=True, styles=VERDICT_STYLES,
+               of=lambda each: each.effect.verdict if each.effect else None),
+        Column("at_once", "Int64", "count", title="read at once", of=_of_work("at_once")),
+        Column("sme_macs", "Int64", "count", title="MACs on SME", of=_of_work("macs")),
+    ),
+    title="Reading a prompt with SME2 and without, by its length",
+)  # fmt: skip
+"""One row per measured length; counted work also where times are unproven."""
