@@ -14,15 +14,14 @@ from etprof.bench.combinations import LeftOut, expand
 from etprof.bench.execution import Outcome
 from etprof.bench.matrix import parse_matrix
 from etprof.bench.prompt_lengths import (
-    PromptWork,
     conclude,
     pair_lengths,
     prompt_length_table,
 )
+from etprof.bench.prompt_work import PromptWork
+from etprof.bench.rows import Row, make_rows
 from etprof.bench.session import Kept
 from etprof.bench.summary import (
-    Row,
-    make_rows,
     render_markdown,
     speed_table,
     summary_document,

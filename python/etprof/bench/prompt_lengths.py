@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.analysis.split.work import add_work, tile_uses
 from etprof.base.units import count_of
 from etprof.statistics.effect import estimate_effect
 from etprof.tables.comparisons import VERDICT_STYLES
@@ -14,35 +13,10 @@ from etprof.tables.table import Column, Table, speed_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.analysis.run_analysis import RunAnalysis
-    from etprof.bench.summary import Row
+    from etprof.bench.rows import Row
     from etprof.statistics.effect import Effect
 
 _METRIC: Final = "prefill_tokens_per_second"
-
-
-@dataclass(frozen=True)
-class PromptWork:
-    """What was counted in SME2 while the prompt is read at once."""
-
-    at_once: int | None
-    """Tokens; the others are read one by one. None where no launch said."""
-    macs: int
-    """Multiply-accumulates of products on SME."""
-
-
-def count_prompt_work(analysis: RunAnalysis) -> PromptWork | None:
-    """Adds up the products on SME in mode sme2; None where nothing was counted in it."""
-    counted = {
-        mode: each
-        for mode, each in analysis.counted_in_prefill.items()
-        if each.mode_in_force == "sme2"
-    }
-    if not counted:
-        return None
-    first = dict(list(counted.items())[:1])
-    work = add_work(tile_uses(first))
-    return PromptWork(analysis.prefilled_tokens, work.macs if work else 0)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.bench.execution import Outcome, describe_error, keep_failure, why_unfinished
 from etprof.bench.pool import Task, run_here
-from etprof.bench.prompt_lengths import count_prompt_work
+from etprof.bench.prompt_work import count_prompt_work
 from etprof.export.exporter import export_model, find_export
 from etprof.report_files import write_report_files
 from etprof.run.directory import has_summary
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from etprof.bench.combinations import ProgramKey, Unit
     from etprof.bench.pool import Reporter
-    from etprof.bench.prompt_lengths import PromptWork
+    from etprof.bench.prompt_work import PromptWork
     from etprof.history.schema import Run
     from etprof.history.store import Store
     from etprof.run.quality import TextQuality

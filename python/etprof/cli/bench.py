@@ -154,8 +154,8 @@ def _report(
     """Writes summary.json and summary.md; returns the tables and the document."""
     from etprof.base.atomic import write_json, write_text
     from etprof.bench.prompt_lengths import prompt_length_table
+    from etprof.bench.rows import make_rows
     from etprof.bench.summary import (
-        make_rows,
         render_markdown,
         speed_table,
         summary_document,
