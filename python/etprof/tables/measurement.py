@@ -230,6 +230,9 @@ TOKEN_LATENCIES: Final = Table(
                   title="latency of a token",
                   says="median over process launches of each launch's mean",
                   interval="its 95 % interval over launches"),
+        Column("tokens_per_second", "float64", "1/s", title="tokens", is_timed=True, has_bar=True,
+               of=lambda s: 1e9 / s[1].latency_ns.median, says="1 ÷ that latency: tokens a second "
+               "against the length of the context"),
     ),
     title="Latency by position in the cache",
     from_each="experiment",
