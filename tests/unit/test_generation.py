@@ -29,6 +29,7 @@ from etprof.run.load import Run
 from etprof.run.program import Program
 from etprof.run.runner_result import GenerationResult
 from etprof.run.tokenizer import load_tokenizer
+from etprof.tables.measurement import generation_sections
 from etprof.targets.request import RunnerRequest, runner_arguments
 from etprof.views.documents import assessment_document
 from etprof.views.formats.html import render_html
@@ -249,6 +250,8 @@ def test_latency_is_told_by_position_in_the_cache(analysis: RunAnalysis) -> None
     found = [(each.first, each.last, each.latency_ns.median) for each in speed.positions]
     assert found == [(3, 3, MS), (4, 4, MS), (5, 5, 2 * MS)]
     assert all(each.latency_ns.interval is not None for each in speed.positions)
+    (table,) = [s.tables[0] for s in generation_sections(analysis.experiments) if "sme2" in s.title]
+    assert [each["tokens_per_second"] for each in table.records()] == [1000, 1000, 500]
 
 
 @pytest.mark.parametrize(("tokens", "known"), [(28, 0), (29, 1), (298, 1), (299, 2)])
