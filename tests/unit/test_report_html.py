@@ -18,6 +18,7 @@ from rich.console import Console
 
 from etprof.analysis.assessment import assess_run, assess_runs
 from etprof.analysis.split.operators import GROUPS
+from etprof.base.html_template import with_code
 from etprof.run.load import Run as LoadedRun
 from etprof.tables.brief import brief_of
 from etprof.views import charts
@@ -128,6 +129,12 @@ def test_nothing_is_loaded_from_anywhere(html: str) -> None:
     assert all(link.startswith(("#", "data:,")) for link in links)
     assert "url(" not in html
     assert "@import" not in html
+
+
+def test_commands_of_findings_are_code_and_nothing_more() -> None:
+    """They stood on the page between backticks."""
+    assert with_code("do `a <b>` & `c`") == "do <code>a &lt;b&gt;</code> &amp; <code>c</code>"
+    assert with_code("odd ` <b>") == "odd ` &lt;b&gt;"
 
 
 def test_only_our_own_script_may_run(html: str) -> None:

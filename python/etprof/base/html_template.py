@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib.resources import files
 
 import jinja2
+from markupsafe import Markup, escape
 
 
 def template_environment(read: Callable[[str], str]) -> jinja2.Environment:
@@ -15,13 +16,27 @@ def template_environment(read: Callable[[str], str]) -> jinja2.Environment:
 
     Whatever comes from a file is escaped, and a value that a page forgot is an error.
     """
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(read),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters["with_code"] = with_code
+    return environment
+
+
+def with_code(text: str) -> Markup:
+    """Returns a sentence in which what stands between backticks is code, and all is escaped."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    shown = (
+        Markup("<code>{}</code>").format(each) if i % 2 else escape(each)
+        for i, each in enumerate(parts)
+    )
+    return Markup().join(shown)
 
 
 def read_package_file(package: str, *names: str) -> str:

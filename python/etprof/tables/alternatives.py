@@ -235,5 +235,5 @@ def _note(found: Sequence[Alternative]) -> str:
         return "none of these runs was timed, so none has a latency"
     return (
         "separate runs also differ by what changes from one run to the next; "
-        "etprof compare A1 A2 --against B1 B2 judges runs that were repeated"
+        "`etprof compare A1 A2 --against B1 B2` judges runs that were repeated"
     )

@@ -109,8 +109,8 @@ PROGRAMS: Final = Table(
     (
         Column("precision", "string", of=lambda row: row.precision, says="Of the search"),
         Column("program", "string", of=lambda row: row.name, says="Which of its trials"),
-        Column("rewrites", "string", of=lambda row: ", ".join(row.trial.rewrites),
-               says="That were asked for", empty="none"),
+        Column("rewrites", "string", of=lambda row: ", ".join(row.trial.without_idle().rewrites),
+               says="That had something to change in it", empty="none"),
         *_figures(lambda row: row.trial, lambda row: row.macs),
         Column("front", "boolean", title="unbeaten", of=lambda row: row.is_on_front,
                says="No other program is at least as good in share, distance and size together"),
@@ -220,10 +220,12 @@ def sections(found: Optimization, others: Sequence[Optimization]) -> tuple[Secti
     `others` are searches of the same model in other precisions.
     """
     without = "Figures are those of the program without it, all else as in the result."
+    rejected = steps_of(found, kept=False)
     return (
         Section("result", "Result", (before_and_after(found),), lead=headline(found)),
         Section("kept", "Steps that stayed", (steps_of(found, kept=True),), says=without),
-        Section("rejected", "Tried and rejected", (steps_of(found, kept=False),), says=without),
+        Section("rejected", "Tried and rejected", (rejected,),
+                says=without if rejected.rows else "None: every rewrite that changes something stayed."),
         Section("programs", "Every program", (programs_of((found, *others)),),
                 says="To the right is more work on SME2, up is nearer to eager float32, a small "
                 "dot is a small program. None of this is a time."),

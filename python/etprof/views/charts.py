@@ -169,7 +169,7 @@ def dots_of(table: Table) -> View | None:
     return {
         "legend": [{"name": name, "colour": colour} for name, colour in colours.items()],
         "top": format_value("dB", max(ratios)),
-        "bottom": format_value("dB", low),
+        "bottom": format_value("dB", low) if low < max(ratios) else "",
         "dots": [
             {
                 "x": round(40 + 920 * share, 1),
