@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import struct
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,12 @@ pytestmark = [
     ),
 ]
 
-_LOAD_DYLIB, _RPATH = 0xC, 0x8000001C
+_LOAD_DYLIB, _RPATH, _BUILD_VERSION = 0xC, 0x8000001C, 0x32
+_MACOS = 1
 
 
 def load_commands(program: bytes) -> list[tuple[int, str]]:
-    """Kind and text of each load command of a 64-bit Mach-O file that names a path."""
+    """Kind and text of each load command of a 64-bit Mach-O file that names a path or a system."""
     magic, *_, count, _, _, _ = struct.unpack_from("<8I", program)
     assert magic == 0xFEEDFACF
     found, offset = [], 32
@@ -35,11 +37,15 @@ def load_commands(program: bytes) -> list[tuple[int, str]]:
         if kind in (_LOAD_DYLIB, _RPATH):
             words = program[offset + text : offset + size].split(b"\0")[0]
             found.append((kind, words.decode()))
+        elif kind == _BUILD_VERSION:
+            platform, oldest = struct.unpack_from("<2I", program, offset + 8)
+            assert platform == _MACOS
+            found.append((kind, f"{oldest >> 16}.{oldest >> 8 & 0xFF}"))
         offset += size
     return found
 
 
-def test_xnnpack_is_loaded_after_the_switch_and_not_linked(tmp_path: Path) -> None:
+def test_the_runner_loads_xnnpack_late_and_starts_where_the_wheel_does(tmp_path: Path) -> None:
     """A linked library's initialisers would read the CPU's features before main changes them."""
     build = tmp_path / "build"
     steps: tuple[list[str | Path], ...] = (
@@ -58,3 +64,12 @@ def test_xnnpack_is_loaded_after_the_switch_and_not_linked(tmp_path: Path) -> No
     assert [path for kind, path in commands if kind == _RPATH] == [
         "@loader_path/../../executorch/lib"
     ]
+    # The oldest macOS that it says it starts on is that of etprof's wheel; ExecuTorch's needs none newer.
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
+    target = settings["macos"]["environment"]["MACOSX_DEPLOYMENT_TARGET"]
+    assert [text for kind, text in commands if kind == _BUILD_VERSION] == [target]
+    libraries = [*build.glob("executorch-sdk-*/executorch/lib/*.dylib")]
+    assert libraries
+    for library in libraries:
+        needs = [t for k, t in load_commands(library.read_bytes()) if k == _BUILD_VERSION]
+        assert [float(each) <= float(target) for each in needs] == [True], library.name
