@@ -7,7 +7,10 @@ import os
 import re
 import signal
 import stat
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,8 +31,6 @@ from etprof.targets.emulator.target import EmulatorTarget
 from tests.device_holder import held
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from etprof.targets import Target
 
 PHONE, TABLET = MeasuredDevice("phone", "the phone"), MeasuredDevice("tablet", "the tablet")
@@ -130,6 +131,22 @@ def test_a_free_lock_names_nobody(folder: Path) -> None:
     with device_lock(PHONE, give_up):
         assert (folder / "phone.lock").read_text().startswith(f"{os.getpid()} 0 ")
     assert (folder / "phone.lock").read_text() == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the descriptor in /proc")
+def test_a_device_is_free_at_once_though_a_child_still_has_the_lock_open(folder: Path) -> None:
+    """Between fork and exec a child of another thread has it, and `--no-wait` found it in use."""
+    with device_lock(PHONE, give_up):
+        (lock,) = folder.iterdir()
+        files = [*Path("/proc/self/fd").iterdir()]
+        (own,) = [int(each.name) for each in files if each.exists() and each.samefile(lock)]
+        child = subprocess.Popen(["sleep", "60"], pass_fds=(own,))
+    try:
+        with device_lock(PHONE, give_up):
+            assert child.poll() is None
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_who_cannot_sign_has_the_device_all_the_same(folder: Path) -> None:

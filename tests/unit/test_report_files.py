@@ -239,6 +239,29 @@ def test_folded_stacks_add_up_to_the_split(run: Path, tmp_path: Path) -> None:
         )
 
 
+def test_a_node_without_graph_operators_has_a_stack(tmp_path: Path) -> None:
+    """A delegate's node without operators ended in a traceback of the folded stacks."""
+    node = {"kind": "Conv2d", "operators": [], "attribution": "exact"}
+    delegate = {"name": "d", "backend": "XnnpackBackend", "instruction": 0, "nodes": [node]}
+    method = {"operators": [], "delegates": [delegate]}
+    delegation = {"schema_version": 1, "model": "known", "methods": {"forward": method}}
+    run = write_run(tmp_path / "r", replace(on_off_run(), delegation=delegation))
+    assert report(run, "--format", "folded", "--out", tmp_path / "o") == 0
+
+
+def test_what_the_manifest_keeps_as_it_came_is_cleaned_on_the_page(run: Path) -> None:
+    """Its config is kept to the letter, and a NUL in it stood on the page."""
+    path = run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["config"] = {"content": {"target": {"kind": "a\0b"}}}
+    path.write_text(json.dumps(manifest))
+    assert report(run, "--format", "html,md") == 0
+    for name in ("report.html", "report.md"):
+        text = (run / name).read_text()
+        assert "\0" not in text
+    assert r"a\x00b" in (run / "report.html").read_text()
+
+
 def test_markdown_lists_the_files_of_the_run(run: Path) -> None:
     """R250: what was left is named on the page, where it had been dropped."""
     manifest = json.loads((run / "manifest.json").read_text())

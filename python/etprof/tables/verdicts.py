@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from etprof.analysis.findings.rules import RULES
-from etprof.base.text import clean
+from etprof.base.text import clean, clean_data
 from etprof.base.units import (
     MISSING,
     count_of,
@@ -366,7 +366,7 @@ def provenance_table(assessment: Assessment) -> Table:
         if name == "launches":
             lines.append((name, f"{len(value)} process launches, listed in manifest.json"))
         else:
-            lines += flatten(name, value)
+            lines += flatten(name, clean_data(value))
     return FACTS.of(lines)
 
 

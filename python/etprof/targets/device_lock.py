@@ -111,6 +111,8 @@ def device_lock(device: MeasuredDevice, waiting: Waiting) -> Iterator[None]:
                 yield
         finally:
             _sign(descriptor, "")
+            # Not by closing alone: a child that is being started has the descriptor until it runs.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 

@@ -25,7 +25,7 @@ def folded_stacks(assessment: Assessment) -> dict[str, str]:
 
 def _lines(entry: ExperimentInsight) -> Iterator[str]:
     for detail in entry.details:
-        modules = detail.attribution.modules[0] if detail.attribution else ""
+        modules = next(iter(detail.attribution.modules if detail.attribution else ()), "")
         if detail.row.times is not None:
             yield _line(
                 [*filter(None, modules.split(".")), detail.row.label], detail.row.times.mean_ns
