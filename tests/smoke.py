@@ -84,6 +84,8 @@ def check(*, bare: bool) -> list[str]:
             code, told = etprof(*words)
             if code != 0:
                 wrong.append(f"etprof {' '.join(words)}: exit code {code}: {told}")
+        if wrong:
+            return wrong  # What follows reads what the commands wrote.
         summary = json.loads((folder / "run" / "analysis_summary.json").read_text("utf-8"))
         if not summary.get("experiments"):
             wrong.append("the analysis of two experiments has none")

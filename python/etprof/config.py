@@ -51,6 +51,8 @@ _PLACEHOLDER = re.compile(r"REPLACE_WITH\w*|<[A-Za-z_][\w -]*>|\bTODO\b|path/to/
 
 _MOST_PROBLEMS = 40
 """That are listed: nobody reads more at once."""
+_MOST_LEFT_OUT = 100
+"""More are no slips of the pen; each is a copy of what holds it, and a look at all the others."""
 _MOST_PASSES = 8
 """Over a file, each without what the one before found; parts of parts are not deeper."""
 _DECIDING = frozenset(
@@ -408,6 +410,9 @@ def _validate(
             return kind.model_validate(document, context=folder), problems
         except ValidationError as error:
             wrong = _innermost(error.errors())
+            if len(left_out) + len(wrong) > _MOST_LEFT_OUT:
+                shown = [line for each in wrong[:_MOST_PROBLEMS] for line in _describe(each, kind)]
+                return None, [*problems, *shown, *map(str, wrong[_MOST_PROBLEMS:])]
             for each in wrong:
                 # A part of which something was left out cannot be judged as a whole.
                 if not any(place[: len(each["loc"])] == each["loc"] for place in left_out):

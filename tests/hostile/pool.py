@@ -9,6 +9,7 @@ import re
 import resource
 import shutil
 import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -28,6 +29,7 @@ _LARGEST_CROWD: Final = 6.0
 """Processes for each processor: a case that gets a sixth of one may take six times as long."""
 _MEMORY_BYTES: Final = SPARSE_BYTES - 2**27
 """What a case may take on top of what the worker has: less than the largest file it is given."""
+_HANG: Final = "hang"
 _STACK: Final = "stack.txt"
 _NATIVE: Final = "native.txt"
 """What a worker prints where no stand-in catches it, a crash's last words among it."""
@@ -126,10 +128,10 @@ class _Worker:
         """Returns a result for a case that has none."""
         kind, number = self.case or ("", -1)
         stack, native = (self._read(name) for name in (_STACK, _NATIVE))
-        lines = [line.strip() for line in stack.splitlines() if "/etprof/" in line]
-        own = [line for line in lines if "/tests/" not in line]
+        lines = [line.strip() for line in stack.splitlines() if line.startswith("  File")]
+        own = [line for line in lines if "/etprof/" in line and "/tests/" not in line]
         place = own[0].partition("/python/etprof/")[2] or own[0] if own else "outside etprof"
-        text = f"{what}: {' < '.join(own[:4])} {native[-400:]!r}"
+        text = f"{what}: {' < '.join((own or lines)[:4])} {native[-400:]!r}"
         return Result(
             kind, number, "?", "?", "?", (-1,), self.longest_s, ((f"{what} {place}", text),)
         )
@@ -146,32 +148,43 @@ def run_cases(
 ) -> Iterator[Result]:
     """Yields the result of every case, in the order in which they end, until `until` says so.
 
-    With torch they are of the kinds that need it, and of no others.
+    With torch they are of the kinds that need it, and of no others. A case is the same whenever it
+    is run: one that takes too long is run again, and is a hang when it takes too long again. Else
+    it was the machine that stood still.
     """
     waiting = iter(cases)
+    again: list[Case] = []
+    doubted: set[Case] = set()
     pool = [_Worker(seed, longest_s, with_torch) for _ in range(workers)]
     try:
         busy = list(pool)
         while busy:
             for worker in _answering(busy):
                 result = _take(worker)
-                if result is not None:
+                if result is not None and _is_doubtful(result, doubted):
+                    again.append((result.kind, result.number))
+                elif result is not None:
                     yield result
-                case = None if until() else next(waiting, None)
+                if not worker.is_ready:
+                    continue
+                case = again.pop() if again else None if until() else next(waiting, None)
                 if case is None:
                     busy.remove(worker)
-                elif worker.is_ready:
-                    worker.give(case)
                 else:
-                    waiting = _before(case, waiting)
+                    worker.give(case)
     finally:
         for worker in pool:
             worker.stop()
 
 
-def _before(case: Case, rest: Iterator[Case]) -> Iterator[Case]:
-    yield case
-    yield from rest
+def _is_doubtful(result: Result, doubted: set[Case]) -> bool:
+    """Whether a case took too long for the first time; it is told, and counted as doubted."""
+    case = (result.kind, result.number)
+    if not (result.breaches and result.breaches[0][0].startswith(_HANG)) or case in doubted:
+        return False
+    doubted.add(case)
+    print(f"{result.kind}:{result.number} runs again: {result.breaches[0][1]}", file=sys.stderr)
+    return True
 
 
 def _answering(busy: list[_Worker]) -> list[_Worker]:
@@ -188,7 +201,7 @@ def _take(worker: _Worker) -> Result | None:
             result: Result | None = worker.connection.recv()
             worker.is_ready = True
             return result
-        what = "hang"
+        what = _HANG
     except (EOFError, OSError):
         worker.process.join()
         what = f"worker ended with {worker.process.exitcode}"

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from tests.hostile import pool
 from tests.hostile.cases import frame_of
 from tests.hostile.commands import READ, Command
 from tests.hostile.consumer import check_document, check_text, consume
@@ -55,6 +56,28 @@ def test_a_hang_is_named_and_the_next_case_runs() -> None:
     # THEN each is a hang of its own
     assert [(result.kind, result.number) for result in found] == [("manifest", 0), ("config", 7)]
     assert [result.breaches[0][0].split()[0] for result in found] == ["hang", "hang"]
+
+
+def test_a_machine_that_stood_still_is_no_hang(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # GIVEN a bound that no case can keep, for the first worker only
+    stop = pool._Worker.stop
+
+    def stop_and_give_time(worker: pool._Worker) -> None:
+        worker.longest_s = 60.0
+        stop(worker)
+
+    monkeypatch.setattr(pool._Worker, "stop", stop_and_give_time)
+    # WHEN cases run
+    cases = [("manifest", 0), ("config", 7)]
+    found = list(run_cases(cases, workers=1, until=lambda: False, longest_s=1e-4))
+    # THEN the one that took too long was told, ran again, and was no breach
+    assert [(result.kind, result.number, result.breaches) for result in found] == [
+        ("manifest", 0, ()),
+        ("config", 7, ()),
+    ]
+    assert capsys.readouterr().err.startswith("manifest:0 runs again: hang")
 
 
 def test_the_same_case_is_the_same_damage() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,15 @@ def test_every_problem_is_listed_at_once(good: dict[str, Any]) -> None:
         "analysis.compare_pairs.0.candidat: unknown field; did you mean 'candidate'?",
         "experimentz: unknown field; did you mean 'experiments'?",
     ]
+
+
+def test_as_many_problems_as_a_file_holds_are_told_soon(good: dict[str, Any]) -> None:
+    """Each was left out by a copy of all, and held against all others: minutes for this one."""
+    good |= {f"x{at}": None for at in range(30_000)}
+    started = time.process_time()
+    with pytest.raises(UsageError, match=r"and \d{5} more"):
+        parse_config(json.dumps(good), "c.json")
+    assert time.process_time() - started < 6
 
 
 def test_a_misspelt_field_hides_no_other_problem(good: dict[str, Any]) -> None:
