@@ -33,7 +33,12 @@ from etprof.tables import comparisons
 from etprof.tables.alternatives import TOGETHER
 from etprof.tables.alternatives import side_by_side as place_side_by_side
 from etprof.tables.operators import ROLLUPS
-from etprof.tables.report import DECLARED, comparison_sections, report_table
+from etprof.tables.report import (
+    DECLARED,
+    comparison_sections,
+    report_sections,
+    report_table,
+)
 from etprof.views.documents import comparison_document
 from etprof.views.events import event_blocks, events_frame
 from etprof.views.files import build_frame
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.run_analysis import ExperimentAnalysis
     from etprof.statistics.order_statistics import Interval
+    from etprof.tables.table import Section
     from etprof.views.events import EventBlock
 
 COLUMNS: Final[dict[str, dict[str, str]]] = {
@@ -152,6 +158,22 @@ class Run:
     def notes(self) -> tuple[str, ...]:
         """What is missing, and what that costs."""
         return self.assessment.notes
+
+    @cached_property
+    def sections(self) -> tuple[str, ...]:
+        """Names of the report's sections, such as `icicle`, in its order."""
+        return tuple(each.anchor for each in report_sections(self.assessment))
+
+    def section(self, name: str) -> ReportSection:
+        """Returns one section with its picture, as notebooks show it.
+
+        Raises UsageError, with the names there are, for any other.
+        """
+        for each in report_sections(self.assessment):
+            if each.anchor == name:
+                return ReportSection(each)
+        msg = f"{self.source} has no section {name!r}; it has {', '.join(self.sections)}"
+        raise UsageError(msg)
 
     def experiment(self, name: str) -> Experiment:
         """Returns one experiment, for `compare`; raises UsageError for an unknown name."""
@@ -265,6 +287,26 @@ class Experiment:
 
     run: Run
     name: str
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """A part of a report that stands alone: its picture and its tables."""
+
+    section: Section
+
+    def __repr__(self) -> str:
+        return f"<etprof section {self.section.anchor}: {self.section.title}>"
+
+    def _repr_html_(self) -> str:
+        return _in_frame(self._page())
+
+    def save_html(self, path: str | Path) -> None:
+        """Writes a page with nothing else on it."""
+        write_text(Path(path), self._page())
+
+    def _page(self) -> str:
+        return render_sections(self.section.title, [self.section])
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ WRONG = {
     "profil x": "'completion'); did you mean 'profile'? see `etprof --help`",
     "export toy_cnn --jsn": "`etprof export` cannot use --jsn; see `etprof export --help`",
     "models extra": "`etprof models` cannot use extra; see `etprof models --help`",
-    "profile": "the following arguments are required: MODEL[:PRECISION]|FILE.pte; see `etprof profile --help`",
+    "profile": "give one model, as in `etprof profile toy_cnn`",
     "profile ToyCNN": "no model is called 'ToyCNN'; did you mean 'toy_cnn'? known: decoder, ",
     "profile net.pt": "no model is called 'net.pt'; a program's name ends in .pte, a model's file in",
     "profile x.pte --dtype fp32": "--dtype is for a model's name; x.pte is already exported",

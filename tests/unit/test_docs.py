@@ -26,7 +26,7 @@ PAGES = [
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```\w*\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-BARE = ("compare", "export-llm", "history add", "import", "profile", "report")
+BARE = ("compare", "export-llm", "history add", "import", "report")
 COMMAND = re.compile(r"(?:\S*/)?etprof (?!COMMAND\b)([a-z].*)")
 
 

@@ -431,6 +431,22 @@ def test_a_cause_without_a_rewrite_quotes_the_partitioner(tmp_path: Path) -> Non
     )
 
 
+def test_findings_that_share_operators_give_one_command(tmp_path: Path) -> None:
+    """A reader met two lists of rewrites on one page, F5's and F6's, and did not know which."""
+    kinds = {"mean": "kept_dimensions", "where": "plain_attention"}
+    ops = [Op(f"native_call_{name}.out", 60, at) for at, name in enumerate(kinds, 1)]
+    operators = [
+        traced(f"o{at}", f"{name}.out", f"aten.{name}.default", instruction=at, rewrites=[rewrite],
+               reason="the partitioner has no rule for this operator")
+        for at, (name, rewrite) in enumerate(kinds.items(), 1)
+    ]  # fmt: skip
+    run = one([Op(CONV.format(1), 100), *ops, Op(CONV.format(2), 100, 9)])
+    found = fired(insight(tmp_path / "a", described(run, operators)))
+    command = "`etprof export known --dtype fp16 --rewrite kept_dimensions,plain_attention`"
+    assert command in found["F5"].action
+    assert command in found["F6"].action
+
+
 def products(sme2: bool, precisions: Sequence[str], rewrites: Sequence[str] = ()) -> Run:
     names = ("c0", "c1")
     operators = [
@@ -458,6 +474,7 @@ def test_another_export_that_puts_more_on_sme2_is_told_without_times(tmp_path: P
         "--dtype fp32": "+1: 2, 100.0 % of their work",
     }
     assert "ExecuTorch 1." in found.summary
+    assert found.summary.startswith("1 of 2 products, with 50.0 % of their work, have an SME2")
     assert "F19" not in fired(insight(tmp_path / "b", products(True, ["fp16", "fp32", "int8"])))
     assert "F19" not in fired(insight(tmp_path / "c", products(False, [])))
 

@@ -111,6 +111,19 @@ def test_with_other_inputs_or_another_export_nothing_is_compared(tmp_path: Path)
     assert "F17" not in fired(describe_run(analyze_run(LoadedRun.load(tmp_path / "run"))))
 
 
+def test_a_reference_elsewhere_is_none_of_the_exports(tmp_path: Path) -> None:
+    """Found by hostile files: an export's description had any file of the machine read."""
+    run = tmp_path / "export" / "run"
+    run.parent.mkdir()
+    assert "F17" in fired(with_outputs(run.parent, [9, 9, 9, 9]))
+    # GIVEN the very file, but not beside the program
+    (run.parent / "reference_0.bin").rename(tmp_path / "elsewhere.bin")
+    told = run / "export.json"
+    told.write_text(told.read_text().replace("reference_0.bin", "../elsewhere.bin"))
+    # THEN it is not what the outputs are held against
+    assert "F17" not in fired(describe_run(analyze_run(LoadedRun.load(run))))
+
+
 def test_outputs_that_are_no_numbers_are_told(tmp_path: Path) -> None:
     # GIVEN no number where eager has one
     (tmp_path / "a").mkdir()

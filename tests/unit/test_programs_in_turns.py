@@ -266,8 +266,9 @@ def test_a_manifest_whose_experiment_has_no_program_is_damaged(
         (["toy_cnn_xnnpack_fp16"], [""]),
         (["toy_cnn_xnnpack_fp16", "toy_cnn_xnnpack_int8"], ["fp16", "int8"]),
         (["before", "after"], ["before", "after"]),
-        (["m", "m"], ["a", "b"]),
-        (["m", "m_new"], ["a", "b"]),
+        (["m", "m"], ["baseline", "candidate"]),
+        (["m", "m_new"], ["m", "m_new"]),
+        (["net_fp16", "net_fp16_rewritten"], ["fp16", "fp16_rewritten"]),
     ],
 )
 def test_experiments_say_in_what_their_programs_differ(labels: list[str], names: list[str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import ValidationError
 
 from etprof.analysis.generation import summarise_generation, trace_step
 from etprof.analysis.roofline import Roofs
@@ -211,6 +212,8 @@ def test_a_token_reads_what_its_method_holds_and_is_held_against_streams_of_that
         time_to_first_token_ns=[5000],
         token_latency_ns=[10_000] * 4,
     )
+    with pytest.raises(ValidationError, match="no token took any time"):
+        GenerationMetrics.model_validate({**generated.model_dump(), "token_latency_ns": [0, 0]})
     metrics = Run.load(write_run(tmp_path / "r", on_off_run())).experiments[0].metrics
     assert metrics is not None
     blocks = [each.model_copy(update={"generation": generated}) for each in metrics.blocks]

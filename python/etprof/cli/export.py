@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
     request = replace(make_request(arguments), allow_inaccurate=True)
     files = export_model(request, None if arguments.quiet else StageProgress())
     if not arguments.quiet:
-        _show(files, arguments)
+        _show(files, arguments, _without_rewrites(request))
     if not arguments.allow_inaccurate:
         refuse_inaccurate(files.pte)
     return 0
@@ -147,7 +147,7 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
     from etprof.run.accuracy import Floors
 
     return ExportRequest(
-        model=_model_name(arguments),
+        model=given_model(arguments),
         precision=_precision(arguments),
         backend=arguments.backend or DEFAULT,
         outdir=arguments.outdir,
@@ -171,14 +171,24 @@ def make_request(arguments: argparse.Namespace) -> ExportRequest:
     )
 
 
-def _show(files: ExportedFiles, arguments: argparse.Namespace) -> None:
+def _without_rewrites(request: ExportRequest) -> Path | None:
+    """Returns the program of the same export without rewrites, where it stands beside."""
+    plain = replace(request, options=replace(request.options, rewrites=())).files().pte
+    return plain if plain != request.files().pte and plain.is_file() else None
+
+
+def _show(files: ExportedFiles, arguments: argparse.Namespace, before: Path | None) -> None:
     from etprof.base.records import read_record
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest
 
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")
     report = read_record(DelegationReport, files.report, way_out="export again")
-    show_export(arguments, manifest, report, files, explain=arguments.explain)
+    against = () if before is None else ("--against", str(files.pte))
+    show_export(
+        arguments, manifest, report, files,
+        explain=arguments.explain, measured=before, flags=against,
+    )  # fmt: skip
 
 
 def show_export(  # noqa: PLR0913 - keyword-only: what else is told
@@ -189,11 +199,13 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     *,
     explain: bool = False,
     told: tuple[str, ...] = (),
+    measured: Path | None = None,
     flags: tuple[str, ...] = (),
 ) -> None:
-    """Shows what came out of an export; `flags` are those of the profile that comes next.
+    """Shows what came out of an export, and the profile that comes next.
 
-    Without a delegation report it is what is known without.
+    That is of `measured`, by default the program itself, with `flags`. Without a delegation report
+    it is what is known without.
     """
     from etprof.run.delegation import DelegationReport, MethodReport
     from etprof.tables.brief import Brief, Told
@@ -221,7 +233,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
         table=outside[0] if outside else None,
         ends=(
             f"Program: {files.pte}",
-            f"Next: {shlex.join(['etprof', 'profile', str(files.pte), *flags])}",
+            f"Next: {shlex.join(['etprof', 'profile', str(measured or files.pte), *flags])}",
         ),
         rest=(
             summary_table(manifest, report),
@@ -262,12 +274,12 @@ def _tell_more(manifest: ExportManifest, report: DelegationReport) -> Iterator[T
             yield Told(f"{each.scope} caught nothing that {each.missed}", "yellow")
 
 
-def _model_name(arguments: argparse.Namespace) -> str:
+def given_model(arguments: argparse.Namespace) -> str:
     """Returns the model, given by position or by flag."""
     names = [name for name in (arguments.name, arguments.model) if name is not None]
     if len(names) != 1:
         raise UsageError(
-            "give one model, as in `etprof export toy_cnn`; `etprof models` lists them"
+            f"give one model, as in `etprof {arguments.command} toy_cnn`; `etprof models` lists them"
         )
     return str(names[0])
 

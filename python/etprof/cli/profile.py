@@ -35,6 +35,7 @@ from etprof.base.limits import (
     WARMUP_REPETITIONS,
     VectorBits,
 )
+from etprof.cli.export import given_model
 from etprof.cli.flags import (
     ALLOW_INACCURATE,
     FULL,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from etprof.targets import Target
 
 _LONGEST_NAME = 40
+_SIDES = ("baseline", "candidate")
 EXAMPLES = """\
 examples:
   etprof profile toy_cnn
@@ -67,6 +69,7 @@ examples:
   etprof profile toy_cnn --dtype fp16 --target emulator
   etprof profile toy_cnn --target emulator --sme-vector-bits 128,256,512
   etprof profile toy_cnn --target emulator --instructions --full
+  etprof profile path/to/my_model.py:MyModel --threads 1
   etprof profile my_model.pte --inputs image.bin --blocks 20
   etprof profile toy_cnn:fp16 --against toy_cnn:int8
   etprof profile before.pte --against after.pte --inputs image.bin
@@ -82,7 +85,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLES
     add_flags(
         parser,
-        ("model", str, "MODEL[:PRECISION]|FILE.pte", "what to measure"),
+        ("name", str, "MODEL[:PRECISION]|FILE.pte",
+         "what to measure: a model as `etprof export` takes it, or a program", {"nargs": "?"}),
+        ("--model --model-name", str, "MODEL",
+         "the same as a flag; also path/to/file.py:ClassName"),
         ("--against", str, "MODEL[:PRECISION]|FILE.pte",
          "measure this in turns with it, and compare: MODEL is the baseline, this the candidate"),
         ("--target", KINDS, "", "where to run: this machine (default), emulator, android, …",
@@ -175,6 +181,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.measuring.configured import measure_config
     from etprof.measuring.plan import find_runner, make_target
 
+    arguments.model = given_model(arguments)
     _refuse_flags_without_effect(arguments)
     generation = _find_generation(arguments)
     way_out = kind_of(arguments.target).way_to_a_runner
@@ -287,7 +294,7 @@ def _config(
 
 
 def name_programs(labels: Sequence[str]) -> list[str]:
-    """Names programs by what differs in their labels, such as fp16 and int8; equal ones by letters.
+    """Names programs by what differs in their labels, such as fp16 and int8; equal ones by their sides.
 
     >>> name_programs(["toy_cnn_xnnpack_fp16", "toy_cnn_xnnpack_int8"])
     ['fp16', 'int8']
@@ -295,13 +302,16 @@ def name_programs(labels: Sequence[str]) -> list[str]:
     if len(labels) == 1:
         return [""]
     if len(set(labels)) == 1:
-        return ["a", "b"]
+        return list(_SIDES)
     words = [label.split("_") for label in labels]
     common = 0
     while len({tuple(each[: common + 1]) for each in words}) == 1:
         common += 1
+    if any(len(each) == common for each in words):
+        # One is the other's beginning: the last word that they share stands for it.
+        common -= 1
     shorter = ["_".join(each[common:])[:_LONGEST_NAME] for each in words]
-    return shorter if all(shorter) and len(set(shorter)) > 1 else ["a", "b"]
+    return shorter if all(shorter) and len(set(shorter)) > 1 else list(_SIDES)
 
 
 def _name_experiments(

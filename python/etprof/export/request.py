@@ -246,8 +246,9 @@ class ExportRequest:
         folder = self.outdir or Path(f"out_{name}") / "artifacts"
         # Two of one precision may be measured in turns.
         scopes = ",".join(self.options.scopes).encode()
-        mixed = f"_mixed-{hashlib.sha256(scopes).hexdigest()[:8]}" if scopes else ""
-        return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}{mixed}.pte")
+        kind = f"_mixed-{hashlib.sha256(scopes).hexdigest()[:8]}" if scopes else ""
+        kind += "_rewritten" if self.options.rewrites else ""
+        return ExportedFiles(folder / f"{name}_{self.backend}_{precision.name}{kind}.pte")
 
 
 def _check_scope(scope: Scope, base: Precision) -> None:

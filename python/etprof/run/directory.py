@@ -93,6 +93,9 @@ class GenerationMetrics(Record):
         if bool(self.decode_tokens_per_second) != bool(self.token_latency_ns):
             msg = "decode_tokens_per_second and token_latency_ns: one is empty, the other is not"
             raise ValueError(msg)
+        if self.token_latency_ns and not any(self.token_latency_ns):
+            msg = "token_latency_ns: no token took any time, so there is no rate"
+            raise ValueError(msg)
         return self
 
 

@@ -120,10 +120,11 @@ def headline(manifest: ExportManifest, report: DelegationReport) -> str:
     name = manifest.method if manifest.method in report.methods else next(iter(report.methods))
     figures = _figures(report.methods[name], manifest.methods[name])
     told = [f"{manifest.model} {manifest.precision} for {manifest.backend}"]
-    if "delegate calls" in figures:
+    if summary := report.methods[name].summary:
         told.append(
-            f"{figures['operators in the delegate']} operators in {figures['delegate calls']} "
-            f"delegate calls, {figures['operators outside']} outside"
+            f"{count_of(summary.delegated_operators, 'operator')} in "
+            f"{count_of(summary.delegate_calls, 'delegate call')}, "
+            f"{format_count(summary.undelegated_operators)} outside"
         )
     if manifest.methods[name].check is not None:
         told.append(f"distance from eager fp32 {figures['distance from eager fp32']}")

@@ -46,8 +46,8 @@ _ROUTES = {
     "unknown": "of {} it is not known",
 }
 _MEANINGS: dict[Verdict, str] = {
-    "faster": ". Noise is ruled out.",
-    "slower": ". Noise is ruled out.",
+    "faster": ": more than noise explains.",
+    "slower": ": more than noise explains.",
     "no difference": ": that is no difference.",
     "inconclusive": ", but the measurement cannot tell that from noise: measure more blocks.",
 }

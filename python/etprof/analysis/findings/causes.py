@@ -132,11 +132,15 @@ def command_for(
 
 
 def describe_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> str:
-    """Says what operators are and what would mend them; empty when the export tells neither."""
+    """Says what operators are and what would mend them; empty when the export tells neither.
+
+    The command is the one for all that is not delegated: findings that share operators give one.
+    """
     causes = find_causes(details)
     mended = [cause for cause in causes if cause.rewrites]
+    outside = [each for each in subject.details if not each.row.is_delegated]
     steps = []
-    if command := command_for(subject, mended):
+    if mended and (command := command_for(subject, [*find_causes(outside), *mended])):
         steps.append(f"{'; '.join(map(str, mended))}: {command} takes them into the delegate")
     rest = [cause for cause in causes if not cause.rewrites and cause.reasons]
     if rest:

@@ -68,8 +68,8 @@ def find_better_export(subject: Subject, report: MethodReport) -> Finding | None
         title="Another export puts more on SME2",
         severity="medium",
         summary=(
-            f"{len(now)} {of} have an SME2 kernel as the model is exported; up to {most} more would "
-            f"have one, by {_source(subject)}."
+            f"{len(now)} {of}, with {_work(now, products)}, have an SME2 kernel as the model is "
+            f"exported; up to {most} more would have one, by {_source(subject)}."
         ),
         evidence=tuple(rows),
         action=(

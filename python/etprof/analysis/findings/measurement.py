@@ -83,15 +83,15 @@ def find_noise(subject: Subject, noise: Noise) -> Finding | None:
         summary=(
             f"Launches vary by {format_share(noise.between)} (standard deviation ÷ mean), "
             f"inferences inside a launch by {format_share(noise.within)}, and the second half of "
-            f"the launches is {noise.trend}."
+            f"the launches is {noise.trend}. Intervals and verdicts allow for this noise."
         ),
         evidence=(
             EvidenceRow("fastest launch", format_duration(noise.fastest)),
             EvidenceRow("slowest launch", format_duration(noise.slowest)),
         ),
         action=(
-            "close other programs, let the device cool, fix its power profile, and measure again "
-            "with more blocks; the interval already allows for this noise"
+            "close other programs, let the device cool, fix its power profile, and measure more "
+            "blocks"
         ),
     )
 
