@@ -23,7 +23,7 @@ def shown(cell: nbformat.NotebookNode) -> str:
 
 def test_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # GIVEN the notebook, without results, in a folder of its own
-    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)
     scripts = sysconfig.get_path("scripts")
     monkeypatch.setenv("PATH", f"{scripts}:/usr/bin:/bin")
