@@ -69,9 +69,20 @@ def count_of(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
-def format_ratio(ratio: float | None) -> str:
-    """Formats a speed-up, such as `3.86×`."""
-    return MISSING if ratio is None else f"{_significant(ratio)}×"
+def format_ratio(ratio: float | None, half_width: float | None = None) -> str:
+    """Formats a speed-up, such as `3.86×`; with an interval as finely as half of it tells.
+
+    >>> format_ratio(5.52, 0.61), format_ratio(5.52, 0.03), format_ratio(5.52, 2.0)
+    ('5.5×', '5.52×', '6×')
+    """
+    if ratio is None:
+        return MISSING
+    text = _significant(ratio)
+    if half_width:
+        decimals = max(0, -math.floor(math.log10(half_width)))
+        if decimals < len(text.partition(".")[2]):
+            text = f"{ratio:.{decimals}f}"
+    return f"{text}×"
 
 
 def format_rate(rate: float | None) -> str:

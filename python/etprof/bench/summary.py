@@ -24,7 +24,9 @@ SCHEMA_VERSION: Final = 1
 
 
 def _effect_text(effect: Effect | None) -> str | None:
-    return None if effect is None else f"{format_ratio(effect.speed_up)} ({effect.verdict})"
+    if effect is None:
+        return None
+    return f"{format_ratio(effect.speed_up, effect.half_width)} ({effect.verdict})"
 
 
 def summary_document(

@@ -112,8 +112,12 @@ def _speed_up(found: Judgement, candidate: Metric) -> View:
         for change in (found.change, found.low, found.high)
         if change is not None
     ]
-    ends = [format_ratio(end) for end in sorted(ratios[1:])]
-    return {"speed_up": format_ratio(ratios[0]), "speed_up_interval": " … ".join(ends)}
+    ends = sorted(ratios[1:])
+    half_width = (ends[-1] - ends[0]) / 2 if ends else None
+    return {
+        "speed_up": format_ratio(ratios[0], half_width),
+        "speed_up_interval": " … ".join(map(format_ratio, ends)),
+    }
 
 
 def compare_address(baseline: int, candidate: int) -> Address:

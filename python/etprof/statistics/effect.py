@@ -63,6 +63,11 @@ class Effect:
     """What a verdict on separate runs rests on, such as `one run a side`; empty for launches in
     turns."""
 
+    @property
+    def half_width(self) -> float | None:
+        """Half of the interval: digits of `speed_up` below it say nothing."""
+        return None if self.interval is None else (self.interval.high - self.interval.low) / 2
+
 
 def effect_of_runs(
     baseline: Sequence[Sequence[float]],

@@ -62,7 +62,7 @@ def describe_effect(effect: Effect) -> str:
 
 def format_speed_up(effect: Effect) -> str:
     """Formats a speed-up with its interval: `1.83× (95 % interval 1.79× … 1.88×)`."""
-    text = format_ratio(effect.speed_up)
+    text = format_ratio(effect.speed_up, effect.half_width)
     if effect.interval is None:
         return f"{text} (no interval from {effect.pairs} pairs)" if effect.pairs else text
     low, high = format_ratio(effect.interval.low), format_ratio(effect.interval.high)
@@ -218,7 +218,8 @@ def _badge_alone(assessment: Assessment) -> str:
 def _comparison_head(assessment: Assessment, comparison: Comparison) -> Headline:
     """Speed-up with verdict; for emulated runs what is known of the operators' SME routes."""
     effect = comparison.latency
-    figure, plain = format_ratio(effect.speed_up if effect else None), describe_plainly(comparison)
+    figure = MISSING if effect is None else format_ratio(effect.speed_up, effect.half_width)
+    plain = describe_plainly(comparison)
     detail = [str(check) for check in comparison.outputs]
     detail += [f"generated: {comparison.tokens}"] if comparison.tokens else []
     if effect is not None:

@@ -40,14 +40,14 @@ def find_precision_win(_: Subject, rivals: tuple[Comparison, ...]) -> Finding | 
     if not won:
         return None
     comparison = won[0]
-    effect, times = comparison.latency, known(comparison.times)
+    effect, times = known(comparison.latency), known(comparison.times)
     shares = {name: change.baseline_share for name, change in times.categories.items()}
     return Finding(
         title="FP16 is faster than INT8",
         severity="medium",
         summary=(
-            f"FP16 runs {format_ratio(effect.speed_up if effect else None)} as fast as INT8 on this "
-            "device, with the same inputs and threads."
+            f"FP16 runs {format_ratio(effect.speed_up, effect.half_width)} as fast as INT8 on "
+            "this device, with the same inputs and threads."
         ),
         evidence=tuple(
             EvidenceRow(f"{name} in INT8", format_share(share)) for name, share in shares.items()
@@ -124,7 +124,7 @@ def find_thread_slowdown(subject: Subject, cells: ThreadMap) -> Finding | None:
         severity="high",
         summary=(
             f"{count_of(best.threads, 'thread')} {'is' if best.threads == 1 else 'are'} best: "
-            f"{format_ratio(effect.speed_up)} as fast as {own.threads}."
+            f"{format_ratio(effect.speed_up, effect.half_width)} as fast as {own.threads}."
         ),
         evidence=_cell_rows(same),
         claims=subject.claim_of_latency(own.median_ns - best.median_ns),
@@ -148,7 +148,7 @@ def find_better_mode(subject: Subject, cells: ThreadMap) -> Finding | None:
         severity="high",
         summary=(
             f"SME {best.sme} with {count_of(best.threads, 'thread')} is "
-            f"{format_ratio(effect.speed_up)} as fast as {own.sme} with {own.threads}, the best of "
+            f"{format_ratio(effect.speed_up, effect.half_width)} as fast as {own.sme} with {own.threads}, the best of "
             "that mode."
         ),
         evidence=_cell_rows(cells.cells),
