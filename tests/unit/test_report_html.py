@@ -227,6 +227,30 @@ def test_the_verdict_in_plain_words(tmp_path: Path, after: dict[str, Any], sente
     assert sentence in text
 
 
+def test_a_speed_up_has_the_digits_that_its_interval_tells_wherever_it_stands(
+    tmp_path: Path,
+) -> None:
+    """A reader met 5.52× beside 4.58× … 5.80×, and 1.35× below 1.3×."""
+    ratios = [4.5, 5.9, 5.2, 5.8, 4.7, 5.5, 5.6, 5.9, 4.6, 5.3]
+    sides = [Experiment("a", OFF_OPS, latency_us=[round(300 * each) for each in ratios]),
+             Experiment("b", OFF_OPS, sme="sme2", latency_us=[300] * 10)]  # fmt: skip
+    text = Page(render_html([assess_run(analyze(tmp_path / "r", Run(sides)))])).visible
+    assert "5.3× faster" in text
+    assert "faster, speed-up 5.3× (95 % interval 4.89× … 5.70×)" in text
+    assert "Steady inference 1.62 ms 300 µs 5.3× 4.89× … 5.70× faster" in text
+
+
+def test_operators_that_were_not_timed_show_what_was_proven(tmp_path: Path) -> None:
+    """The table had its operators' names alone, until columns were asked for."""
+    page = Page(
+        render_html([assess_run(analyze(tmp_path / "r", replace(on_off_run(), meaningful=False)))])
+    )
+    levels = {a["data-name"]: a["data-level"] for tag, a in page.tags if "data-level" in a}
+    assert {name for name, level in levels.items() if level != "2"} >= {"label", "class"}
+    assert levels["label"] == "0"
+    assert levels["class"] == "1"
+
+
 def test_time_by_line_module_and_microkernel(tmp_path: Path) -> None:
     source = {"file": "/x/net.py", "line": 7, "code": "x = self.conv(x)"}
     origin = {"module_path": "stem.conv", "module_type": "Conv2d", "source": source}

@@ -166,6 +166,14 @@ def test_the_chart_has_the_roofs_of_what_it_shows() -> None:
         replace(INTENSITY, rows=(tuple(row.get(name) for name in INTENSITY.names),))
     )
     assert drawn is not None
+    assert [text for _, text in drawn["rows"]] == ["10.0", "100", "1000"]
+    large = dict(row, macs=2_000_000, gflops=None, compute_peak=None, bandwidth_peak=None)
+    counted = roofline_of(
+        replace(INTENSITY, rows=(tuple(large.get(name) for name in INTENSITY.names),))
+    )
+    assert counted is not None
+    # Seven digits did not fit beside the axis.
+    assert [text for _, text in counted["rows"]] == ["10⁶", "10⁷"]
     (roof,) = drawn["roofs"]
     assert roof["title"] == "100 GFLOP/s, 10.0 GB/s"
     # Decades 1 to 2 across and 1 to 3 upwards: the corner at 5 MACs a byte is left of the chart.

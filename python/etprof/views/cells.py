@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from etprof.base.units import MISSING, format_range, format_value
+from etprof.base.units import MISSING, format_range, format_ratio, format_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,11 +82,24 @@ def _reader(table: Table, shown: ShownColumn) -> Callable[[Sequence[Value]], Cel
             if is_below_step(row)
             else format_range(unit(row), _number(row[low]), _number(row[high]))
         )
+    if column.unit == "ratio" and column.bounds is not None:
+        return _ratio_reader(index, *(places[name] for name in column.bounds))
     return lambda row: (
         Cell(f"≤ {format_value(unit(row), row[step_index])}", row[index])
         if step_index is not None and is_below_step(row)
         else _cell(column, unit(row), row[index])
     )
+
+
+def _ratio_reader(index: int, *ends: int) -> Callable[[Sequence[Value]], Cell]:
+    """Returns what makes the cell of a speed-up, as finely as its interval tells."""
+
+    def read(row: Sequence[Value]) -> Cell:
+        value, (low, high) = _number(row[index]), (_number(row[end]) for end in ends)
+        half_width = None if low is None or high is None else (high - low) / 2
+        return Cell(format_ratio(value, half_width), value)
+
+    return read
 
 
 def _cell(column: Column, unit: str, value: Value) -> Cell:

@@ -44,6 +44,8 @@ _COLOURS: Final = {name: f"c{number}" for number, name in enumerate(GROUPS)}
 _LEAST_TEXT_PERCENT: Final = 9.0
 _POINTS_A_BLOCK: Final = 150
 _CHANGE_STEPS: Final = (0.05, 0.2, 0.5)
+_LARGE_EXPONENT: Final = 5
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CHART_WIDTH, _CHART_HEIGHT = 1000.0, 200.0
 
 
@@ -307,9 +309,9 @@ def roofline_of(table: Table) -> View | None:
     unit = "GFLOP/s" if height == "gflops" else "MACs"
     return {
         "height": unit,
-        "columns": [(round(60 + 920 * (e - left) / (right - left), 1), format_number(10.0**e))
+        "columns": [(round(60 + 920 * (e - left) / (right - left), 1), _power_of_ten(e))
                     for e in range(left, right + 1)],
-        "rows": [(round(290 - 270 * (e - low) / (high - low), 1), format_number(10.0**e))
+        "rows": [(round(290 - 270 * (e - low) / (high - low), 1), _power_of_ten(e))
                  for e in range(low, high + 1)],
         "dots": [
             {
@@ -325,6 +327,13 @@ def roofline_of(table: Table) -> View | None:
         "roofs": [line for each in roofs
                   if (line := _roof_line(*each, (left, right), (low, high)))],
     }  # fmt: skip
+
+
+def _power_of_ten(exponent: int) -> str:
+    """Returns what fits beside an axis: `100`, `10⁶`."""
+    if abs(exponent) < _LARGE_EXPONENT:
+        return format_number(10.0**exponent)
+    return "10" + str(exponent).translate(_SUPERSCRIPTS)
 
 
 def _bound_text(record: Mapping[str, Value]) -> str:

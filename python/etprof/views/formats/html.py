@@ -124,10 +124,24 @@ _CHARTS: Final[dict[str, Callable[[Table], View | None]]] = {
 }  # fmt: skip
 _SMALLEST: Final = frozenset({"mean_ns", "candidate_ns", "speed_up"})
 """Beside its name, what a phone shows of an operator; the rest is in its drawer."""
+_PROVEN: Final = frozenset({"class", "kernels", "kernel_grade", "why_not_sme2", "macs"})
+"""What is seen of an operator that was not timed."""
+
+
+def _levels(columns: Sequence[ShownColumn], header: int) -> list[int]:
+    """Where columns are seen at first: 0 everywhere, 1 not on a phone, 2 when asked for.
+
+    Where that were the header alone, as without times, what was proven of it is seen too.
+    """
+    levels = [_level(each, is_header=at == header) for at, each in enumerate(columns)]
+    if any(level < 2 for at, level in enumerate(levels) if at != header):
+        return levels
+    names = (each.column.name for each in columns)
+    return [1 if name in _PROVEN else level for name, level in zip(names, levels, strict=True)]
 
 
 def _level(shown: ShownColumn, *, is_header: bool) -> int:
-    """Where a column is seen at first: 0 everywhere, 1 not on a phone, 2 when asked for."""
+    """Where a column is seen at first, for itself."""
     if is_header or (shown.column.name in _SMALLEST and not shown.is_interval):
         return 0
     is_usual = shown.column.place == "everywhere" and shown.column.dtype != "boolean"
@@ -163,7 +177,7 @@ def _table_view(table: Table, heading: str) -> View:
         "name": table.title or heading,
         "note": table.note,
         "columns": columns,
-        "levels": [_level(c, is_header=i == first_text) for i, c in enumerate(columns)],
+        "levels": _levels(columns, first_text),
         "row_header": first_text,
         "has_bars": bars is not None,
         "is_shaded": table.is_shaded,
