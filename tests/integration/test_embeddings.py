@@ -1,4 +1,4 @@
-"""Tables of embeddings in 8 and 4 bits, in programs that are exported and executed."""
+"""Tables of embeddings in 8, 4 and 2 bits, in programs that are exported and executed."""
 
 from __future__ import annotations
 
@@ -57,6 +57,8 @@ def look_ups(files: ExportedFiles) -> dict[str, str]:
     [
         ("fp32", "int8", "embedding_byte", 35),
         ("fp16", "int4_b32", "embedding_4bit", 15),
+        ("fp32", "int2", "embedding_2bit", 2),
+        pytest.param("fp32", "int2_b32", "embedding_2bit", 2, marks=pytest.mark.slow),
         pytest.param("int8", "int8_b32", "embedding_byte", 25, marks=pytest.mark.slow),
         pytest.param("8da4w_b32", "int4", "embedding_4bit", 10, marks=pytest.mark.slow),
         pytest.param("bf16", "int8", "embedding_byte", 30, marks=pytest.mark.slow),

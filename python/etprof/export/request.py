@@ -105,7 +105,7 @@ def split_precision(name: str) -> tuple[str, str | None]:
         return name, None
 
 
-EMBEDDINGS = ("int8", "int8_b32", "int4", "int4_b32")
+EMBEDDINGS = ("int8", "int8_b32", "int4", "int4_b32", "int2", "int2_b32")
 """How tables of embeddings are quantised; `_b32` has a scale for 32 values instead of a row."""
 MEMORY_PLANNERS = ("greedy", "naive")
 PRECISION_TYPES = ("fp32", "static_quant", "dynamic_quant")

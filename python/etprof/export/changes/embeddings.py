@@ -1,7 +1,7 @@
-"""Tables of embeddings in 8 or 4 bits: torchao quantises them, ExecuTorch's own kernels read them.
+"""Tables of embeddings in 8, 4 or 2 bits: torchao quantises them, ExecuTorch's own kernels read them.
 
-ExecuTorch makes one operator of the dequantisation and the look-up, `embedding_byte` or
-`embedding_4bit` of its quantised kernels, which the runner that comes with etprof has.
+ExecuTorch makes one operator of the dequantisation and the look-up, `embedding_byte`,
+`embedding_4bit` or `embedding_2bit` of its quantised kernels, which the runner that comes with etprof has.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def quantize_embeddings(
     """
     bits, _, block = words.removeprefix("int").partition("_b")
     granularity = upstream.PerGroup(int(block)) if block else upstream.PerAxis(0)
-    least = int(block or 2)
+    # Two values of 4 bits or four of 2 share a byte.
+    least = int(block or (4 if bits == "2" else 2))
     found: dict[str, None] = {}
     for method in methods:
         tables = {
