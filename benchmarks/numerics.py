@@ -26,7 +26,7 @@ from pathlib import Path
 import torch
 
 from etprof.export import lowering, runtime_check, upstream
-from etprof.export.request import ExportRequest
+from etprof.export.request import ExportRequest, Precision
 from etprof.export.session import SEED
 from etprof.export.stages import StageClock
 from etprof.numerics.session import (
@@ -77,7 +77,9 @@ def tapped_reader(programs: TappedPrograms, name: str) -> str:
     return taps[node.name]
 
 
-def excesses(programs: TappedPrograms, launched: Launched, precision: str) -> dict[str, float]:
+def excesses(
+    programs: TappedPrograms, launched: Launched, precision: Precision
+) -> dict[str, float]:
     """Returns each operator's own error as a part of what is explained, in the graph's order."""
     return {
         name: explained.excess(gap)
@@ -85,7 +87,9 @@ def excesses(programs: TappedPrograms, launched: Launched, precision: str) -> di
     }
 
 
-def is_found(programs: TappedPrograms, launched: Launched, weight: Weight, precision: str) -> bool:
+def is_found(
+    programs: TappedPrograms, launched: Launched, weight: Weight, precision: Precision
+) -> bool:
     """Changes a weight, and tells whether its operator is first in both ways; changes it back."""
     expected = tapped_reader(programs, weight.reader)
     value = programs.traced.state_dict[weight.name]
@@ -114,6 +118,7 @@ def shuffle(value: object, seed: int) -> object:
 def count_found(model: str, precision: str, seeds: int) -> bool:
     """Prints how often the changed weight was named, and nothing without one; returns if always."""
     request = GapRequest(export=ExportRequest(model, precision))
+    format_of = request.export.parsed_precision()
     target = LocalTarget()
     mode = target.sme_modes()[-1]
     with tempfile.TemporaryDirectory() as name, upstream.quiet_upstream():
@@ -126,10 +131,10 @@ def count_found(model: str, precision: str, seeds: int) -> bool:
         most = []
         for seed in range(INPUTS):
             given = replace(programs, inputs=[shuffle(each, seed) for each in programs.inputs])
-            own = excesses(given, launch(given, target, mode, folder / f"{seed}"), precision)
+            own = excesses(given, launch(given, target, mode, folder / f"{seed}"), format_of)
             most.append(max(own.values()))
         launched = launch(programs, target, mode, folder / "run")
-        find = cache(lambda weight: is_found(programs, launched, weight, precision))
+        find = cache(lambda weight: is_found(programs, launched, weight, format_of))
         weights = weights_of(programs)
         found = sum(find(random.Random(seed).choice(weights)) for seed in range(seeds))  # noqa: S311
     quiet = sum(each <= 1 for each in most)

@@ -130,6 +130,42 @@ def test_a_sound_batch_norm_behind_positive_values_parts_nowhere(tmp_path: Path)
     assert row.explained.least_db < 50
 
 
+_LINEAR = """
+import torch
+from torch import nn
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(64, 128), nn.Linear(128, 32)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(x)))
+
+    def get_eager_model(self):
+        return self.eval()
+
+    def get_example_inputs(self):
+        return (torch.randn(8, 64, generator=torch.Generator().manual_seed(1)),)
+"""
+
+
+@pytest.mark.parametrize("precision", ["8da4w", "8da4w_channel", "int8_dynamic"])
+def test_products_that_quantise_while_they_run_are_held_against_their_own_inputs(
+    precision: str, tmp_path: Path
+) -> None:
+    """Scales that a delegate keeps to itself were taken for the program's: -30 dB, or a traceback."""
+    code = tmp_path / "linear.py"
+    code.write_text(_LINEAR)
+    export = ExportRequest(f"{code}:Two", precision, allow_inaccurate=True)
+    gaps = compare_with_eager(GapRequest(export=export, most_taps=2), LocalTarget())
+    assert {mode: gaps.first_parted(mode) for mode in gaps.modes} == dict.fromkeys(gaps.modes)
+    rows = {row.node: row for row in gaps.rows if row.mode == gaps.modes[0]}
+    assert set(rows) == {"linear", "tanh", "linear_1"}
+    assert all(row.own.snr_db is None or row.own.snr_db > 35 for row in rows.values())
+
+
 def test_taps_inside_a_fused_operator_name_the_fusion_that_they_prevent() -> None:
     gaps = compare_with_eager(replace(TOY, taps_fused=True, most_taps=5), LocalTarget())
     assert set(gaps.prevented) == {"conv2d + relu", "conv2d_1 + relu_1", "conv2d_2 + relu_2"}

@@ -18,6 +18,9 @@ NO_LIKENESS_DB: Final = -300.0
 """Of a value that is not finite, or that is something where eager has zeros: JSON has no infinity."""
 _FLOAT_FLOOR_DB: Final = 90.0
 _INTEGER_FLOOR_DB: Final = 45.0
+_DYNAMIC_FLOOR_DB: Final = 35.0
+"""Of a left side that both quantise to 8 bits while they run, each with a zero point of its own
+rounding. Of normal values up to 5 σ a step is 10 σ ÷ 255; both roundings together are √(2 ÷ 12) of it."""
 _HALF_FLOOR_DB: Final = 70.0
 """Of one sum of one product. Kernels that sum halves in halves lose 3 dB with each doubling of what
 is summed: toy_cnn's and MobileNetV2's convolutions and products on x86 have 74 to 76 dB less that,
@@ -119,7 +122,13 @@ class Explained:
 
 
 def explain_error(
-    precision: str, summed: float, size: int, *, steps: int = 1, growth: float = 1.0
+    precision: str,
+    summed: float,
+    size: int,
+    *,
+    steps: int = 1,
+    growth: float = 1.0,
+    is_dynamic: bool = False,
 ) -> Explained:
     """Returns what is explained of `size` results with `summed` products in each sum.
 
@@ -131,9 +140,15 @@ def explain_error(
     root mean square, their gain is off by ρ ÷ √size: noise that hides 1 % of a result hides no 1 % of
     all. It matters where half precision explains more noise than that; elsewhere ρ is the bound.
 
+    `is_dynamic` is a product whose left side is quantised while it runs.
+
     Of a few results the root mean square is uncertain itself: a single one may be off by a whole unit
     in the last place, twice what 66 dB is.
     """
+    if is_dynamic:
+        noise = 10 ** (-_DYNAMIC_FLOOR_DB / 20)
+        most_gain = 10 ** (-_INTEGER_FLOOR_DB / 20) + _DEVIATIONS * noise / max(size, 1) ** 0.5
+        return Explained(_DYNAMIC_FLOOR_DB, most_gain)
     if precision != "fp16":
         least_db = _FLOAT_FLOOR_DB if precision == "fp32" else _INTEGER_FLOOR_DB
         return Explained(least_db, 10 ** (-least_db / 20))

@@ -21,7 +21,7 @@ from etprof.numerics import taps
 if TYPE_CHECKING:
     from etprof.analysis.numeric_gap import Explained, Gap
     from etprof.export.eager_model import ExportMethod
-    from etprof.export.request import ExportRequest
+    from etprof.export.request import ExportRequest, Precision
     from etprof.export.session import Prepared
     from etprof.export.stages import StageListener
     from etprof.numerics.taps import Tap
@@ -135,7 +135,10 @@ def make_programs(
     traced = session.rewriting.before_lowering(lowering.trace(name, prepared.methods[name]))
     backend, options = request.export.backend, request.export.options
     shared = prepared.shared_buffers
+    constants = dict(traced.constants)
     plain = lowering.lower({name: traced}, backend, options)
+    # Lowering takes them out; the copies with taps need them.
+    traced.constants.update(constants)
     fusions = taps.find_fusions(plain, name, traced.graph)
     untapped = request.program or folder / "untapped.pte"
     if request.program is None:
@@ -192,7 +195,7 @@ def _compare(
 ) -> NumericGaps:
     chosen = [tap for group in programs.tapped.values() for tap in group]
     inherited = _compare_inherited(programs, launched)
-    precision = request.export.precision
+    precision = request.export.parsed_precision()
     own = {mode: compare_own(programs, each, precision) for mode, each in launched.items()}
     wide = _compare_float32(request, programs.method, chosen, launched)
     delegates = programs.delegates
@@ -212,7 +215,7 @@ def _compare(
     return NumericGaps(
         model=request.export.model_name(),
         backend=request.export.backend,
-        precision=precision,
+        precision=precision.name,
         method=programs.method,
         platform=target.platform,
         passes=len(programs.tapped),
@@ -259,7 +262,7 @@ def _compare_inherited(
 
 
 def compare_own(
-    programs: TappedPrograms, launched: Launched, precision: str
+    programs: TappedPrograms, launched: Launched, precision: Precision
 ) -> dict[str, tuple[Gap, Explained]]:
     """Returns how far each operator is from eager on the values that the program itself had.
 
@@ -268,11 +271,13 @@ def compare_own(
     chosen = {tap.place.name: tap for group in programs.tapped.values() for tap in group}
     starts = {name: taps.find_sum_start(programs.traced, tap) for name, tap in chosen.items()}
     ends = {start.end.name: start for start in starts.values() if start is not None}
+    scheme = precision.quantization
+    is_dynamic = scheme is not None and scheme.activations == "dynamic"
     powers: dict[str, float] = {}
     found = {}
 
     def see(name: str, value: torch.Tensor) -> torch.Tensor:
-        if name in ends and precision == "fp16":
+        if name in ends and precision.name == "fp16":
             powers[name] = ends[name].power_between(value)
         if name not in launched.values:
             return value
@@ -280,11 +285,12 @@ def compare_own(
         between = 0.0 if start is None else powers.get(start.end.name, 0.0)
         power = float(value.double().square().mean()) if between else 1.0
         explained = explain_error(
-            precision,
+            precision.name,
             tap.summed,
             operators.element_count(tap.place),
             steps=tap.steps,
             growth=between / power if power else 1.0,
+            is_dynamic=is_dynamic and tap.summed > 1,
         )
         found[name] = _gap_between(own, value), explained
         return own.to(value.dtype).reshape(value.shape)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _LONGEST_HISTORY: Final = 64
 """Graphs that a node went through; more is a circle."""
-_NO_WORK: Final = frozenset({"clone", "detach", "alias", "lift_fresh_copy"})
+_NO_WORK: Final = frozenset(
+    {"clone", "detach", "alias", "lift_fresh_copy", "access_subclass_inner_tensor"}
+)
 
 
 _HALF_STEPS: Final = {"sigmoid": 3, "softmax": 3, "silu": 4}
@@ -105,11 +107,18 @@ def _computes(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
     if node.op != "call_function" or not isinstance(value, torch.Tensor):
         return False
-    is_moved = getattr(node.target, "is_view", False) or operators.is_quantize(node)
+    is_moved = getattr(node.target, "is_view", False) or _is_of_quantization(node)
     kind = operators.target_name(node).partition(".")[0]
     shape = operators.shape_of(node)
     has_values = shape is not None and math.prod(shape) > 0 and value.is_floating_point()
     return has_values and not is_moved and kind not in _NO_WORK
+
+
+def _is_of_quantization(node: torch.fx.Node) -> bool:
+    """Whether a node makes integers, or their scale and zero point, which a delegate keeps to itself."""
+    chosen = node.all_input_nodes[:1] if operators.target_name(node) == "getitem" else (node,)
+    named = any("choose_qparams" in operators.target_name(each) for each in chosen)
+    return named or operators.is_quantize(node)
 
 
 def choose_taps(traced: torch.fx.Graph, fusions: Iterable[tuple[str, ...]]) -> list[Tap]:
@@ -226,7 +235,8 @@ def add_taps(
     traced: torch.export.ExportedProgram, taps: Sequence[Tap]
 ) -> torch.export.ExportedProgram:
     """Returns a copy, of the same weights, that gives the tapped values after its own outputs."""
-    shared: dict[int, Any] = {id(each): each for each in (traced.state_dict, traced.constants)}
+    kept = (traced.state_dict, *traced.constants.values())
+    shared: dict[int, Any] = {id(each): each for each in kept}
     tapped = copy.deepcopy(traced, shared)
     nodes = {node.name: node for node in tapped.graph.nodes}
     places = set()
