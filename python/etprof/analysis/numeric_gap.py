@@ -122,13 +122,7 @@ class Explained:
 
 
 def explain_error(
-    precision: str,
-    summed: float,
-    size: int,
-    *,
-    steps: int = 1,
-    growth: float = 1.0,
-    is_dynamic: bool = False,
+    precision: str, summed: float, size: int, *, steps: int = 1, growth: float = 1.0
 ) -> Explained:
     """Returns what is explained of `size` results with `summed` products in each sum.
 
@@ -140,15 +134,9 @@ def explain_error(
     root mean square, their gain is off by ρ ÷ √size: noise that hides 1 % of a result hides no 1 % of
     all. It matters where half precision explains more noise than that; elsewhere ρ is the bound.
 
-    `is_dynamic` is a product whose left side is quantised while it runs.
-
     Of a few results the root mean square is uncertain itself: a single one may be off by a whole unit
     in the last place, twice what 66 dB is.
     """
-    if is_dynamic:
-        noise = 10 ** (-_DYNAMIC_FLOOR_DB / 20)
-        most_gain = 10 ** (-_INTEGER_FLOOR_DB / 20) + _DEVIATIONS * noise / max(size, 1) ** 0.5
-        return Explained(_DYNAMIC_FLOOR_DB, most_gain)
     if precision != "fp16":
         least_db = _FLOAT_FLOOR_DB if precision == "fp32" else _INTEGER_FLOOR_DB
         return Explained(least_db, 10 ** (-least_db / 20))
@@ -160,6 +148,13 @@ def explain_error(
     least_db -= 20 * float(np.log10(1 + max(size, 1) ** -0.5))
     noise = 10 ** (-least_db / 20)
     return Explained(least_db, _HALF_GAIN + _DEVIATIONS * noise / max(size, 1) ** 0.5)
+
+
+def explain_dynamic_product(size: int) -> Explained:
+    """Returns what is explained of `size` results of a left side that is quantised as it runs."""
+    noise = 10 ** (-_DYNAMIC_FLOOR_DB / 20)
+    most_gain = 10 ** (-_INTEGER_FLOOR_DB / 20) + _DEVIATIONS * noise / max(size, 1) ** 0.5
+    return Explained(_DYNAMIC_FLOOR_DB, most_gain)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from etprof.analysis.numeric_gap import NumericGaps, OperatorGap, explain_error, measure_gap
+from etprof.analysis.numeric_gap import (
+    NumericGaps,
+    OperatorGap,
+    explain_dynamic_product,
+    explain_error,
+    measure_gap,
+)
 from etprof.base.errors import ExportError, UsageError
 from etprof.export import lowering, model_loading, operators, runtime_check, tensors, upstream
 from etprof.export.changes.rewriting import plan_rewriting
@@ -282,16 +288,16 @@ def compare_own(
         if name not in launched.values:
             return value
         tap, start, own = chosen[name], starts[name], launched.values[name]()
-        between = 0.0 if start is None else powers.get(start.end.name, 0.0)
-        power = float(value.double().square().mean()) if between else 1.0
-        explained = explain_error(
-            precision.name,
-            tap.summed,
-            operators.element_count(tap.place),
-            steps=tap.steps,
-            growth=between / power if power else 1.0,
-            is_dynamic=is_dynamic and tap.summed > 1,
-        )
+        size = operators.element_count(tap.place)
+        if is_dynamic and tap.summed > 1:
+            explained = explain_dynamic_product(size)
+        else:
+            between = 0.0 if start is None else powers.get(start.end.name, 0.0)
+            power = float(value.double().square().mean()) if between else 1.0
+            growth = between / power if power else 1.0
+            explained = explain_error(
+                precision.name, tap.summed, size, steps=tap.steps, growth=growth
+            )
         found[name] = _gap_between(own, value), explained
         return own.to(value.dtype).reshape(value.shape)
 
