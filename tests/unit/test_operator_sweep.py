@@ -85,7 +85,7 @@ def test_a_figure_is_bold_where_it_is_below_its_floor(sweep: ModuleType) -> None
             "fp32": numeric_gap._FLOAT_FLOOR_DB,
             "fp16": min(numeric_gap._HALF_ROUNDING_DB, half),
             "int8": numeric_gap._INTEGER_FLOOR_DB,
-            "8da4w": numeric_gap._INTEGER_FLOOR_DB,
+            "8da4w": numeric_gap._DYNAMIC_FLOOR_DB,
         }
         for precision in list(row)[3:]:
             if row[precision] in WORDS:

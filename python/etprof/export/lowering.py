@@ -19,7 +19,7 @@ import etprof
 from etprof.backends.registry import BY_NAME
 from etprof.base.errors import EtprofError, ExportError, first_line
 from etprof.export import operators, tensors, upstream
-from etprof.export.changes import half_sums
+from etprof.export.changes import half_constants, half_sums
 from etprof.export.changes.embeddings import fuse_look_ups
 from etprof.export.changes.rewriting import count_lowered, find_missed
 from etprof.export.changes.scopes import find_deciding
@@ -65,7 +65,8 @@ def buffer_names(module: torch.nn.Module) -> list[str]:
 
 def run_eager(method: ExportMethod) -> list[Any]:
     """Returns the outputs of the module itself, flattened as the program gives them."""
-    with torch.no_grad(), unchanged_buffers(method.module, buffer_names(method.module)):
+    kept = unchanged_buffers(method.module, buffer_names(method.module))
+    with torch.no_grad(), half_constants.Clamped(), kept:  # type: ignore[no-untyped-call]
         outputs = method.module(*method.inputs, **method.kwarg_inputs)
     return tensors.flatten(outputs)
 
@@ -186,6 +187,8 @@ class Lowered:
     methods: dict[str, LoweredMethod]
     widened: dict[str, dict[str, int]] = field(default_factory=dict)
     """How many operators of each method compute in float32 instead of float16, by kind."""
+    clamped: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many operators of each method write a constant that their type does not hold, by kind."""
     rewritten: Counter[str] = field(default_factory=Counter)
     """Operators that each rewrite of the lowering handed over otherwise."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -211,6 +214,7 @@ def lower(
         per_operator=options.per_op_mode,
         rewrites=options.rewrites,
     )
+    clamped = {name: half_constants.clamp(program) for name, program in programs.items()}
     with (
         exporter.collected_reasons() as reasons,
         exporter.rewritten_lowering(options.rewrites) as inside,
@@ -236,7 +240,7 @@ def lower(
     graphs = _format_graphs(edge, programs) if options.graph else {}
     failed = {name: why for each in missed.values() for name, why in each.failed.items()}
     counts = count_lowered(asked, methods.values()) + Counter(inside)
-    return Lowered(edge, methods, widened, counts, failed, graphs)
+    return Lowered(edge, methods, widened, clamped, counts, failed, graphs)
 
 
 def _format_graphs(edge: upstream.EdgeProgramManager, names: Iterable[str]) -> dict[str, str]:

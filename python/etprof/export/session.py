@@ -298,6 +298,7 @@ class ExportOutput:
                 converted=_write_values(self.converted[name], data, f"{prefix}converted"),
                 check=self.checks[name],
                 widened=self.lowered.widened.get(name, {}),
+                clamped=self.lowered.clamped.get(name, {}),
             )
         return written
 

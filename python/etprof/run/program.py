@@ -96,6 +96,8 @@ class MethodFiles(Record):
     check: ExportCheck | None = None
     widened: Named[Count] = Field(default_factory=dict)
     """Operators that compute in float32 where ExecuTorch sums halves in a half, by kind."""
+    clamped: Named[Count] = Field(default_factory=dict)
+    """Operators that wrote a constant which 16 bits do not hold, now the largest they do, by kind."""
 
 
 class ModelCode(Record):

@@ -166,16 +166,17 @@ def _figures(method: MethodReport, files: MethodFiles) -> dict[str, str | None]:
     bundle = None if check is None else check.bundle
     return {
         **counted,
-        "in float32 for accuracy": _widened(files.widened),
+        "in float32 for accuracy": _named_counts(files.widened),
+        "constants at the type's limit": _named_counts(files.clamped),
         "planned memory": _plan(method.memory),
         "distance from eager fp32": _distance(check),
         "bundled test case": None if bundle is None else _bundle(bundle),
     }
 
 
-def _widened(widened: Mapping[str, int]) -> str | None:
-    """Returns how many operators of which kind compute in float32; None for none."""
-    return ", ".join(count_of(number, kind) for kind, number in widened.items()) or None
+def _named_counts(counts: Mapping[str, int]) -> str | None:
+    """Returns how many operators of which kind; None for none."""
+    return ", ".join(count_of(number, kind) for kind, number in counts.items()) or None
 
 
 def _plan(memory: MemoryPlan | None) -> str:

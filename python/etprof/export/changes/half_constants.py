@@ -1,0 +1,115 @@
+"""Takes constants that a 16-bit type cannot hold as its largest value: masks of attention, mostly.
+
+`masked_fill(mask, -1e9)` in float16 is refused by ExecuTorch's kernel when the program runs, and by
+PyTorch's. What a mask means stays: after a softmax both are zero.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from etprof.export import operators
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_FILLS: Final = frozenset(
+    {"masked_fill", "masked_fill_", "where", "full", "full_like", "new_full", "fill", "fill_"}
+)
+"""Operators that write a constant as it is. Where one is a factor, a smaller one is another result."""
+_VALUES: Final = frozenset({"value", "fill_value", "self", "other"})
+"""Names of the arguments that are written."""
+_HALVES: Final = frozenset({torch.float16, torch.bfloat16})
+
+
+def clamp(program: torch.export.ExportedProgram) -> dict[str, int]:
+    """Changes a traced method in place; returns how many operators of each kind were changed."""
+    found = Counter[str]()
+    for node in [each for each in program.graph.nodes if each.op == "call_function"]:
+        kind = operators.target_name(node).partition(".")[0]
+        value = node.meta.get("val")
+        if kind not in _FILLS or not isinstance(value, torch.Tensor) or value.dtype not in _HALVES:
+            continue
+        before = node.args
+        node.args = tuple(_fit_numbers(node.target, before, value.dtype))
+        if _fit_tensors(program, node) or node.args != before:
+            found[kind.removesuffix("_")] += 1
+    if found:
+        program.graph.lint()
+        program.graph_module.recompile()
+    return dict(found)
+
+
+class Clamped(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While it is on, eager PyTorch takes such constants in the same way."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401 - an operator
+        types: Any,  # noqa: ANN401
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - its result
+        del types
+        if func.overloadpacket.__name__ in _FILLS:
+            tensors = [each for each in args if isinstance(each, torch.Tensor)]
+            half = next((each.dtype for each in tensors if each.dtype in _HALVES), None)
+            if half is not None:
+                args = _fit_numbers(func, args, half)
+        return func(*args, **(kwargs or {}))
+
+
+def _written(target: Any, args: Sequence[Any]) -> Iterator[tuple[int, Any]]:  # noqa: ANN401
+    """Yields place and value of each argument that an operator writes."""
+    for place, (declared, value) in enumerate(zip(target._schema.arguments, args, strict=False)):
+        if declared.name in _VALUES:
+            yield place, value
+
+
+def _fit_numbers(target: Any, args: Sequence[Any], dtype: torch.dtype) -> list[Any]:  # noqa: ANN401
+    """Returns the arguments with the numbers among them that `dtype` holds."""
+    limits, found = torch.finfo(dtype), [*args]
+    for place, value in _written(target, args):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and limits.max < abs(value) < float("inf"):
+            found[place] = limits.max if value > 0 else limits.min
+    return found
+
+
+def _fit_tensors(program: torch.export.ExportedProgram, node: torch.fx.Node) -> int:
+    """The same of a single number that the model made a tensor of: a constant of the program."""
+    dtype = node.meta["val"].dtype
+    limits = torch.finfo(dtype)
+    changed = 0
+    for place, value in _written(node.target, node.args):
+        if not isinstance(value, torch.fx.Node) or not _is_wide_constant(program, value, limits):
+            continue
+        with program.graph.inserting_before(node):
+            kept = program.graph.call_function(
+                torch.ops.aten.clamp.default, (value, limits.min, limits.max)
+            )
+            cast = program.graph.call_function(torch.ops.aten.to.dtype, (kept, dtype))
+        for each, form in ((kept, torch.float32), (cast, dtype)):
+            each.meta = {**node.meta, "val": value.meta["val"].to(form)}
+        node.update_arg(place, cast)
+        changed += 1
+    return changed
+
+
+def _is_wide_constant(
+    program: torch.export.ExportedProgram, node: torch.fx.Node, limits: torch.finfo
+) -> bool:
+    """Whether a node is one float32 number that the type does not hold."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.float32 or value.dim():
+        return False
+    while node.op == "call_function" and len(node.all_input_nodes) == 1:
+        node = node.all_input_nodes[0]
+    name = program.graph_signature.inputs_to_lifted_tensor_constants.get(node.name, "")
+    constant = program.constants.get(name)
+    is_known = isinstance(constant, torch.Tensor) and constant.numel() == 1
+    return is_known and limits.max < abs(float(constant)) < float("inf")
