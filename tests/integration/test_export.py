@@ -45,6 +45,8 @@ def test_the_manifest_tells_hashes_sizes_and_shapes(toy_fp16: ExportedFiles) -> 
     program = toy_fp16.pte.read_bytes()
     assert manifest["pte"]["sha256"] == hashlib.sha256(program).hexdigest()
     assert manifest["pte"]["size_bytes"] == len(program)
+    record = toy_fp16.pte.with_name(f"{toy_fp16.pte.name}.etrecord").read_bytes()
+    assert manifest["etrecord"]["sha256"] == hashlib.sha256(record).hexdigest()
     (entry,) = manifest["methods"][manifest["method"]]["inputs"]
     assert (entry["dtype"], entry["shape"], entry["size_bytes"]) == (
         "float16",
