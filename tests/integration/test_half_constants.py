@@ -30,6 +30,9 @@ class Attention(nn.Module):
         hidden = self.get_buffer("hidden")
         if self.kind == "masked_fill":
             scores = scores.masked_fill(hidden, -1e9)
+        elif self.kind == "full":
+            low = torch.full((8, 8), -1e9, dtype=x.dtype)
+            scores = torch.where(hidden, low, scores)
         elif self.kind == "number":
             scores = torch.where(hidden, -3.4e38, scores)
         else:
@@ -52,6 +55,10 @@ class Filled(_Model):
     kind = "masked_fill"
 
 
+class Full(_Model):
+    kind = "full"
+
+
 class Number(_Model):
     kind = "number"
 
@@ -64,6 +71,7 @@ class Constant(_Model):
     ("model", "precision", "changed"),
     [
         ("Filled", "fp16", {"masked_fill": 1}),
+        ("Full", "fp16", {"full": 1}),
         ("Number", "fp16", {"where": 1}),
         ("Constant", "fp16", {"where": 1}),
         ("Number", "bf16", {"where": 1}),

@@ -56,8 +56,9 @@ class Clamped(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:  # noqa: ANN401 - its result
         del types
         if func.overloadpacket.__name__ in _FILLS:
-            tensors = [each for each in args if isinstance(each, torch.Tensor)]
-            half = next((each.dtype for each in tensors if each.dtype in _HALVES), None)
+            types_of = [each.dtype for each in args if isinstance(each, torch.Tensor)]
+            asked = [(kwargs or {}).get("dtype"), *types_of]
+            half = next((each for each in asked if each in _HALVES), None)
             if half is not None:
                 args = _fit_numbers(func, args, half)
         return func(*args, **(kwargs or {}))
