@@ -63,6 +63,8 @@ def test_a_better_program_is_found_and_its_recipe_makes_it_again(
     assert [each.name for each in manifest.rewrites] == kept
     # Its recipe, in a process that knows nothing of the search, makes the same bytes.
     again = tmp_path / "again.pte"
+    told = run_command([sys.executable, folder / "recipe.py"], timeout_s=300)
+    assert (told.exit_code, told.stderr.strip()[:6]) == (1, "usage:")
     made = run_command([sys.executable, folder / "recipe.py", again], timeout_s=300)
     assert made.exit_code == 0, made.stderr
     assert again.read_bytes() == program.read_bytes()
@@ -217,11 +219,54 @@ def test_the_emulator_counts_every_program_and_its_outputs_in_every_mode(tmp_pat
         assert (trial.counted.worst_mode, trial.counted.problem) == ("off", None)
 
 
+PRODUCT = """
+import torch
+
+
+class Sums(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.bmm(x, y + y)
+
+
+class Product:
+    def get_eager_model(self):
+        return Sums().eval()
+
+    def get_example_inputs(self):
+        span = torch.linspace(-1, 1, 32 * 32)
+        return span.reshape(1, 32, 32), span.flip(0).reshape(1, 32, 32)
+"""
+
+
+@pytest.mark.slow
+def test_a_product_that_xnnpack_would_read_as_integers_is_put_on_sme2(tmp_path: Path) -> None:
+    try:
+        locate()
+    except EtprofError as error:
+        pytest.skip(str(error))
+    (tmp_path / "product.py").write_text(PRODUCT)
+    words = ("--dtype", "int8", "--rewrite", "float_products", "--target", "emulator", "--json")
+    done = etprof(tmp_path, "optimize", tmp_path / "product.py", *words)
+    assert done.exit_code == 0, done.stderr
+    found = Optimization.model_validate_json(done.stdout)
+    assert found.best is not None
+    assert found.baseline is not None
+    assert found.best.rewrites == ("float_products",)
+    told = [
+        (each.macs_without_sme2, each.counted.macs_on_sme2)
+        for each in (found.baseline, found.best)
+        if each.counted is not None
+    ]
+    assert told == [(32**3, 0), (0, 32**3)]
+
+
 def test_a_dry_run_lists_what_would_be_tried_and_writes_nothing(tmp_path: Path) -> None:
     done = etprof(tmp_path, "optimize", "toy_cnn", "--dry-run", "--json")
     assert done.exit_code == 0, done.stderr
     found = {each["rewrite"]: each["operators"] for each in json.loads(done.stdout)["candidates"]}
-    lowering = ("half_pointwise_weights", "delegated_casts", "merged_transposes")
+    lowering = (
+        "half_pointwise_weights", "delegated_casts", "merged_transposes", "float_products"
+    )  # fmt: skip
     assert found == {"kept_dimensions": 1, **dict.fromkeys(lowering)}
     assert not list(tmp_path.iterdir())
 
@@ -244,6 +289,10 @@ def test_wrong_outputs_that_no_rewrite_mends_are_an_error(tmp_path: Path) -> Non
         (tmp_path / name).write_text("an earlier search's, with a floor that it held")
     with pytest.raises(ExportError, match="neither rewrites nor layers in float32 mend them"):
         Optimizer(request, tmp_path, 2.0, None, told.append).run()
+    # With too little time, no more is said than is known.
+    short = Optimizer(request, tmp_path / "short", 2.0, 0.0, told.append)
+    with pytest.raises(ExportError, match="the budget ended before all that may mend them"):
+        short.run()
     assert not json.loads((tmp_path / "optimize.json").read_text())["float_layers"]
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
         "mine.pte", "optimize.json",

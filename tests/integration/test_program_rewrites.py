@@ -31,6 +31,8 @@ from tests.integration.test_rewrites import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from etprof.run.delegation import DelegateNode
+
 FLOOR_DB = {torch.float32: 100, torch.float16: 55}
 
 
@@ -374,3 +376,72 @@ def test_hard_swish_of_halves_is_the_delegate_s_own() -> None:
     made = make(Call(nn.Hardswish()), (halves(1, 4, 64),))
     assert (kinds(made), made.outside) == (["Hardswish"], 0)
     assert snr_db(eager(Call(nn.Hardswish()), (halves(1, 4, 64),)), made.output) > 55
+
+
+# ---- float_products
+
+
+def product_of_sums(
+    shift: float, *, twice: bool = False
+) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    """Returns a product whose second operand an int8 export quantises, and what it is given."""
+
+    def compute(x: torch.Tensor, y: torch.Tensor) -> Any:  # noqa: ANN401
+        operand = y + y
+        product = torch.bmm(x, operand)
+        return (product, torch.erf(operand)) if twice else product
+
+    span = torch.linspace(-1, 1, 8 * 16)
+    return Call(compute), (span.reshape(1, 8, 16), span.flip(0).reshape(1, 16, 8) + shift)
+
+
+def test_a_dequantised_operand_of_a_product_stays_in_float32() -> None:
+    """XNNPACK reads it as integers if its zero point is 0, which two of vit_tiny's three were."""
+    model, inputs = product_of_sums(0.0)
+    module = quantized("int8", model, inputs)
+    plain, made = make(module, inputs), make(module, inputs, "float_products")
+    (before,), (after,) = products(plain), products(made)
+    assert (before.types, after.types) == (("fp32", "qcint8", "fp32"), ("fp32", "fp32", "fp32"))
+    assert before.prediction is not None
+    assert after.prediction is not None
+    assert (before.prediction.sme2, after.prediction.sme2) == (False, True)
+    assert "--rewrite float_products" in before.prediction.reason
+    assert made.rewriting.operators == {"float_products": 1}
+    assert snr_db(plain.output, made.output) > 100
+    assert products(make(module, inputs))[0].types == before.types
+
+
+@pytest.mark.parametrize(("shift", "twice"), [(0.5, False), (0.0, True)])
+def test_operands_that_xnnpack_leaves_in_float32_are_left_alone(shift: float, twice: bool) -> None:
+    """Their zero point is another, or something else reads the floats."""
+    model, inputs = product_of_sums(shift, twice=twice)
+    module = quantized("int8", model, inputs)
+    made = make(module, inputs, "float_products")
+    assert [each.types[1] for each in products(made)] == ["fp32"]
+    assert not made.rewriting.operators["float_products"]
+
+
+def products(made: Made) -> list[DelegateNode]:
+    nodes = (node for each in made.report.delegates for node in each.nodes)
+    return [node for node in nodes if node.kind == "BatchMatrixMultiply"]
+
+
+# ---- constants that are folded twice
+
+
+def test_constants_of_two_foldings_are_told_apart() -> None:
+    """Both were called `_prop_tensor_constant0`: gpt2 in int8 could not be lowered."""
+
+    def compute(first: nn.Module, norm: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        rows = first(x)
+        mixed = functional.scaled_dot_product_attention(rows, rows, rows, is_causal=True)
+        result: torch.Tensor = norm(mixed)
+        return result
+
+    torch.manual_seed(0)
+    model = parts(compute, nn.Linear(16, 16), nn.LayerNorm(16)).float()
+    inputs = (halves(1, 6, 16).float(),)
+    names = ("plain_attention", "spelled_norms")
+    made = make(quantized("int8", model, inputs, *names), inputs, *names)
+    assert made.outside == 0
+    assert snr_db(eager(model, inputs), made.output) > 25

@@ -104,6 +104,12 @@ APPLIES = {
     "plain_views expand": (
         Call(lambda x: x.expand(-1, 4, 8) * 2.0), (halves(1, 1, 8),), 1, 2, 1,
     ),
+    "plain_views empty": (
+        Call(lambda x: torch.cat([torch.zeros(0, dtype=x.dtype), x], -1) * 2.0), (halves(1, 8),), 1, 2, 1,
+    ),
+    "whole_powers cube": (Call(lambda x: x.pow(3.0)), (halves(1, 4, 8),), 1, 1, 0),
+    "whole_powers fourth": (Call(lambda x: x.pow(4)), (halves(1, 4, 8).float(),), 1, 1, 0),
+    "whole_powers square": (Call(lambda x: x.pow(2.0)), (halves(1, 4, 8).float(),), 1, 1, 0),
     "plain_views squeeze": (
         Call(lambda x: x.squeeze(1).unsqueeze(0) * 2.0), (halves(1, 1, 8),), 2, 3, 1,
     ),
@@ -113,7 +119,14 @@ LEFT_ALONE = {
     "kept_dimensions": (Call(lambda x: x.mean(1)), (halves(1, 4, 6, 6),)),
     "plain_attention": attention(1, 2, 8, 16, dropout_p=0.5),
     "plain_products": (Call(torch.matmul), (halves(1, 2, 8, 16), halves(16, 8))),
-    "plain_views": (Call(lambda x: x.slice_scatter(x, 0) * 2.0), (halves(1, 3, 8),)),
+    "plain_views": (
+        Call(lambda x: torch.cat([x.slice_scatter(x, 0), x], -1) * 2.0),
+        (halves(1, 3, 8),),
+    ),
+    "whole_powers": (
+        Call(lambda x: x.pow(2) + x.pow(0.5) + x.pow(3.5)),
+        (halves(1, 4, 8).float(),),
+    ),
     "channel_weights": (nn.Linear(64, 8).half(), (halves(1, 64),)),
 }
 
@@ -287,19 +300,62 @@ def test_casts_are_delegated_and_rounded_as_before() -> None:
     assert make(model, inputs).outside == 4
 
 
-def test_an_image_s_casts_stay_where_they_are() -> None:
-    """Delegated, they fail in the layout pass when the program runs."""
-    model, inputs = Call(lambda x: (x * 2.0).float().exp()), (halves(1, 4, 8, 8),)
-    assert make(model, inputs, "delegated_casts").outside == 1
+class Image(nn.Module):
+    """A convolution, whose result XNNPACK keeps channels last, and casts of it both ways."""
+
+    def __init__(self, *, permutes: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Conv2d(3, 8, 3).half(), nn.Conv2d(8, 4, 1).half()
+        self.order, self.back = (
+            ((0, 2, 3, 1), (0, 3, 1, 2)) if permutes else ((0, 1, 2, 3), (0, 1, 2, 3))
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        image = self.first(x).permute(self.order).float().exp().half()
+        last: torch.Tensor = self.last(image.permute(self.back))
+        return last
 
 
-def quantized(precision: str, model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> nn.Module:
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (Call(lambda x: (x * 2.0).float().exp().half() + 1.0), (1, 4, 8, 6)),
+        (Image(permutes=False), (1, 3, 8, 10)),
+        (Image(permutes=True), (1, 3, 8, 10)),
+        # The delegate's input is transposed and cast, and so is its output.
+        (Call(lambda x: functional.max_pool2d(x.float(), 3).half()), (1, 4, 9, 12)),
+    ],
+)
+def test_an_image_s_casts_are_delegated_in_the_layout_that_it_has(
+    model: nn.Module, shape: tuple[int, ...]
+) -> None:
+    inputs = (halves(*shape) / halves(*shape).abs().max(),)
+    plain, made = make(model, inputs), make(model, inputs, "delegated_casts")
+    assert plain.outside >= 2
+    assert (made.outside, len(made.report.delegates)) == (0, 1)
+    assert snr_db(plain.output, made.output) > 60
+
+
+def test_norms_of_images_with_the_channels_last_are_not_transposed() -> None:
+    """Each of their products was, in and out: 47 transposes in ConvNeXt where 5 are needed."""
+    model = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16)).half()
+    made = make(model, (halves(1, 6, 5, 16),), "spelled_norms", "delegated_casts")
+    nodes = [node for each in made.report.delegates for node in each.nodes]
+    assert [node.permutation for node in nodes if node.permutation is not None] == []
+    assert (made.outside, len(made.report.delegates)) == (0, 1)
+    assert snr_db(eager(model, (halves(1, 6, 5, 16),)), made.output) > 50
+
+
+def quantized(
+    precision: str, model: nn.Module, inputs: tuple[torch.Tensor, ...], *names: str
+) -> nn.Module:
     method, _ = lowering.quantize_method(
         "forward",
         ExportMethod(model.eval(), inputs),
         parse_precision(precision),
         BY_NAME[DEFAULT],
-        Rewriting(),
+        rewriting_of(*names),
     )
     return method.module
 

@@ -43,6 +43,14 @@ def test_the_floor_of_a_precision_is_absolute(precision: str) -> None:
     assert verdict.snr_db == pytest.approx(floor - 0.5, abs=1e-6)
 
 
+def test_what_misses_a_floor_by_a_hair_does_not_read_as_if_it_met_it() -> None:
+    """It said: 20.0 dB instead of 20.0 dB or more."""
+    floor = FLOORS["fp16"].snr_db
+    told = precision_of(apart(floor - 0.01)).reason
+    assert f"just under {floor:.1f} dB signal to noise instead of {floor:.1f} dB or more" in told
+    assert "just under" not in precision_of(apart(floor - 0.5)).reason
+
+
 @pytest.mark.parametrize(
     ("snr_db", "costs_db", "answer"),
     [

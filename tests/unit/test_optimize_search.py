@@ -273,6 +273,15 @@ def test_counted_work_stands_above_predicted_work() -> None:
     assert compare(counted, program(()), MACS) == "better"
 
 
+def test_a_point_of_work_is_no_reason_to_leave_operators_outside() -> None:
+    """A search chose 9 calls and 52 operators outside over 1 and 5, for 0.96 % of the work."""
+    inside = program((), macs_without_sme2=30, outside=5)
+    assert compare(inside, program((), macs_without_sme2=21, outside=52), MACS) == "better"
+    # Two points are; and where nothing else parts two programs, a fifth of a point is.
+    assert compare(inside, program((), macs_without_sme2=9, outside=52), MACS) == "worse"
+    assert compare(inside, program((), macs_without_sme2=28, outside=5), MACS) == "worse"
+
+
 class Planted(Optimizer):
     """A search for whose programs nothing is exported."""
 

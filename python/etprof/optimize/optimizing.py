@@ -96,10 +96,7 @@ class Optimizer:
         if not best.passed or not best.rewrites:
             self._clear()
         if not best.passed:
-            raise ExportError(
-                f"the outputs of {self.record.model} in {self.record.precision} are wrong, and neither "
-                f"rewrites nor layers in float32 mend them; {self.folder / RECORD} has what was tried"
-            )
+            raise ExportError(self._describe_failure())
         if best.rewrites:
             self._keep(baseline)
             self._keep(best)
@@ -107,6 +104,17 @@ class Optimizer:
             self._save(program=PROGRAM, plain_program=BASELINE)
         shutil.rmtree(self.folder / _TRIALS, ignore_errors=True)
         return self.record
+
+    def _describe_failure(self) -> str:
+        """Says that no program's outputs hold, and whether everything was tried."""
+        msg = f"the outputs of {self.record.model} in {self.record.precision} are wrong"
+        if self._is_time_left():
+            tried = self.folder / RECORD
+            return f"{msg}, and neither rewrites nor layers in float32 mend them; {tried} has what was tried"
+        return (
+            f"{msg}, and the budget ended before all that may mend them was tried; the same command "
+            "with a longer --budget goes on"
+        )
 
     def _clear(self) -> None:
         """Removes the program of an earlier search, which this one's record does not answer for."""

@@ -67,6 +67,8 @@ def make():
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python recipe.py OUT.pte")
     with open(sys.argv[1], "wb") as file:
         make().write_to_file(file)
 '''

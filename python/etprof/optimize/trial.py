@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _SAME_SHARE: Final = 0.001
 """Of the model's multiply-accumulates: a tenth of a point is no reason for a rewrite."""
+_SMALL_SHARE: Final = 0.01
+"""Of the same: a point is no reason to leave operators outside the delegate."""
 _SAME_SIZE: Final = 0.01
 """Of the program's bytes."""
 FLOAT_LAYERS: Final = "float_layers"
@@ -174,22 +176,28 @@ Comparison = Literal["better", "same", "worse"]
 def compare(candidate: Trial, other: Trial, macs: int) -> Comparison:
     """Says how a program compares with another, by what matters most and then by the next.
 
-    First the share of `macs` on SME2, then operators outside the delegate, then its calls, then
-    transposes inside it, then the program's size. What is unknown is compared with nothing.
+    First more than a point of the share of `macs` on SME2, then operators outside the delegate,
+    then its calls, then less of that share, then transposes inside it, then the program's size.
+    What is unknown is compared with nothing.
     """
     shares = candidate.sme2_share(macs), other.sme2_share(macs)
-    if shares[0] is not None and shares[1] is not None and abs(shares[0] - shares[1]) > _SAME_SHARE:
-        return "better" if shares[0] > shares[1] else "worse"
-    for mine, theirs in (
-        (candidate.outside, other.outside),
-        (candidate.delegate_calls, other.delegate_calls),
-        (candidate.transposes, other.transposes),
+    size = -candidate.size_bytes, -other.size_bytes
+    for mine, theirs, least in (
+        (*shares, _SMALL_SHARE),
+        (-candidate.outside, -other.outside, 0),
+        (-candidate.delegate_calls, -other.delegate_calls, 0),
+        (*shares, _SAME_SHARE),
+        (*_fewer(candidate.transposes, other.transposes), 0),
+        (*size, _SAME_SIZE * other.size_bytes),
     ):
-        if mine is not None and theirs is not None and mine != theirs:
-            return "better" if mine < theirs else "worse"
-    if abs(candidate.size_bytes - other.size_bytes) > _SAME_SIZE * other.size_bytes:
-        return "better" if candidate.size_bytes < other.size_bytes else "worse"
+        if mine is not None and theirs is not None and abs(mine - theirs) > least:
+            return "better" if mine > theirs else "worse"
     return "same"
+
+
+def _fewer(mine: int | None, theirs: int | None) -> tuple[int | None, int | None]:
+    """Returns them so that the smaller is more; None where one is unknown."""
+    return (None, None) if mine is None or theirs is None else (-mine, -theirs)
 
 
 def judge_gains(gains: Sequence[Gain]) -> Comparison:

@@ -246,13 +246,19 @@ def _shortfalls(found: Parity, least_db: float, floors: Floors | None) -> Iterab
         return
     if found.snr_db is not None and not found.snr_db >= least_db:
         ratio = format_value("dB", max(found.snr_db, NO_LIKENESS_DB))
-        yield f"{ratio} signal to noise instead of {format_value('dB', least_db)} or more"
+        yield _instead(f"{ratio} signal to noise", ratio, format_value("dB", least_db))
     if floors is None:
         return
     if found.cosine is not None and not found.cosine >= floors.cosine:
-        yield f"a cosine of {round(found.cosine, 5)} instead of {floors.cosine} or more"
+        cosine = str(round(found.cosine, 5))
+        yield _instead(f"a cosine of {cosine}", cosine, str(floors.cosine))
     if found.clear_top1 is not None and found.clear_top1 < floors.top1:
-        yield (
-            f"the same largest entry in {format_share(found.clear_top1)} of the rows where it is clear, "
-            f"instead of {format_share(floors.top1)} or more"
-        )
+        share = format_share(found.clear_top1)
+        told = f"the same largest entry in {share} of the rows where it is clear,"
+        yield _instead(told, share, format_share(floors.top1))
+
+
+def _instead(told: str, found: str, least: str) -> str:
+    """Says what was asked for; a figure that reads the same is told to be less."""
+    text = told.replace(found, f"just under {found}") if found == least else told
+    return f"{text} instead of {least} or more"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.backend import Exporter
-from etprof.backends.xnnpack.graph import map_nodes, read_xnnpack_graph
+from etprof.backends.xnnpack.graph import aten_name, map_nodes, read_xnnpack_graph
 from etprof.backends.xnnpack.graph_rewrites import GRAPH_REWRITES
 from etprof.backends.xnnpack.lowering_rewrites import (
     LOWERING_REWRITES,
@@ -152,7 +152,7 @@ class XnnpackExporter(Exporter):
             for target in sorted({*CONV_TARGETS, *CONV_TRANSPOSE_TARGETS}, key=str):
                 quantizer.set_operator_type(target, fixed)
         return quantizer.set_filter_function(
-            lambda node: may_quantize(node) and _has_dimensions(node)
+            lambda node: may_quantize(node) and _has_dimensions(node) and not _leads_to_float(node)
         )
 
     def quantizable_types(self) -> set[str]:
@@ -210,6 +210,41 @@ class _FloatQuantizer(XNNPACKQuantizer):  # type: ignore[misc] # its types are n
 def _gives_integers(node: torch.fx.Node) -> bool:
     is_float = getattr(node.meta.get("val"), "is_floating_point", None)
     return is_float is not None and not is_float()
+
+
+_STEPS: Final = frozenset(
+    {"add", "sub", "mul", "div", "view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "expand",
+     "clone", "contiguous", "dropout", "alias", "slice", "mean", "add_", "mul_", "div_"}
+)  # fmt: skip
+"""What stands between a product and the softmax of its attention, or between squares and their root."""
+_NEED_FLOAT: Final = frozenset({"softmax", "_softmax", "_safe_softmax", "rsqrt"})
+
+
+def _leads_to_float(node: torch.fx.Node) -> bool:
+    """Whether only softmaxes or norms' roots read it, through nothing but what is done to their inputs.
+
+    Both are computed in float32 in any case. A mask of large negative numbers leaves integers no
+    room for the scores beside it, and squares of a few large values none for the mean of all. Nor
+    has the root of a large row room beside that of a small one, so what scales by it stays too.
+    """
+    seen: set[torch.fx.Node] = set()
+    pending = [node]
+    while pending:
+        step = pending.pop()
+        if step in seen:
+            continue
+        seen.add(step)
+        # What others read too, such as a sum that a norm follows and that is kept, stays as it is.
+        if aten_name(step) not in _STEPS and not _is_row_sum(step):
+            return False
+        if not any(aten_name(each) == "rsqrt" for each in step.all_input_nodes):
+            pending += [reader for reader in step.users if aten_name(reader) not in _NEED_FLOAT]
+    return True
+
+
+def _is_row_sum(node: torch.fx.Node) -> bool:
+    """Whether it is a product with one column, as which `kept_dimensions` computes a norm's mean."""
+    return aten_name(node) == "linear" and node.meta["val"].shape[-1] == 1
 
 
 def _has_dimensions(node: torch.fx.Node) -> bool:

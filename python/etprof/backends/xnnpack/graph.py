@@ -17,6 +17,7 @@ import json
 import math
 import re
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -59,7 +60,10 @@ class XnnpackNode:
     output_id: int
     """The value it writes; the first one of several."""
     input_types: tuple[str, ...]
-    """Element types as XNNPACK names them, such as `fp16`, `qint8`, `qcint4`; inputs, weights."""
+    """Element types as XNNPACK names them, such as `fp16`, `qint8`, `qcint4`; inputs, weights.
+
+    Of a product whose dequantised second operand XNNPACK reads as integers: `qcint8`.
+    """
     output_type: str
     parameters: dict[str, Any]
     """The node's other fields: ids, kernel size, stride, groups …"""
@@ -93,10 +97,52 @@ def read_xnnpack_graph(blob: bytes) -> XnnpackGraph:
     size = int.from_bytes(blob[14:18], "little")
     document = _decode(blob[offset : offset + size])
     types = dict(_value_types(document["xvalues"]))
-    nodes = tuple(_read_node(index, node, types) for index, node in enumerate(document["xnodes"]))
+    nodes = [_read_node(index, node, types) for index, node in enumerate(document["xnodes"])]
     given = frozenset(_given_ids(document["xvalues"]))
+    nodes = _with_read_integers(nodes, set(_centred_ids(document["xvalues"])), given)
     constants = frozenset(_constant_ids(document["xvalues"]))
-    return XnnpackGraph(nodes, constants, given, _sum_weights(document.get("constant_data", [])))
+    return XnnpackGraph(
+        tuple(nodes), constants, given, _sum_weights(document.get("constant_data", []))
+    )
+
+
+def _with_read_integers(
+    nodes: list[XnnpackNode], centred: set[int], given: frozenset[int]
+) -> list[XnnpackNode]:
+    """Says of products which dequantised operands XNNPACK will read as the integers themselves.
+
+    It does as soon as it loads the graph, where the zero point is 0 and nothing else reads the
+    floats (src/subgraph.c, rewrite_dequant_bmm_at, google/XNNPACK).
+    """
+    readers = Counter(value for node in nodes for value in node.input_ids)
+    integers = {
+        node.output_id
+        for node in nodes
+        if node.kind == "Convert"
+        and (*node.input_types, node.output_type) == ("qint8", "fp32")
+        and node.input_ids[0] in centred
+        and readers[node.output_id] == 1
+        and node.output_id not in given
+    }
+    return [
+        replace(node, input_types=(node.input_types[0], "qcint8"))
+        if node.kind == "BatchMatrixMultiply"
+        and node.input_types == ("fp32", "fp32")
+        and node.input_ids[1] in integers
+        else node
+        for node in nodes
+    ]
+
+
+def _centred_ids(values: list[dict[str, Any]]) -> Iterator[int]:
+    """Yields the ids of the tensors with one scale and a zero point of 0."""
+    for value in values:
+        union = value["xvalue_union"]
+        if (
+            union.get("quant_params_type") == "PerTensorQuant"
+            and not union["quant_params"]["zero_point"]
+        ):
+            yield union["tensor_value"]["id_out"]
 
 
 def _sum_weights(constants: list[dict[str, Any]]) -> int:
@@ -292,7 +338,7 @@ def _map_products(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> l
         known = [
             call.name
             for call in calls
-            if call.name in operators and _aten_name(call) in _PRODUCTS[kind]
+            if call.name in operators and aten_name(call) in _PRODUCTS[kind]
         ]
         if len(nodes) == len(known):
             for entry, name in zip(nodes, known, strict=True):
@@ -302,7 +348,7 @@ def _map_products(mapped: list[MappedNode], calls: Sequence[torch.fx.Node]) -> l
     return [replace(each, operators=own.get(each.node.index, each.operators)) for each in mapped]
 
 
-def _aten_name(call: torch.fx.Node) -> str:
+def aten_name(call: torch.fx.Node) -> str:
     """Returns the operator's name alone, such as `bmm`."""
     name = getattr(call.target, "__name__", "")
     return name.removeprefix("aten.").partition(".")[0]

@@ -9,14 +9,14 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.rewrite import GraphRewrite
+from etprof.backends.xnnpack.weight_rewrites import ChannelScales, ChannelWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
-_FOUR_BITS, _EIGHT_BITS, _SYMMETRIC_EIGHT_BITS = (-8, 7), (-128, 127), (-127, 127)
-"""Least and largest integers."""
+_IMAGE_DIMENSIONS: Final = 4
 _LEAST_HALF = -6e4
 """Takes part in no softmax, and is finite in half precision, whose largest value is 65504."""
 
@@ -197,8 +197,11 @@ class SpelledNorms(GraphRewrite):
 
     @staticmethod
     def _as_rows(value: Tensor, normalized_shape: Sequence[int]) -> Tensor:
-        """Returns [..., n] in float32, where n are all normalised elements."""
+        """Returns [..., n] in float32, where n are all normalised elements, and no image."""
         kept = list(value.shape[: value.dim() - len(normalized_shape)])
+        # Of four dimensions the delegate would transpose each product's input and output.
+        if len(kept) == _IMAGE_DIMENSIONS - 1:
+            kept = [kept[0], kept[1] * kept[2]]
         return _reshape(value, [*kept, math.prod(normalized_shape)]).float()
 
     @staticmethod
@@ -216,6 +219,30 @@ class SpelledNorms(GraphRewrite):
         if bias is not None:
             normal = normal + _reshape(bias, [bias.numel()]).float()
         return _reshape(normal.to(value.dtype), value.shape)
+
+
+class WholePowers(GraphRewrite):
+    """Powers with small whole exponents."""
+
+    name = "whole_powers"
+    changes = "a power of 2, 3 or 4, also where it is written as 3.0, becomes products"
+    legal = "the same powers; halves round after each product instead of once"
+    rests_on = "XNNPACK's partitioner takes pow.Tensor_Scalar with the integer 2 only"
+
+    @classmethod
+    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
+        """Returns the products; integers and the form that is taken are left alone."""
+        return {"aten.pow.Tensor_Scalar": cls._power}
+
+    @staticmethod
+    def _power(value: Tensor, exponent: float) -> Any:  # noqa: ANN401
+        is_taken = isinstance(exponent, int) and exponent == 2
+        if not _is_static_float(value) or exponent not in {2, 3, 4} or is_taken:
+            return NotImplemented
+        square = value * value
+        return {2: lambda: square, 3: lambda: square * value, 4: lambda: square * square}[
+            int(exponent)
+        ]()
 
 
 class PlainAttention(GraphRewrite):
@@ -314,8 +341,9 @@ class PlainViews(GraphRewrite):
 
     name = "plain_views"
     changes = (
-        "select, unbind and split become slices, squeeze and unsqueeze reshapes; an expand is left "
-        "out where it has no effect, and else, as repetition, is a product with ones"
+        "select, unbind and split become slices, squeeze and unsqueeze reshapes; an expand, and a "
+        "concatenation with nothing, is left out where it has no effect; else an expand, as "
+        "repetition, is a product with ones"
     )
     legal = "the same elements"
     rests_on = "XNNPACK's partitioner takes slice, reshape and a product that broadcasts"
@@ -332,6 +360,7 @@ class PlainViews(GraphRewrite):
             "aten.squeeze.dim": cls._squeeze,
             "aten.squeeze.dims": cls._squeeze,
             "aten.expand.default": cls._expand,
+            "aten.cat.default": cls._concatenate,
             "aten.repeat_interleave.self_int": cls._repeat,
         }
 
@@ -392,10 +421,21 @@ class PlainViews(GraphRewrite):
         more = len(size) - value.dim()
         full = [value.shape[axis - more] if each == -1 else each for axis, each in enumerate(size)]
         if list(value.shape) == full:
-            return _aten().alias.default(value)
+            return value
         if not value.dtype.is_floating_point or not all(isinstance(each, int) for each in full):
             return NotImplemented
         return _repeated(_reshape(value, [1] * more + list(value.shape)), full)
+
+    @staticmethod
+    def _concatenate(tensors: Sequence[Tensor], dim: int = 0) -> Any:  # noqa: ANN401
+        del dim
+        if not _is_static(*tensors):
+            return NotImplemented
+        # An empty cache, of one dimension as PyTorch allows, comes before the first keys of GPT-2.
+        filled = [value for value in tensors if value.numel()]
+        if len(filled) != 1 or any(value.dtype != filled[0].dtype for value in tensors):
+            return NotImplemented
+        return filled[0]
 
     @staticmethod
     def _repeat(
@@ -412,152 +452,11 @@ class PlainViews(GraphRewrite):
         )
 
 
-class ChannelWeights(GraphRewrite):
-    """4-bit weights with one scale a row, as the delegate's kernels of SME2 take them."""
-
-    name = "channel_weights"
-    gives_sme2_weights = True
-    precedes_quantization = False
-    changes = (
-        "weights in blocks as long as a row become weights with a scale a channel, and their "
-        "inputs are quantised a token at a time by ExecuTorch's own operators"
-    )
-    legal = "the same integers and scales"
-    rests_on = (
-        "XNNPACK is given torchao's blocks as QB4W, for which it has no SME2 microkernel, and "
-        "dequantize_per_channel as QC4W, for which it has"
-    )
-
-    @classmethod
-    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
-        """Returns the step of quantisation in ExecuTorch's own operators."""
-        return {
-            "torchao.dequantize_affine.default": cls._dequantize,
-            "torchao.quantize_affine.default": cls._quantize,
-            "torchao.choose_qparams_affine.default": cls._choose,
-        }
-
-    @staticmethod
-    def _are_rows(value: Tensor, block: Sequence[int]) -> bool:
-        return list(block) == [1] * (value.dim() - 1) + [value.shape[-1]]
-
-    @classmethod
-    def _dequantize(  # noqa: PLR0913, PLR0917 - torchao's
-        cls,
-        value: Tensor,
-        block_size: Sequence[int],
-        scale: Tensor,
-        zero_point: Tensor | None,
-        input_dtype: Any,  # noqa: ANN401
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        output_dtype: Any = None,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        import torch
-
-        if not cls._are_rows(value, block_size) or zero_point is None:
-            return NotImplemented
-        own, dtype = torch.ops.quantized_decomposed, output_dtype or torch.float32
-        if (quant_min, quant_max) == _FOUR_BITS and value.dim() == 2:
-            scales, zeros = _reshape(scale, [scale.numel()]), _reshape(zero_point, [scale.numel()])
-            return own.dequantize_per_channel.default(
-                value, scales, zeros, 0, *_FOUR_BITS, input_dtype, out_dtype=dtype
-            )
-        if (quant_min, quant_max) != _EIGHT_BITS:
-            return NotImplemented
-        return own.dequantize_per_token.default(
-            value, scale, zero_point, *_EIGHT_BITS, input_dtype, dtype
-        )
-
-    @classmethod
-    def _quantize(  # noqa: PLR0913, PLR0917 - torchao's
-        cls,
-        value: Tensor,
-        block_size: Sequence[int],
-        scale: Tensor,
-        zero_point: Tensor | None,
-        output_dtype: Any,  # noqa: ANN401
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-    ) -> Any:  # noqa: ANN401
-        import torch
-
-        if not cls._are_rows(value, block_size) or (quant_min, quant_max) != _EIGHT_BITS:
-            return NotImplemented
-        return torch.ops.quantized_decomposed.quantize_per_token.default(
-            value, scale, zero_point, *_EIGHT_BITS, output_dtype
-        )
-
-    @classmethod
-    def _choose(  # noqa: PLR0913, PLR0917 - torchao's
-        cls,
-        value: Tensor,
-        mapping_type: str,
-        block_size: Sequence[int],
-        target_dtype: Any,  # noqa: ANN401
-        quant_min: int | None = None,
-        quant_max: int | None = None,
-        *_: object,
-    ) -> Any:  # noqa: ANN401
-        import torch
-
-        is_plain = mapping_type == "ASYMMETRIC" and (quant_min, quant_max) == _EIGHT_BITS
-        if not is_plain or not cls._are_rows(value, block_size):
-            return NotImplemented
-        own = torch.ops.quantized_decomposed
-        return own.choose_qparams_per_token_asymmetric.default(value, target_dtype)
-
-
-class ChannelScales(GraphRewrite):
-    """8-bit weights of products with one scale a channel, as the kernels of SME2 take them."""
-
-    name = "channel_scales"
-    gives_sme2_weights = True
-    precedes_quantization = False
-    changes = (
-        "8-bit weights of linear layers and 1x1 convolutions with one scale for all get that scale "
-        "for each channel"
-    )
-    legal = "the same integers and scales"
-    rests_on = (
-        "XNNPACK packs operands for its 8-bit SME2 kernels where weights have a scale a channel "
-        "(QC8W); it makes those itself for convolutions that are no matrix products"
-    )
-
-    @classmethod
-    def replacements(cls) -> Mapping[str, Callable[..., Any]]:
-        """Returns the same with scales in a row; activations and larger kernels are left alone."""
-        return {"quantized_decomposed.dequantize_per_tensor.default": cls._dequantize}
-
-    @staticmethod
-    def _dequantize(  # noqa: PLR0913, PLR0917 - ExecuTorch's
-        value: Tensor,
-        scale: float,
-        zero_point: int,
-        quant_min: int,
-        quant_max: int,
-        dtype: Any,  # noqa: ANN401
-        *,
-        out_dtype: Any = None,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
-        import torch
-
-        is_matrix = value.dim() == 2 or (value.dim() == 4 and value.shape[2:] == (1, 1))
-        # Only weights have as many integers below zero as above it.
-        if not is_matrix or zero_point or (quant_min, quant_max) != _SYMMETRIC_EIGHT_BITS:
-            return NotImplemented
-        channels, aten = value.shape[0], _aten()
-        scales = aten.full.default([channels], scale, dtype=torch.float32)
-        zeros = aten.full.default([channels], 0, dtype=torch.int64)
-        return torch.ops.quantized_decomposed.dequantize_per_channel.default(
-            value, scales, zeros, 0, quant_min, quant_max, dtype, out_dtype=out_dtype
-        )
-
-
 GRAPH_REWRITES: Final[tuple[type[GraphRewrite], ...]] = (
     HalfActivations,
     KeptDimensions,
     SpelledNorms,
+    WholePowers,
     PlainAttention,
     PlainProducts,
     PlainViews,

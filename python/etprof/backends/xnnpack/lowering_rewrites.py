@@ -15,11 +15,14 @@ from unittest.mock import patch
 import torch
 
 from etprof.backends.rewrite import Rewrite
-from etprof.backends.xnnpack.merged_transposes import merge_transposes
+from etprof.backends.xnnpack.graph_edits import keep_products_float, merge_transposes
 from etprof.base.upstream_noise import quiet_upstream
 
 with quiet_upstream():
     from executorch.backends.xnnpack import xnnpack_preprocess
+    from executorch.backends.xnnpack._passes.channels_last_tagged_reshape_pass import (
+        ChannelsLastTaggedReshapePass,
+    )
     from executorch.backends.xnnpack._passes.remove_redundant_copy_pass import (
         RemoveRedundantCopyPass,
     )
@@ -40,9 +43,9 @@ _COPY: Final = "aten._to_copy.default"
 _KNOWN_VERSION: Final = "1.5"
 """Of ExecuTorch, whose lowering these were written for and tested with."""
 _REMOVE_COPY: Final = "_try_remove_regular_redundant_to_copy"
+_TAG_COPY: Final = "tag_node"
 _BACKEND: Final = "XnnpackBackend"
 _SERIALIZE: Final = "serialize_xnnpack_binary"
-_IMAGE_DIMENSIONS: Final = 4
 _CASTS: Final = frozenset({torch.float16, torch.float32})
 
 
@@ -111,29 +114,42 @@ class DelegatedCasts(LoweringRewrite):
     legal = "the same rounding to nearest"
     rests_on = (
         "ToDimOrderCopyConfig refuses changes of type, while XNNPACK's schema and runtime have "
-        "Convert; images, of four dimensions, are left alone: their casts fail in the layout pass"
+        "Convert; channels_last_tagged_reshape_pass.py takes every copy for a change of layout"
     )
 
     @classmethod
     def has_parts(cls) -> bool:
         """Whether copies have a visitor and a rule that can be widened."""
         can_keep = hasattr(RemoveRedundantCopyPass, _REMOVE_COPY)
+        can_keep = can_keep and hasattr(ChannelsLastTaggedReshapePass, _TAG_COPY)
         return can_keep and _COPY in _VISITORS and ToDimOrderCopyConfig in ALL_PARTITIONER_CONFIGS
 
     @classmethod
     def matches(cls, node: torch.fx.Node) -> bool:
-        """Whether it is such a cast, of no image, that keeps the layout."""
+        """Whether it is such a cast, and keeps the layout."""
         if not _is_cast(node):
             return False
         before, after = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
         return bool(
-            {before.dtype, after.dtype} == _CASTS
-            and before.dim() != _IMAGE_DIMENSIONS
-            and before.dim_order() == after.dim_order()
+            {before.dtype, after.dtype} == _CASTS and before.dim_order() == after.dim_order()
         )
 
 
-class MergedTransposes(LoweringRewrite):
+class GraphEdit(LoweringRewrite):
+    """Changes the delegate's own graph, before it is serialised."""
+
+    @classmethod
+    def has_parts(cls) -> bool:
+        """Whether the delegate's graph passes through a place where this can look at it."""
+        return all(hasattr(xnnpack_preprocess, each) for each in (_BACKEND, _SERIALIZE))
+
+    @classmethod
+    @abstractmethod
+    def edit(cls, graph: Any) -> int:  # noqa: ANN401 - ExecuTorch's
+        """Changes the graph; returns at how many places."""
+
+
+class MergedTransposes(GraphEdit):
     """Transposes inside the delegate that undo each other, or what a reshape between them does."""
 
     name = "merged_transposes"
@@ -148,15 +164,38 @@ class MergedTransposes(LoweringRewrite):
     )
 
     @classmethod
-    def has_parts(cls) -> bool:
-        """Whether the delegate's graph passes through a place where this can look at it."""
-        return all(hasattr(xnnpack_preprocess, each) for each in (_BACKEND, _SERIALIZE))
+    def edit(cls, graph: Any) -> int:  # noqa: ANN401
+        """Merges them; returns how many transposes are gone."""
+        return merge_transposes(graph)
 
 
+class FloatProducts(GraphEdit):
+    """Products of two activations that were quantised and are computed in float32."""
+
+    name = "float_products"
+    gives_sme2_weights = True
+    changes = (
+        "reshapes of no effect keep XNNPACK from reading the second operand of a product in "
+        "float32 as the integers that it was dequantised from"
+    )
+    legal = "the same numbers: integers times their scale, before the product instead of after it"
+    rests_on = (
+        "XNNPACK makes QC8W of a dequantised operand whose zero point is 0 (src/subgraph.c, "
+        "rewrite_dequant_bmm_at), and floats times QC8W have no SME2 microkernel"
+    )
+
+    @classmethod
+    def edit(cls, graph: Any) -> int:  # noqa: ANN401
+        """Puts the reshapes there; returns how many."""
+        return keep_products_float(graph)
+
+
+_GRAPH_EDITS: Final[tuple[type[GraphEdit], ...]] = (MergedTransposes, FloatProducts)
+"""In this order: a reshape that another should see through comes last."""
 LOWERING_REWRITES: Final[tuple[type[LoweringRewrite], ...]] = (
     HalfPointwiseWeights,
     DelegatedCasts,
-    MergedTransposes,
+    *_GRAPH_EDITS,
 )
 
 
@@ -243,33 +282,39 @@ def rewritten_lowering(names: Collection[str]) -> Iterator[Counter[str]]:
     """
     visitors, found = {}, Counter[str]()
     remove = getattr(RemoveRedundantCopyPass, _REMOVE_COPY)
+    tag = getattr(ChannelsLastTaggedReshapePass, _TAG_COPY)
     if HalfPointwiseWeights.name in names:
         visitors[_CONVOLUTION] = _pointwise_visitor(_VISITORS[_CONVOLUTION])
     if DelegatedCasts.name in names:
         visitors[_COPY] = _cast_visitor(_VISITORS[_COPY])
-        remove = _but_casts(remove)
+        remove, tag = _but_casts(remove), _casts_keep(tag)
     with ExitStack() as changed:
         changed.enter_context(patch.dict(_VISITORS, visitors))
         changed.enter_context(patch.object(RemoveRedundantCopyPass, _REMOVE_COPY, remove))
-        if MergedTransposes.name in names:
+        changed.enter_context(patch.object(ChannelsLastTaggedReshapePass, _TAG_COPY, tag))
+        edits = [each for each in _GRAPH_EDITS if each.name in names]
+        if edits:
             delegate = getattr(xnnpack_preprocess, _BACKEND)
-            merging = staticmethod(_merging(delegate.preprocess, found))
-            changed.enter_context(patch.object(delegate, "preprocess", merging))
+            editing = staticmethod(_editing(delegate.preprocess, edits, found))
+            changed.enter_context(patch.object(delegate, "preprocess", editing))
         yield found
 
 
-def _merging(preprocess: Callable[..., Any], found: Counter[str]) -> Callable[..., Any]:
-    """Returns it with transposes merged before anything is serialised; free shapes stay as they are."""
+def _editing(
+    preprocess: Callable[..., Any], edits: Sequence[type[GraphEdit]], found: Counter[str]
+) -> Callable[..., Any]:
+    """Returns it with the graph edited before it is serialised; free shapes stay as they are."""
     serialize = getattr(xnnpack_preprocess, _SERIALIZE)
 
-    def merge(graph: Any, *rest: Any) -> Any:  # noqa: ANN401 - ExecuTorch's
-        found[MergedTransposes.name] += MergedTransposes.named(merge_transposes)(graph)
+    def edit(graph: Any, *rest: Any) -> Any:  # noqa: ANN401 - ExecuTorch's
+        for each in edits:
+            found[each.name] += each.named(each.edit)(graph)
         return serialize(graph, *rest)
 
     def run(program: torch.export.ExportedProgram, *specs: Any) -> Any:  # noqa: ANN401
         if not all(map(_is_static, program.graph.nodes)):
             return preprocess(program, *specs)
-        with patch.object(xnnpack_preprocess, _SERIALIZE, merge):
+        with patch.object(xnnpack_preprocess, _SERIALIZE, edit):
             return preprocess(program, *specs)
 
     return run
@@ -279,6 +324,21 @@ def _is_static(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
     sizes = value.shape if isinstance(value, torch.Tensor) else ()
     return all(isinstance(size, int) for size in sizes)
+
+
+def _casts_keep(tag: Any) -> Any:  # noqa: ANN401 - the pass's own step
+    """A cast of an image has the layout of what it casts, whichever that is."""
+
+    def tag_copy(self: Any, node: torch.fx.Node) -> None:  # noqa: ANN401
+        if not _is_cast(node):
+            tag(self, node)
+            return
+        # What it says of its memory is that of the traced graph, in which every image is NCHW.
+        node.kwargs = {**node.kwargs, "memory_format": torch.preserve_format}
+        is_last = self.is_nhwc_node(node.args[0])
+        (self.mark_as_nhwc_node if is_last else self.mark_as_nchw_node)(node)
+
+    return tag_copy
 
 
 def _but_casts(remove: Any) -> Any:  # noqa: ANN401 - the pass's own step

@@ -189,6 +189,15 @@ _WHATEVER_THE_MODE: Final[_Reasons] = (
         lambda o: o.name.base == "Batch Matrix Multiply" and _has(o, "QS8"),
     ),
     (
+        "data type",
+        (
+            "XNNPACK reads the operand as integers, which floats are multiplied with on NEON only; "
+            "`--rewrite float_products` keeps it in float32"
+        ),
+        "XNNPACK src/subgraph.c, rewrite_dequant_bmm_at",
+        lambda o: o.name.base == "Batch Matrix Multiply" and o.name.data_types == ("F32", "QC8W"),
+    ),
+    (
         "block-quantised weights",
         "block-wise INT4 weights have no SME2 microkernel",
         _SYMBOLS,

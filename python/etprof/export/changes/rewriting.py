@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch._guards import detect_fake_mode
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from etprof.backends.rewrite import Rewrite
     from etprof.export.operators import LoweredMethod
     from etprof.export.request import ExportRequest
+
+_FOLDED: Final = "_prop_tensor_constant"
+"""How ExecuTorch's pass calls what it has computed."""
 
 
 def plan_rewriting(request: ExportRequest) -> Rewriting:
@@ -225,7 +229,25 @@ def _fold_constants(program: torch.export.ExportedProgram) -> torch.export.Expor
         if isinstance(node.target, torch._ops.OpOverload)
         and node.target.namespace in ("quantized_decomposed", "torchao")
     }
+    _rename_folded(program)
     folded: torch.export.ExportedProgram = upstream.constant_prop_pass(
         program, custom_skip_targets=kept
     )
     return folded
+
+
+def _rename_folded(program: torch.export.ExportedProgram) -> None:
+    """Gives constants of an earlier folding, which are buffers since, names that no later one has.
+
+    The pass numbers its own anew and looks for a name among the constants alone; which of two
+    tensors of one name a program gets is left to chance (constant_prop_pass.py of ExecuTorch 1.5.1).
+    """
+    state = program.state_dict
+    for spec in program.graph_signature.input_specs:
+        if spec.target in state and spec.target.startswith(_FOLDED):
+            name = next(
+                name
+                for number in count()
+                if (name := f"folded{number}{spec.target}") not in {*state, *program.constants}
+            )
+            state[name], spec.target = state.pop(spec.target), name

@@ -1,4 +1,4 @@
-"""Transposes and reshapes of an XNNPACK graph that undo each other, taken out of it."""
+"""Edits of an XNNPACK graph that is yet to be serialised: transposes merged, products kept in float."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from etprof.base.upstream_noise import quiet_upstream
 
 with quiet_upstream():
     from executorch.backends.xnnpack.serialization.xnnpack_graph_schema import (
+        PerTensorQuant,
+        XNNBatchMatrixMultiply,
+        XNNConvert,
+        XNNDatatype,
         XNNGraph,
         XNNStaticReshape,
         XNNStaticTranspose,
         XNNTensorValue,
+        XNode,
+        XValue,
     )
 
 if TYPE_CHECKING:
@@ -100,9 +106,7 @@ def _become_reshape(graph: XNNGraph, node: Any, source: int) -> None:  # noqa: A
         graph.xnodes.remove(node)
         graph.xvalues.remove(_value(graph, output))
         return
-    node.xnode_union = XNNStaticReshape(
-        num_dims=len(dims), new_shape=dims, input_id=source, output_id=output, flags=0
-    )
+    node.xnode_union = _reshape(source, output, dims)
 
 
 def _take_unread(graph: XNNGraph) -> None:
@@ -114,6 +118,82 @@ def _take_unread(graph: XNNGraph) -> None:
         if not _readers(graph, move.output_id) and not _is_given(graph, move.output_id):
             graph.xnodes.remove(node)
             graph.xvalues.remove(_value(graph, move.output_id))
+
+
+def keep_products_float(graph: XNNGraph) -> int:
+    """Puts reshapes around what dequantises second operands of products; returns of how many.
+
+    Where nothing stands between, XNNPACK reads the integers themselves as soon as it loads the
+    program (src/subgraph.c, rewrite_dequant_bmm_at), and floats times integers have no SME2
+    microkernel. That needs a zero point of 0 and no other reader, and so happens by chance.
+    """
+    found = 0
+    for node in list(graph.xnodes):
+        product = node.xnode_union
+        if isinstance(product, XNNBatchMatrixMultiply):
+            convert = _reads_integers(graph, product)
+            if convert is not None:
+                _convert_flat(graph, convert)
+                found += 1
+    return found
+
+
+def _reads_integers(graph: XNNGraph, product: XNNBatchMatrixMultiply) -> XNode | None:
+    """Returns what dequantises a product's second operand, where XNNPACK would leave it out."""
+    number = product.input2_id
+    writer = next(
+        (each for each in graph.xnodes if getattr(each.xnode_union, "output_id", None) == number),
+        None,
+    )
+    if writer is None or not isinstance(writer.xnode_union, XNNConvert):
+        return None
+    source, operand = _value(graph, writer.xnode_union.input_id), _value(graph, number)
+    scale = getattr(source.xvalue_union, "quant_params", None)
+    is_read = (
+        len(_readers(graph, number)) == 1
+        and not _is_given(graph, number)
+        and _tensor(source).datatype == XNNDatatype.xnn_datatype_qint8
+        and _tensor(operand).datatype == XNNDatatype.xnn_datatype_fp32
+        and isinstance(scale, PerTensorQuant)
+        and scale.zero_point == 0
+    )
+    return writer if is_read else None
+
+
+def _convert_flat(graph: XNNGraph, node: XNode) -> None:
+    """Has a conversion read one row and write one row, which is given its shape again.
+
+    A reshape to the shape that is there already would be left out by XNNPACK.
+    """
+    convert, handle = node.xnode_union, node.debug_handle
+    place = graph.xnodes.index(node)
+    source, target = (_value(graph, each) for each in (convert.input_id, convert.output_id))
+    dims = list(_tensor(target).dims)
+    flat_source, flat_target = (_add_row(graph, each) for each in (source, target))
+    before = _reshape(convert.input_id, flat_source, [math.prod(dims)])
+    after = _reshape(flat_target, convert.output_id, dims)
+    convert.input_id, convert.output_id = flat_source, flat_target
+    graph.xnodes.insert(place + 1, XNode(xnode_union=after, debug_handle=handle))
+    graph.xnodes.insert(place, XNode(xnode_union=before, debug_handle=handle))
+
+
+def _add_row(graph: XNNGraph, value: Any) -> int:  # noqa: ANN401 - ExecuTorch's XValue
+    """Adds a value of the same type and scale in one dimension; returns its id."""
+    number: int = max(_tensor(each).id_out for each in graph.xvalues) + 1
+    tensor, union = _tensor(value), value.xvalue_union
+    row = dataclasses.replace(
+        tensor, id_out=number, num_dims=1, dims=[math.prod(tensor.dims)], flags=0
+    )
+    is_plain = isinstance(union, XNNTensorValue)
+    given = row if is_plain else dataclasses.replace(union, tensor_value=row)
+    graph.xvalues.append(XValue(xvalue_union=given))
+    return number
+
+
+def _reshape(source: int, target: int, dims: list[int]) -> XNNStaticReshape:
+    return XNNStaticReshape(
+        num_dims=len(dims), new_shape=dims, input_id=source, output_id=target, flags=0
+    )
 
 
 def _readers(graph: XNNGraph, value: int) -> list[tuple[Any, str]]:
