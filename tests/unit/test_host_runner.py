@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -124,3 +125,28 @@ def test_a_runner_of_another_system_is_told_with_the_way_out(said: str) -> None:
     """R336: the loader's words alone help nobody."""
     with pytest.raises(TargetError, match=r"built for another system.*LD_LIBRARY_PATH"):
         check_completed(Completed(("etprof-runner",), 127, "", said))
+
+
+@pytest.mark.parametrize(
+    ("command", "how", "lines"),
+    [
+        ("exit 1", "exit code 1", "it printed nothing"),
+        ("echo 'loading the program'; exit 1", "exit code 1", "loading the program"),
+        ("echo one >&2; echo two >&2; kill -9 $$", "killed by SIGKILL", "one / two"),
+    ],
+)
+def test_a_launch_that_gives_no_reason_is_described(command: str, how: str, lines: str) -> None:
+    """U3-13: a launch under load failed with "exit code 1" and not a word more."""
+    completed = run_command(["sh", "-c", command])
+    with pytest.raises(TargetError) as caught:
+        check_completed(completed)
+    message = str(caught.value)
+    assert how in message
+    assert lines in message
+    # Of a shell, which has some MiB; the page size at least, and no more than a machine has.
+    assert completed.peak_rss_bytes is not None
+    assert 2**16 < completed.peak_rss_bytes < 2**30
+    assert re.search(r"used up to [\d.]+ [KM]iB of memory", message)
+    assert f"Repeat with: {completed.shell_text}" in message
+    if sys.platform == "linux":
+        assert re.search(r"[\d.]+ [KMG]iB are available on this machine now", message)

@@ -6,7 +6,8 @@ A program of its own, started by `etprof.base.process` as the leader of a new se
 
 LIFELINE is the end of a pipe whose other end only etprof has; nothing is ever sent. However
 etprof ends, SIGKILL included, the system closes that other end. STATUS takes the exit code (for a
-signal its negative number), or `!` and the number of the error that kept PROGRAM from starting.
+signal its negative number) and the peak of resident memory as getrusage has it (KiB on Linux,
+bytes on macOS), or `!` and the number of the error that kept PROGRAM from starting.
 INPUT is `lifeline` where the command has the lifeline as standard input, else `none`. HELD are
 descriptors, with commas, that stay open here and that the command does not get.
 
@@ -62,8 +63,8 @@ def main(words: list[str]) -> None:
     try:
         command = _start(words[4], words[5:], lifeline if words[2] == "lifeline" else None)
         _thread.start_new_thread(_watch, (lifeline, command))
-        _, how = os.waitpid(command, 0)
-        os.write(status, str(os.waitstatus_to_exitcode(how)).encode())
+        _, how, usage = os.wait4(command, 0)
+        os.write(status, f"{os.waitstatus_to_exitcode(how)} {usage.ru_maxrss}".encode())
     except OSError as error:
         os.write(status, f"!{error.errno}".encode())
     finally:

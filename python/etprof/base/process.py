@@ -21,6 +21,8 @@ from etprof.base.errors import TargetError
 _GUARD: Final = Path(__file__).parent / "guard.py"
 _LONGEST_END_S: Final = 3.0
 """More than a guard takes; one that was stopped by a signal takes for ever."""
+_RUSAGE_UNIT_BYTES: Final = 1 if sys.platform == "darwin" else 1024
+"""Of ru_maxrss: getrusage(2) of Linux has KiB, that of macOS bytes."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Completed:
     """As the shell shows it for a signal: negative signal number."""
     stdout: str
     stderr: str
+    peak_rss_bytes: int | None = None
+    """Largest resident set of the program; None when its guard was killed."""
 
     @property
     def shell_text(self) -> str:
@@ -181,7 +185,8 @@ def run_command(  # noqa: PLR0913 - keyword-only: what, where, how long
         finally:
             lifeline.close()
             _await_end(process)
-        return Completed(words, _read_exit_code(status, process, words[0]), stdout, stderr)
+        exit_code, peak_rss_bytes = _read_status(status, process, words[0])
+        return Completed(words, exit_code, stdout, stderr, peak_rss_bytes)
 
 
 @contextmanager
@@ -253,10 +258,23 @@ def _await_end(process: subprocess.Popen[str]) -> None:
                 stream.close()
 
 
-def _read_exit_code(status: _Pipe, process: subprocess.Popen[str], name: str) -> int:
-    """Returns the command's exit code; the guard's own signal when somebody has killed that."""
-    text = os.read(status.reader, 16).decode()
+def _read_status(
+    status: _Pipe, process: subprocess.Popen[str], name: str
+) -> tuple[int, int | None]:
+    """Reads what the guard wrote when its command had ended.
+
+    Returns:
+        The command's exit code, or the guard's own signal when somebody has killed that; and the
+        command's peak of resident memory in bytes.
+
+    Raises:
+        OSError: the system could not start the command.
+    """
+    text = os.read(status.reader, 64).decode()
     if text.startswith("!"):
         number = int(text[1:])
         raise OSError(number, os.strerror(number), name)
-    return int(text) if text else process.returncode
+    if not text:
+        return process.returncode, None
+    exit_code, peak = map(int, text.split())
+    return exit_code, peak * _RUSAGE_UNIT_BYTES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -27,6 +28,7 @@ from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
 from etprof.base.records import first_problem
 from etprof.base.text import clean
+from etprof.base.units import format_size
 from etprof.run.runner_result import Cpu, read_result
 from etprof.targets.device_lock import this_host
 from etprof.targets.request import runner_arguments, taskset_words
@@ -54,6 +56,8 @@ _SPEAKS_AS: Final = "etprof-runner: "
 _MOST_WORDS: Final = 2**16
 _LONGEST_LINE: Final = 2000
 """Characters of what a runner printed that are kept, in all and of a line."""
+_LAST_LINES: Final = 3
+"""Of a launch that gave no reason: enough for a message of QEMU's and the line it is about."""
 
 
 class RunsHere(ABC):
@@ -189,13 +193,17 @@ def check_completed(
     if completed.exit_code == 0:
         return
     if completed.exit_code < 0:
-        name = _signal_name(-completed.exit_code)
-        detail = completed.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
         raise TargetError(
-            f"etprof-runner was killed by {name} ({detail[0]}); the program may be damaged or "
-            f"need more memory. Repeat with: {completed.shell_text}"
+            f"etprof-runner was killed by {_signal_name(-completed.exit_code)} "
+            f"({_last_words(completed)}); the program may be damaged or need more memory. "
+            f"Repeat with: {completed.shell_text}"
         )
-    lines = completed.stderr.strip().splitlines() or [f"exit code {completed.exit_code}"]
+    lines = completed.stderr.strip().splitlines()
+    if not lines:
+        raise TargetError(
+            f"etprof-runner ended with exit code {completed.exit_code} ({_last_words(completed)}). "
+            f"Repeat with: {completed.shell_text}"
+        )
     if any(words in line for line in lines for words in _OF_THE_LOADER):
         raise TargetError(
             f"etprof-runner does not start here: {clean(lines[-1])}. It was built for another "
@@ -219,6 +227,28 @@ def no_runner(named: Path) -> str:
         f"{named} does not answer as etprof-runner does: name one that a preset of etprof's builds, "
         "such as `linux-aarch64-sme2`, or leave `runner_path` out"
     )
+
+
+def _last_words(completed: Completed) -> str:
+    """What is known of a launch that gave no reason: its last lines, its memory, the machine's."""
+    lines = [line for line in completed.stderr.splitlines() if line.strip()]
+    lines = lines or [line for line in completed.stdout.splitlines() if line.strip()]
+    facts = [clean(" / ".join(lines[-_LAST_LINES:]), _LONGEST_LINE) or "it printed nothing"]
+    if completed.peak_rss_bytes is not None:
+        facts.append(f"it had used up to {format_size(completed.peak_rss_bytes)} of memory")
+        if (available := _available_memory_bytes()) is not None:
+            facts.append(f"{format_size(available)} are available on this machine now")
+    return "; ".join(facts)
+
+
+def _available_memory_bytes() -> int | None:
+    """MemAvailable of Linux (proc_meminfo(5)), in bytes; None where the system has no such file."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None
 
 
 def _signal_name(number: int) -> str:
