@@ -55,7 +55,7 @@ def lint(session: nox.Session) -> None:
     run(session, "mypy")
     sources = session.run("git", "ls-files", "*.cpp", "*.h", external=True, silent=True)
     run(session, "clang-format", "--dry-run", "--Werror", *str(sources).split())
-    scripts = (".ci/run", ".ci/bench", ".ci/lint_workflows")
+    scripts = (".ci/run", ".ci/lane", ".ci/bench", ".ci/lint_workflows")
     run(session, "shellcheck", "--severity=warning", *scripts)
     if shutil.which("actionlint"):
         session.run(".ci/lint_workflows", external=True)
@@ -65,13 +65,22 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def tests(session: nox.Session) -> None:
-    """The Python tests against an installed etprof, then the native tests of preset `host`."""
+    """The Python tests against an installed etprof, then the native tests of preset `host`.
+
+    The slow lanes' tests are left out; `nox -s full` has them.
+    """
     install_with_group(session, "test")
     # Whole files, so that what a module sets up is made once; in order, so that unit tests come first.
     words = session.posargs or ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
-    run(session, "pytest", "-m", "not android and not browser", *words)
+    run(session, "pytest", "-m", "not full and not android and not browser", *words)
     session.env["ETPROF_WERROR"] = "ON"
     run(session, "cmake", "--workflow", "--preset", "host")
+
+
+@nox.session(python=False)
+def full(session: nox.Session) -> None:
+    """Every lane of CI, and the record of it, .ci/full.json: some 45 minutes on two cores."""
+    session.run(".ci/run", "full", external=True)
 
 
 @nox.session(python=False)

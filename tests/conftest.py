@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,6 +15,24 @@ from etprof.targets.device_lock import FOLDER_VARIABLE
 # A machine that is busy for a moment is no defect of what is tested.
 settings.register_profile("etprof", deadline=None)
 settings.load_profile("etprof")
+
+
+ROOT = Path(__file__).parents[1]
+
+
+def modules_of_lanes() -> set[Path]:
+    """The test modules that `.ci/lanes.toml` gives to a slow lane."""
+    lanes = tomllib.loads((ROOT / ".ci" / "lanes.toml").read_text(encoding="utf-8"))["lane"]
+    folder = ROOT / "tests" / "integration"
+    return {folder / name for lane in lanes.values() for name in lane.get("tests", ())}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of slow lanes, so that `-m "not full"` leaves them out."""
+    modules = modules_of_lanes()
+    for item in items:
+        if item.path in modules:
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="session", autouse=True)

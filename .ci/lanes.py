@@ -1,0 +1,309 @@
+"""Chooses the lanes of a run and runs them: those of every run, and those of what has changed.
+
+    .ci/run [fast|full]      also ETPROF_CI=full .ci/run
+    python .ci/lanes.py list [fast|full]    the lanes of such a run, and why these
+
+`lanes.toml` is the table, `.ci/lane NAME` a lane's commands. A lane ends with 0 (passed), 77
+(cannot run here: its last line says why) or anything else (failed). A checkout whose last full
+run is unknown or too long ago has a full run; that writes `.ci/full.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+ROOT = Path(__file__).absolute().parents[1]
+TABLE = ROOT / ".ci" / "lanes.toml"
+RECORD = ROOT / ".ci" / "full.json"
+SKIPPED = 77
+"""The exit code by which automake's test drivers know a test that cannot run here."""
+LONGEST_LANE_S = 40 * 60
+"""None takes half of it; one that hangs must not take the others' time."""
+Kind = Literal["fast", "full"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """One entry of the table."""
+
+    title: str
+    cores: int
+    after: Sequence[str] = ()
+    always: bool = False
+    within: str | None = None
+    tests: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class LaneTable:
+    """What `lanes.toml` says."""
+
+    most_commits: int
+    cores: int
+    lane: Mapping[str, Lane]
+    folders: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def read(cls) -> LaneTable:
+        """Reads the file; raises ValueError for the name of a lane that it does not have."""
+        document = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+        lanes = {name: Lane(**entry) for name, entry in document.pop("lane").items()}
+        table = cls(lane=lanes, **document)
+        named = {name for names in table.folders.values() for name in names} - {"*"}
+        named |= {name for lane in lanes.values() for name in lane.after}
+        named |= {lane.within for lane in lanes.values() if lane.within}
+        if unknown := named - set(lanes):
+            raise ValueError(f"{TABLE.name}: no such lane: {', '.join(sorted(unknown))}")
+        return table
+
+    def lanes_of(self, path: str) -> set[str]:
+        """The lanes of one changed file; all of them for a path that no folder begins."""
+        module = path.removeprefix("tests/integration/")
+        if lanes := {name for name, lane in self.lane.items() if module in lane.tests}:
+            return lanes
+        prefixes = [prefix for prefix in self.folders if path.startswith(prefix)]
+        names = self.folders[max(prefixes, key=len)] if prefixes else ("*",)
+        return set(self.lane) if "*" in names else set(names)
+
+    def lanes_for(self, paths: Iterable[str]) -> list[str]:
+        """The lanes of every run, and those of what has changed."""
+        wanted = {name for name, lane in self.lane.items() if lane.always}
+        for path in paths:
+            wanted |= self.lanes_of(path)
+        return [
+            name for name in self.lane if name in wanted and self.lane[name].within not in wanted
+        ]
+
+    def all_lanes(self) -> list[str]:
+        """The lanes of a full run."""
+        return [name for name, lane in self.lane.items() if lane.within is None]
+
+
+def git(*words: str) -> list[str]:
+    """The lines that git prints; raises CalledProcessError when it fails."""
+    done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()
+
+
+def last_full_run() -> tuple[str, int] | None:
+    """The commit of the last full run and how many commits ago it was; None when unknown."""
+    try:
+        commit = str(json.loads(RECORD.read_text(encoding="utf-8"))["commit"])
+        git("merge-base", "--is-ancestor", commit, "HEAD")
+        return commit, len(git("rev-list", f"{commit}..HEAD"))
+    except (OSError, ValueError, KeyError, subprocess.CalledProcessError):
+        # No record, a damaged one, or a shallow clone that does not have the commit.
+        return None
+
+
+def changed_paths(commit: str) -> list[str]:
+    """What differs from `commit`, committed or not; of what was moved both names."""
+    changed = git("diff", "--name-only", "--no-renames", commit, "--")
+    new = git("ls-files", "--others", "--exclude-standard")
+    return sorted({*changed, *new} - {str(RECORD.relative_to(ROOT))})
+
+
+def choose(table: LaneTable, kind: Kind) -> tuple[list[str], bool, str]:
+    """The lanes of this run, whether they are all of them, and why in one line."""
+    last = last_full_run()
+    if last is None:
+        return table.all_lanes(), True, "last full run: unknown; this run is a full one"
+    commit, count = last
+    ago = f"last full run: {count} commits ago ({commit[:7]})"
+    if kind == "full":
+        return table.all_lanes(), True, f"{ago}; this run is a full one"
+    if count > table.most_commits:
+        why = f"{ago}, more than {table.most_commits}; this run is a full one"
+        return table.all_lanes(), True, why
+    lanes = table.lanes_for(changed_paths(commit))
+    left_out = [name for name in table.all_lanes() if name not in lanes]
+    why = f"{ago}; nothing has changed since for: {', '.join(left_out) or 'no lane'}"
+    return lanes, False, why
+
+
+@dataclass(frozen=True)
+class LaneResult:
+    """How a lane ended."""
+
+    name: str
+    verdict: Literal["passed", "FAILED", "skipped"]
+    seconds: int
+    output: Path
+    reason: str = ""
+
+
+@dataclass
+class LaneRun:
+    """Runs lanes, as many at a time as the machine has cores for."""
+
+    table: LaneTable
+    folder: Path
+    results: dict[str, LaneResult] = field(default_factory=dict)
+    _children: set[subprocess.Popen[bytes]] = field(default_factory=set)
+
+    def run(self, names: Sequence[str]) -> None:
+        """Runs all of them; a lane whose `after` failed is skipped."""
+        waiting = list(names)
+        running: dict[Future[LaneResult], str] = {}
+        with ThreadPoolExecutor(self.table.cores) as threads:
+            try:
+                while waiting or running:
+                    for name in self._startable(waiting, list(running.values())):
+                        waiting.remove(name)
+                        print(f"=== {name} starts", flush=True)
+                        running[threads.submit(self._run_lane, name)] = name
+                    done, _ = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        self._take(running.pop(future), future)
+            except BaseException:
+                self.end()
+                raise
+
+    def end(self) -> None:
+        """Ends what still runs, with all that it has started."""
+        for child in list(self._children):
+            os.killpg(child.pid, signal.SIGTERM)
+
+    def _startable(self, waiting: Sequence[str], running: Sequence[str]) -> list[str]:
+        """The next lanes that the free cores and what they need allow, in the table's order."""
+        free = self.table.cores - sum(self.table.lane[name].cores for name in running)
+        names = []
+        for name in waiting:
+            lane = self.table.lane[name]
+            is_ready = not set(lane.after) & {*waiting, *running}
+            if is_ready and lane.cores <= free:
+                names.append(name)
+                free -= lane.cores
+        return names
+
+    def _run_lane(self, name: str) -> LaneResult:
+        output = self.folder / f"{name}.txt"
+        failed = [
+            needed
+            for needed in self.table.lane[name].after
+            if needed in self.results and self.results[needed].verdict == "FAILED"
+        ]
+        if failed:
+            output.touch()
+            return LaneResult(name, "skipped", 0, output, f"{failed[0]} failed")
+        start = time.monotonic()
+        with output.open("wb") as stream:
+            child = subprocess.Popen(
+                [ROOT / ".ci" / "lane", name],
+                cwd=ROOT,
+                env={**os.environ, "ETPROF_CI_WORK": str(self.folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._children.add(child)
+            try:
+                code = child.wait(LONGEST_LANE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                code = child.wait()
+                stream.write(f"\nnot ended within {LONGEST_LANE_S} s\n".encode())
+            finally:
+                self._children.discard(child)
+        seconds = round(time.monotonic() - start)
+        if code == SKIPPED:
+            return LaneResult(name, "skipped", seconds, output, last_line(output))
+        return LaneResult(name, "FAILED" if code else "passed", seconds, output)
+
+    def _take(self, name: str, future: Future[LaneResult]) -> None:
+        """Keeps a result and prints what the lane printed."""
+        result = self.results[name] = future.result()
+        print(f"=== {name}: {result.verdict} ({result.seconds} s)")
+        print(result.output.read_text(encoding="utf-8", errors="replace"), flush=True)
+
+
+def last_line(output: Path) -> str:
+    """The last line of a lane's output that is not empty."""
+    lines = output.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no reason given")
+
+
+def why_failed(output: Path) -> list[str]:
+    """The failed tests with what they say, where there are some; else the last lines."""
+    # Not what pip says of its index, which buries everything else.
+    lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = [line[:300] for line in lines if line.strip() and "WARNING: Location " not in line]
+    pattern = re.compile(r"^(FAILED|ERROR) |^E  |\*\*\*Failed|error:")
+    return [line for line in lines if pattern.search(line)][-40:] or lines[-20:]
+
+
+def summary(table: LaneTable, results: Sequence[LaneResult], why: str) -> str:
+    """A line a lane, and the counts."""
+    lines = []
+    for result in results:
+        title = table.lane[result.name].title
+        reason = f": {result.reason}" if result.reason else ""
+        lines.append(f"{result.verdict:8} {result.name}: {title} ({result.seconds} s){reason}")
+        if result.verdict == "FAILED":
+            lines += [f"    {line}" for line in why_failed(result.output)]
+    counts = [sum(r.verdict == v for r in results) for v in ("passed", "FAILED", "skipped")]
+    return "\n".join([*lines, why, "{} passed, {} failed, {} skipped".format(*counts)])
+
+
+def keep_record(results: Sequence[LaneResult], seconds: int) -> None:
+    """Writes `full.json`: which commit passed when, and how long each lane took."""
+    document = {
+        "commit": git("rev-parse", "HEAD")[0],
+        "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
+        "seconds": seconds,
+        "lanes": {r.name: f"{r.verdict} {r.seconds} s" for r in results},
+    }
+    RECORD.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def run(kind: Kind) -> int:
+    """Runs the lanes; returns 1 when one failed."""
+    table = LaneTable.read()
+    names, is_full, why = choose(table, kind)
+    print(why, flush=True)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="etprof ci ") as folder:
+        lane_run = LaneRun(table, Path(folder))
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        lane_run.run(names)
+        results = [lane_run.results[name] for name in names]
+        print(f"=== summary\n{summary(table, results, why)}", flush=True)
+    has_failed = any(result.verdict == "FAILED" for result in results)
+    if is_full and not has_failed:
+        keep_record(results, round(time.monotonic() - start))
+    return int(has_failed)
+
+
+def main(words: Sequence[str]) -> int:
+    """Acts on the command line; returns the exit code."""
+    match words:
+        case ["run", ("fast" | "full") as kind]:
+            return run(kind)
+        case ["list", ("fast" | "full") as kind]:
+            names, _, why = choose(LaneTable.read(), kind)
+            print("\n".join([*names, why]))
+            return 0
+        case ["tests", lane]:
+            print("\n".join(LaneTable.read().lane[lane].tests))
+            return 0
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
