@@ -1,23 +1,26 @@
-"""Fixtures of the tests that need real programs: each export is made once per session.
+"""Fixtures of the tests that need real programs: each export is made once for the same sources.
 
-Once for all its processes, too: whoever asks first exports, the others wait and share the files.
+Once for all processes and sessions: whoever asks first exports, the others wait and share the files.
+They lie under `build/test-exports`, in a folder named by a hash of all that an export is made of.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
+import shutil
+import time
 from dataclasses import replace
+from importlib.metadata import distributions
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import etprof
 from etprof.export.exporter import export_model
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from etprof.export.request import ExportedFiles, ExportRequest
 
 
@@ -41,8 +44,32 @@ class Exports:
         return own.files()
 
 
+ROOT = Path(__file__).parents[2]
+SHARED = ROOT / "build" / "test-exports"
+LONGEST_SESSION_S = 24 * 3600
+"""Exports of earlier sources are kept so long: another session may still read them."""
+
+
+def hash_sources() -> str:
+    """A hash of what an export depends on: the package, the models, and what is installed."""
+    folders = (Path(etprof.__file__).parent, ROOT / "models", Path(__file__).parent)
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
+        digest.update(path.read_bytes())
+    for installed in sorted(f"{d.name} {d.version}" for d in distributions()):
+        digest.update(installed.encode())
+    return digest.hexdigest()[:16]
+
+
 @pytest.fixture(scope="session")
-def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
-    base = tmp_path_factory.getbasetemp()
-    # Each process of pytest-xdist has a folder of its own in the session's.
-    return Exports((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exports")
+def exports() -> Exports:
+    folder = SHARED / hash_sources()
+    SHARED.mkdir(parents=True, exist_ok=True)
+    with (SHARED / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            for earlier in SHARED.glob("*/"):
+                if time.time() - earlier.stat().st_mtime > LONGEST_SESSION_S:
+                    shutil.rmtree(earlier)
+            folder.mkdir()
+    return Exports(folder)
