@@ -165,6 +165,8 @@ def judge_help() -> list[Budget]:
 
 def measure(inferences: int, pairs: int, copies: int) -> list[Budget]:
     """Measures everything; prints what the parts print on the way."""
+    # First, though used last: without tools to build with, minutes would be measured for nothing.
+    runner_overhead.build(runner_overhead.BUILD)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = record(folder, inferences)

@@ -44,6 +44,7 @@ from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
 from etprof.run.program import Program, describe_program
 from etprof.statistics.effect import effect_of_log_ratios
+from etprof.targets.emulator.build import find_installed_tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     Pair = tuple[float, float]
 
 ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build/host"
 LIMIT = 0.01
 LIMIT_NS = 30
 """A percent of a microsecond is less than a reading of the clock takes."""
@@ -122,17 +124,27 @@ class Ratio:
 
 def build(build_dir: Path) -> tuple[Path, Path]:
     """Builds the runner and the bare loop; returns their paths."""
+    tools = find_installed_tools()
+    if tools is None:
+        sys.exit(
+            "the runner is built with CMake 3.28 or newer and ninja, and neither this Python's "
+            f"environment nor PATH has both; get them with: {sys.executable} -m pip install cmake "
+            "ninja"
+        )
     configure: Command = [
-        "cmake",
+        tools.cmake,
         "--preset",
         "host",
         "-B",
         build_dir,
         "-DETPROF_BUILD_BENCHMARKS=ON",
     ]
-    compile_: Command = ["cmake", "--build", build_dir, "--target", "etprof-runner", "bare_execute"]
+    target = ("--target", "etprof-runner", "bare_execute")
+    compile_: Command = [tools.cmake, "--build", build_dir, *target]
+    # As if the environment were active: CMake takes ExecuTorch from it.
+    environment = {**tools.environment, "VIRTUAL_ENV": sys.prefix}
     for command in (configure, compile_):
-        done = run_command(command, folder=ROOT)
+        done = run_command(command, folder=ROOT, environment=environment)
         if done.exit_code != 0:
             sys.exit(f"{done.shell_text} failed:\n{done.stdout}{done.stderr}")
     return build_dir / "cpp/runner/etprof-runner", build_dir / "benchmarks/cpp/bare_execute"
@@ -268,7 +280,7 @@ def measure_subject(
 
 def measure(
     pairs: int = MOST_PAIRS,
-    build_dir: Path = ROOT / "build/host",
+    build_dir: Path = BUILD,
     subjects: Sequence[str] = tuple(LAUNCH_ITERATIONS),
 ) -> list[Ratio]:
     """Prints the ratios of every model, as they come, and returns them."""
@@ -291,7 +303,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=MOST_PAIRS, help="at most (default: 400)")
     parser.add_argument("--subjects", type=lambda text: text.split(","),
                         default=tuple(LAUNCH_ITERATIONS))  # fmt: skip
-    parser.add_argument("--build-dir", type=Path, default=ROOT / "build/host")
+    parser.add_argument("--build-dir", type=Path, default=BUILD)
     arguments = parser.parse_args()
     try:
         found = measure(arguments.pairs, arguments.build_dir, arguments.subjects)

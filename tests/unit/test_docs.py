@@ -94,6 +94,18 @@ def test_shown_commands_are_understood(parser: argparse.ArgumentParser, place: s
             parser.parse_args(words)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_packages_of_a_fresh_machine_are_all_named(page: Path) -> None:
+    """README's first command ended on Debian for want of Python's headers, which it did not name."""
+    (headers,) = re.findall(
+        r"apt install (\S+)\"", (ROOT / "cpp/python/CMakeLists.txt").read_text()
+    )
+    for listed in re.findall(r"apt install ([^`\n]+)", page.read_text()):
+        packages = set(listed.split())
+        if "python3-venv" in packages:
+            assert packages >= {"g++", "git", headers}
+
+
 def test_most_commands_are_shown_somewhere() -> None:
     """Guards the search above: a change of style must not make it find nothing."""
     assert sum(map(len, SHOWN.values())) > 100

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -125,9 +126,8 @@ def _first_error(done: Completed) -> str:
 
 def find_build_tools(work: Path) -> BuildTools:
     """Returns cmake and ninja of this machine, else fetches both with pip into `work`."""
-    cmake = shutil.which("cmake")
-    if cmake and shutil.which("ninja") and _cmake_version(Path(cmake)) >= _LEAST_CMAKE:
-        return BuildTools(Path(cmake), {})
+    if (installed := find_installed_tools()) is not None:
+        return installed
     folder = work / "tools"
     if not folder.exists():
         done = run_pip("install", "--target", folder, "cmake>=3.28", "ninja")
@@ -135,9 +135,29 @@ def find_build_tools(work: Path) -> BuildTools:
             raise BuildError(
                 "pip could not fetch cmake and ninja; install cmake 3.28 or newer, and ninja"
             )
-    path = os.environ.get("PATH", "/usr/bin:/bin")
-    search = {"PATH": f"{folder / 'bin'}:{path}", "PYTHONPATH": str(folder)}
+    search = {"PATH": f"{folder / 'bin'}:{_search_path()}", "PYTHONPATH": str(folder)}
     return BuildTools(folder / "bin" / "cmake", search)
+
+
+def find_installed_tools() -> BuildTools | None:
+    """Returns cmake and ninja of this Python's environment or of PATH; None without a new enough pair.
+
+    The environment comes first, for it is not on PATH where nobody has activated it.
+    """
+    own = sysconfig.get_path("scripts")
+    for path in (f"{own}:{_search_path()}", _search_path()):
+        cmake = shutil.which("cmake", path=path)
+        if (
+            cmake
+            and shutil.which("ninja", path=path)
+            and _cmake_version(Path(cmake)) >= _LEAST_CMAKE
+        ):
+            return BuildTools(Path(cmake), {"PATH": path})
+    return None
+
+
+def _search_path() -> str:
+    return os.environ.get("PATH", "/usr/bin:/bin")
 
 
 def run_pip(*words: str | Path) -> Completed:
