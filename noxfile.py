@@ -91,6 +91,16 @@ def packages(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def distros(session: nox.Session) -> None:
+    """README's commands in fresh roots of other distributions; needs root and debootstrap."""
+    install_with_group(session, "test")
+    python = str(ENVIRONMENT / "bin" / "python")
+    # Ctrl-C: time to remove a root of some gigabytes.
+    patience = {"interrupt_timeout": 60, "terminate_timeout": 60}
+    session.run(python, "-m", "tests.distros", *session.posargs, **patience)
+
+
+@nox.session(python=False)
 def next(session: nox.Session) -> None:  # noqa: A001 - the name of the task
     """What the newest ExecuTorch of the index would break; `-- --no-tests` looks at names alone."""
     install_with_group(session, "test")
