@@ -24,9 +24,11 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 LONGEST_NAME: Final = 1000
@@ -248,6 +250,18 @@ def _describe_bytes(raw: str) -> str:
         "\\\\" if byte == ord("\\") else chr(byte) if byte in printable else f"\\x{byte:02x}"
         for byte in _bytes_of(raw)
     )
+
+
+def command_line(*words: object) -> str:
+    """Returns a command of etprof's as people paste it: each word quoted, a path never a flag."""
+    # Paths that begin with a dash are those of the current folder, which have another spelling.
+    spelled = (as_operand(str(word)) if isinstance(word, Path) else str(word) for word in words)
+    return shlex.join(["etprof", *spelled])
+
+
+def as_operand(word: str) -> str:
+    """Returns a file, or a model in one, so that no command takes it for a flag."""
+    return f"./{word}" if word.startswith("-") else word
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

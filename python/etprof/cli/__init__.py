@@ -147,11 +147,17 @@ def run_command_line(words: Sequence[str]) -> int:
     if not words:
         build_parser(command).print_help()
         return 0
-    arguments, unknown = build_parser(command).parse_known_args(words)
-    if unknown:
-        action = getattr(arguments, "action", None) or ""
-        command = f"etprof {arguments.command} {action}".rstrip()
-        raise UsageError(f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`")
+    try:
+        arguments, unknown = build_parser(command).parse_known_args(words)
+        if unknown:
+            action = getattr(arguments, "action", None) or ""
+            command = f"etprof {arguments.command} {action}".rstrip()
+            raise UsageError(f"`{command}` cannot use {' '.join(unknown)}; see `{command} --help`")
+    except UsageError as error:
+        taken = [word for word in words if word.startswith("-") and os.path.lexists(word)]
+        if not taken:
+            raise
+        raise UsageError(f"{error}; a path that begins with a dash is ./{taken[0]}") from None
     return cast("int", arguments.run(arguments))
 
 

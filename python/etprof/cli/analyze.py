@@ -12,10 +12,10 @@ for beside the ETRecord. For logs, other files and comparisons, `etprof import` 
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.text import command_line
 from etprof.cli.flags import CLOCK, FULL, add_flags, whole_number
 from etprof.cli.output import show, show_answer, show_json
 
@@ -125,7 +125,7 @@ def _load(source: Path, arguments: argparse.Namespace) -> Run:
         raise
 
 
-def _beside(arguments: argparse.Namespace) -> list[str]:
+def _beside(arguments: argparse.Namespace) -> list[str | Path]:
     """Returns the flags that say what an ETDump is of, as they were given."""
     names = ("etrecord", "program", "method", "time_scale", "clock_hz")
     given = {name: getattr(arguments, name) for name in names}
@@ -133,18 +133,18 @@ def _beside(arguments: argparse.Namespace) -> list[str]:
         word
         for name, value in given.items()
         if value is not None
-        for word in (f"--{name.replace('_', '-')}", str(value))
+        for word in (f"--{name.replace('_', '-')}", value)
     ]
 
 
-def all_of_it(source: Path, assessment: Assessment, flags: Iterable[str] = ()) -> str:
+def all_of_it(source: Path, assessment: Assessment, flags: Iterable[object] = ()) -> str:
     """Says which command prints what the brief answer leaves out."""
     from etprof.base.units import count_of
     from etprof.tables.brief import further_findings
 
     left = further_findings(assessment)
     told = f", with {count_of(left, 'more finding')}" if left else ""
-    return f"All of it{told}: {shlex.join(['etprof', 'analyze', str(source), *flags, '--full'])}"
+    return f"All of it{told}: {command_line('analyze', source, *flags, '--full')}"
 
 
 def show_assessment(

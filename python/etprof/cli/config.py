@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from etprof.base.text import clean_lines
+from etprof.base.text import clean_lines, command_line
 from etprof.cli.flags import FULL, JSON, add_flags
 from etprof.cli.output import answer, show_schema
 from etprof.targets.registry import TARGETS
@@ -83,5 +83,6 @@ def _init(arguments: argparse.Namespace) -> int:
         raise OutputError(f"{arguments.out} exists and is not overwritten; choose another --out")
     write_text(arguments.out, text)
     first = "fill in what says REPLACE_WITH, then " if "REPLACE_WITH" in text else ""
-    print(clean_lines(f"Wrote {arguments.out}; {first}`etprof run {arguments.out}` measures it"))
+    command = command_line("run", arguments.out)
+    print(clean_lines(f"Wrote {arguments.out}; {first}`{command}` measures it"))
     return 0

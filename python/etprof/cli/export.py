@@ -10,13 +10,13 @@ Writes, into out_<model>/artifacts or where --outdir or --out says:
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
+from etprof.base.text import command_line
 from etprof.cli.flags import ALLOW_INACCURATE, FULL, JSON, add_flags, decibels, share, word_list
 from etprof.cli.output import answer
 
@@ -184,7 +184,7 @@ def _show(files: ExportedFiles, arguments: argparse.Namespace, before: Path | No
 
     manifest = read_record(ExportManifest, files.manifest, way_out="export again")
     report = read_record(DelegationReport, files.report, way_out="export again")
-    against = () if before is None else ("--against", str(files.pte))
+    against = () if before is None else ("--against", files.pte)
     show_export(
         arguments, manifest, report, files,
         explain=arguments.explain, measured=before, flags=against,
@@ -200,7 +200,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     explain: bool = False,
     told: tuple[str, ...] = (),
     measured: Path | None = None,
-    flags: tuple[str, ...] = (),
+    flags: tuple[str | Path, ...] = (),
 ) -> None:
     """Shows what came out of an export, and the profile that comes next.
 
@@ -233,7 +233,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
         table=outside[0] if outside else None,
         ends=(
             f"Program: {files.pte}",
-            f"Next: {shlex.join(['etprof', 'profile', str(measured or files.pte), *flags])}",
+            f"Next: {command_line('profile', measured or files.pte, *flags)}",
         ),
         rest=(
             summary_table(manifest, report),

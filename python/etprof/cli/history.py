@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etprof.base.errors import EtprofError, OutputError, UsageError
+from etprof.base.text import command_line
 from etprof.base.units import count_of, format_change, format_count
 from etprof.cli.flags import FULL, JSON, MANY, STORE, add_flags, whole_number
 from etprof.cli.output import answer, show, show_answer, show_json
@@ -264,7 +265,9 @@ def _pin(arguments: argparse.Namespace) -> int:
     if name is None:
         return _list_baselines(arguments)
     if not arguments.remove and text is None:
-        raise UsageError(f"which run is {name} to be? `etprof history pin {name} RUN`")
+        raise UsageError(
+            f"which run is {name} to be? `{command_line('history', 'pin', name, 'RUN')}`"
+        )
 
     def pin(session: Session) -> list[int]:
         runs = find_runs(session, text)
@@ -280,7 +283,8 @@ def _pin(arguments: argparse.Namespace) -> int:
             return 0
         runs = store.write(pin)
     numbers = ", ".join(f"#{number}" for number in runs)
-    told = f"{name} is now {numbers}; `etprof history check --baseline {name}` compares with it"
+    check = command_line("history", "check", "--baseline", name)
+    told = f"{name} is now {numbers}; `{check}` compares with it"
     answer(arguments, {"baseline": name, "run_ids": runs}, listed(None, lines=[told]))
     return 0
 

@@ -101,9 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _next_step(folder: Path) -> str:
-    import shlex
+    from etprof.base.text import command_line
 
-    return f"Analyse it: {shlex.join(['etprof', 'analyze', str(folder)])}"
+    return f"Analyse it: {command_line('analyze', folder)}"
 
 
 def _describe(program: Path, record: Path) -> DelegationReport:

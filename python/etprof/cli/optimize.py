@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from etprof.base.errors import UsageError
 from etprof.base.limits import MOST_LAUNCHES, USUAL_BLOCKS
+from etprof.base.text import command_line
 from etprof.cli.flags import (
     FULL,
     JSON,
@@ -197,5 +198,5 @@ def _sentences(found: Optimization, folder: Path) -> list[str]:
     return [
         *lines,
         f"{program} and its recipe are written; {told}",
-        f"  etprof profile {folder / (found.plain_program or '')} --against {program}",
+        f"  {command_line('profile', folder / (found.plain_program or ''), '--against', program)}",
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Select, delete, func, select
 
 from etprof.base.errors import UsageError
-from etprof.base.text import clean
+from etprof.base.text import clean, command_line
 from etprof.history.schema import FLAGS, OK, Baseline, Run
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def find_runs(session: Session, text: str) -> Sequence[Run]:
 
 def pin_runs(session: Session, name: str, runs: Sequence[Run], moment: datetime) -> None:
     """Makes `runs` the baseline `name` of their series; what it was before is replaced."""
-    if not name or name != clean(name) or name.startswith((BRANCH, WINDOW)):
+    if not name or name != clean(name) or name.startswith((BRANCH, WINDOW, "-")):
         msg = f"a baseline cannot be called {name!r}; choose a plain name, such as release-1.2"
         raise UsageError(msg)
     unfit = [run for run in runs if run.status != OK]
@@ -132,7 +132,8 @@ def window_size(baseline: str) -> int:
 def _unknown_baseline(session: Session, name: str) -> str:
     names = session.scalars(select(Baseline.name).distinct().order_by(Baseline.name)).all()
     known = ", ".join(names) or "none"
+    pin = command_line("history", "pin", name, "RUN")
     return (
-        f"no baseline {name} is pinned (pinned: {known}); `etprof history pin {name} RUN` pins "
-        "one, branch:NAME and window:N need none"
+        f"no baseline {name} is pinned (pinned: {known}); `{pin}` pins one, branch:NAME and "
+        "window:N need none"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -12,6 +11,7 @@ import numpy as np
 from etprof.backends.portable import parse_kernel_name
 from etprof.backends.registry import backend_of_labels
 from etprof.base.errors import InputFileError, UsageError
+from etprof.base.text import command_line
 from etprof.etdump.plausibility import CONTAINERS, KERNEL_PREFIX
 from etprof.importing.clock import Clock, find_clock
 from etprof.run.load import Run, find_own_run
@@ -77,7 +77,7 @@ def load_source(source: Path, *, with_reference: bool = False) -> Run:
     try:
         return load_alone(source, Told())
     except UsageError as error:
-        command = shlex.join(["etprof", "import", str(source), "--time-scale", "ns"])
+        command = command_line("import", source, "--time-scale", "ns")
         problem = str(error).partition(";")[0]
         raise UsageError(
             f"{source}: {problem}; make a run of it that says so, with `{command}` for a phone's or "

@@ -42,6 +42,7 @@ from etprof.base.limits import (
     VectorBits,
 )
 from etprof.base.records import CleanData, Count, Name, Named, Record, check_record
+from etprof.base.text import command_line
 from etprof.run.generation import Generation
 from etprof.run.runner_result import Cpu, RunnerBuild
 
@@ -435,7 +436,8 @@ def way_on(manifest: Manifest, run: Path) -> str:
     if "unit" in config:
         return "`etprof bench MATRIX --resume` continues it"
     if isinstance(config.get("content"), dict):
-        return f"`etprof run --from-manifest {run} --resume` continues it"
+        command = command_line("run", "--from-manifest", run, "--resume")
+        return f"`{command}` continues it"
     return "measure again: nobody knows its config"
 
 

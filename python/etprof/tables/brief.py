@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 _MOST_POINTS: Final = 3
 _MOST_PARTS: Final = 4
-_COMMAND: Final = re.compile(r"`(etprof [^`]+)`")
+_COMMAND: Final = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
+"""Its words may be quoted, and have backticks then."""
 _ROUTES: Final = ("proven", "named", "excluded", "unknown")
 
 

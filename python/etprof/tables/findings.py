@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Final
 
+from etprof.base.text import as_operand, command_line
 from etprof.base.units import count_of, format_share, format_value
 from etprof.tables.table import Column, Table, estimate
 
@@ -145,8 +145,7 @@ def _search_for(program: LoadedProgram) -> str | None:
     if not any(lacks):
         return None
     told = " and ".join(filter(None, lacks))
-    # Whoever made the files chose these words, and people paste commands.
-    command = shlex.join(["etprof", "optimize", exported.asked_as, "--dtype", exported.precision])
+    command = command_line("optimize", as_operand(exported.asked_as), "--dtype", exported.precision)
     return f"{told}: `{command}` tries what changes that"
 
 

@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import cell_len
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from etprof.views.cells import ShownColumn
 
 LEFT_OUT: Final = "…"
 _COMMAND: Final = re.compile(r"(\s+|\w[\w ,]*: )etprof ")
 """A line that people copy; in a sentence a command stands in backticks."""
+_SHELL_WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
+_COMMAND_BETWEEN: Final = re.compile(r"`etprof (?:[^`']|'[^']*')+`")
+_QUOTED: Final = re.compile(r"'[^']*'")
+_HELD: Final = "\0"
+"""Stands for a blank at which no line may end; `clean` leaves none of it in any text."""
 GOES_ON: Final = " \\"
 _LEAST_TEXT: Final = 16
 """Columns of text are folded to this, not further: shorter pieces are no words."""
@@ -26,22 +31,37 @@ _LEAST_TEXT: Final = 16
 def fold(text: str, width: int) -> list[str]:
     """Returns the text in lines of whole words; a longer word has a line of its own.
 
-    A command stays one command: a shell takes its lines together.
+    A command stays one command: a shell takes its lines together, none of which ends in a quoted
+    word, such as a path with spaces.
     """
     lines: list[str] = []
     for part in text.split("\n"):
         if _COMMAND.match(part) and cell_len(part) > width:
-            *first, last = _fold_line(part, width - len(GOES_ON))
+            *first, last = _pack(_shell_words(part), width - len(GOES_ON))
             lines += [*(f"{line}{GOES_ON}" for line in first), last]
         else:
-            lines += _fold_line(part, width)
+            lines += _pack(_sentence_words(part), width)
     return lines
 
 
-def _fold_line(part: str, width: int) -> list[str]:
+def _sentence_words(part: str) -> list[str]:
+    """Splits a sentence at its blanks, but for those of a quoted path in a command."""
+    held = _COMMAND_BETWEEN.sub(
+        lambda command: _QUOTED.sub(lambda path: path[0].replace(" ", _HELD), command[0]), part
+    )
+    return [word.replace(_HELD, " ") for word in held.split(" ")]
+
+
+def _shell_words(part: str) -> list[str]:
+    """Splits a command at the blanks that a shell splits it at; what is indented stays so."""
+    blanks = len(part) - len(part.lstrip())
+    return [*([""] * blanks), *_SHELL_WORD.findall(part)]
+
+
+def _pack(words: Iterable[str], width: int) -> list[str]:
     lines: list[str] = []
     line: str | None = None
-    for word in part.split(" "):
+    for word in words:
         if line is not None and cell_len(line) + 1 + cell_len(word) <= width:
             line = f"{line} {word}"
             continue

@@ -303,6 +303,8 @@ def test_hud_export_leaves_emulated_runs_out(history: History, tmp_path: Path) -
         (("check", "--baseline", "window:1", "--threshold", "-5"), "give per cent above 0"),
         (("show", "nothing"), "no run nothing in the history"),
         (("pin", "branch:x", "1"), "a baseline cannot be called 'branch:x'"),
+        (("pin", "--", "-x", "1"), "a baseline cannot be called '-x'"),
+        (("check", "--baseline", "a b"), "`etprof history pin 'a b' RUN`"),
         (("pin", "base"), "which run is base to be?"),
         (("pin", "--remove", "base"), "no baseline base is pinned"),
         (("changes", "--metric", "x"), "--metric x: no such metric"),

@@ -11,6 +11,7 @@ from etprof.analysis.compare.comparability import Side, refuse_unlike, run_one_p
 from etprof.analysis.compare.comparison import Comparison, compare_sides
 from etprof.base.errors import InputFileError, UsageError
 from etprof.base.records import first_problem
+from etprof.base.text import as_operand, command_line
 from etprof.run.manifest import MANIFEST, Compared
 
 if TYPE_CHECKING:
@@ -155,9 +156,10 @@ def match_runs(
         if _kind(one.experiment) == _kind(other.experiment)
     ]
     if not found:
+        labels = (as_operand(side.label) for side in (before[0], after[-1]))
         msg = (
             f"no experiment of {baseline.source} is like one of {candidate.source}; name two, as "
-            f"in `etprof compare {before[0].label} {after[-1].label}`; there are "
+            f"in `{command_line('compare', *labels)}`; there are "
             f"{_listed(before)} and {_listed(after)}"
         )
         raise UsageError(msg)

@@ -7,11 +7,11 @@ which of its rewrites would change that.
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from etprof.analysis.findings.finding import EvidenceRow, sum_ns
+from etprof.base.text import as_operand, command_line
 from etprof.base.units import count_of, format_duration
 
 if TYPE_CHECKING:
@@ -126,9 +126,10 @@ def command_for(
     program = subject.insight.experiment.program
     asked = program.exported.asked_as if program.exported else program.model and program.model.name
     dtype = ["--dtype", program.precision] if program.precision else []
-    # Whoever made the files chose these words, and people paste commands.
-    words = ["etprof", "export", asked or "MODEL", *dtype, "--rewrite", ",".join(names)]
-    return f"`{shlex.join(words)}`"
+    command = command_line(
+        "export", as_operand(asked or "MODEL"), *dtype, "--rewrite", ",".join(names)
+    )
+    return f"`{command}`"
 
 
 def describe_remedy(subject: Subject, details: Sequence[OperatorDetail]) -> str:

@@ -1,0 +1,133 @@
+"""U3-13: commands that etprof prints are pasted into a shell, whatever the folder is called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from etprof.base.text import as_operand, command_line
+from etprof.cli import build_parser
+from etprof.cli.optimize import _sentences
+from etprof.run.manifest import way_on
+from etprof.tables.brief import command_in
+from etprof.views.fitting import fold
+from tests.known_etdumps import foreign_etdump
+from tests.known_runs import Run, on_off_run, write_run
+from tests.odd_paths import ODD_NAME, pasted, printed_commands
+from tests.world.host import Done, etprof, simulated_host
+from tests.world.sim_target import SimTarget
+from tests.world.spec import RunSpec
+
+RUN = "the run's folder"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an odd name, which has a run, a program and an ETDump."""
+    folder = tmp_path_factory.mktemp("pasted") / ODD_NAME
+    folder.mkdir()
+    assert len(str(folder)) >= 200
+    write_run(folder / RUN, on_off_run())
+    (folder / "-m.pte").write_bytes(b"program")
+    (folder / "-x.etdump").write_bytes(foreign_etdump())
+    (folder / "-unknown.etdump").write_bytes(foreign_etdump(1))
+    sme1 = replace(on_off_run().experiments[1], name="x", sme="sme1")
+    write_run(folder / "-other", Run([sme1, replace(sme1, name="y", threads=4)]))
+    return folder
+
+
+def run(folder: Path, *words: object) -> Done:
+    with simulated_host(lambda **_: SimTarget(RunSpec())):
+        done = etprof(folder, *words, columns=60)
+    assert done.exit_code in {0, 1, 2}, done.stderr
+    return done
+
+
+def names_what_is_there(folder: Path, words: list[str]) -> bool:
+    """Whether some word is a file or folder; every other is none of the shell's making."""
+    assert not [word for word in words if "/elsewhere" in word]
+    build_parser().parse_args(words)
+    return any((folder / word.rpartition(":")[0]).exists() for word in words if ":" in word) or any(
+        (folder / word).exists() for word in words
+    )
+
+
+CASES: dict[str, tuple[object, ...]] = {
+    "analyze": ("analyze", RUN),
+    "profile": ("profile", "./-m.pte", "--blocks", "4", "--out", "out '1'", "--no-wait"),
+    "import": ("import", "./-x.etdump", "--time-scale", "ns", "--out", "new '1'"),
+    "an ETDump of an unknown clock": ("report", "./-unknown.etdump"),
+    "config init": ("config", "init", "--model", "./-m.pte", "--out", "a 'config'.json"),
+    "compare": ("compare", RUN, "./-other"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_printed_can_be_pasted(folder: Path, case: str) -> None:
+    """Every path in it arrives as it is, on a terminal where the command takes several lines."""
+    done = run(folder, *CASES[case])
+    commands = printed_commands(done.stdout + done.stderr)
+    assert commands, done
+    there = [names_what_is_there(folder, pasted(command)) for command in commands]
+    assert any(there)
+
+
+def test_a_run_that_was_cut_off_goes_on_by_what_is_printed() -> None:
+    manifest = cast("Any", SimpleNamespace(config={"content": {}}))
+    for path, word in (("-cut", "./-cut"), (ODD_NAME, ODD_NAME)):
+        (command,) = printed_commands(way_on(manifest, Path(path)))
+        assert pasted(command) == ["run", "--from-manifest", word, "--resume"]
+
+
+def test_a_search_names_both_programs(folder: Path) -> None:
+    found = SimpleNamespace(is_complete=True, program="a b.pte", plain_program="a.pte", gains=None)
+    *_, line = _sentences(cast("Any", found), Path(ODD_NAME))
+    (command,) = printed_commands("\n".join(fold(line, 60)))
+    assert pasted(command) == [
+        "profile", f"{ODD_NAME}/a.pte", "--against", f"{ODD_NAME}/a b.pte"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [40, 60, 100, 1000])
+def test_no_line_ends_in_a_quoted_word(width: int) -> None:
+    """A backslash between quotes is a character of the path, and no line goes on there."""
+    path = Path(ODD_NAME, "it's one")
+    command = command_line("profile", path, "--against", path)
+    for line in (
+        f"Next: {command}",
+        f"   {command}",
+        f"All of it, with 3 more findings: {command}",
+    ):
+        (found,) = printed_commands("\n".join(fold(line, width)))
+        assert pasted(found) == ["profile", str(path), "--against", str(path)]
+    # In a sentence it goes on without a backslash, but never inside a path.
+    lines = fold(f"that isn't all: `{command}` isn't either", width)
+    assert " ".join(lines) == f"that isn't all: `{command}` isn't either"
+    assert command_in(" ".join(lines)) == command
+    assert any(str(path).partition("'")[0] in line for line in lines)
+
+
+def test_an_open_quote_is_a_character() -> None:
+    lines = fold("  etprof analyze it's " + "word " * 9, 30)
+    assert "it's" in " ".join(lines)
+
+
+def test_a_path_is_no_flag() -> None:
+    assert pasted(command_line("analyze", Path("-run"), "--full")) == [
+        "analyze",
+        "./-run",
+        "--full",
+    ]
+    assert as_operand("-net.py:Net") == "./-net.py:Net"
+    assert as_operand("toy_cnn") == "toy_cnn"
+
+
+def test_a_path_that_looks_like_a_flag_is_told_how_to_be_written(folder: Path) -> None:
+    done = etprof(folder, "analyze", "-x.etdump")
+    assert done.exit_code == 2
+    assert "./-x.etdump" in done.stderr
+    assert etprof(folder, "analyze", "--", "-x.etdump").exit_code == 0
