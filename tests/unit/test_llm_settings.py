@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from etprof.base import process
 from etprof.base.errors import EtprofError, UsageError
-from etprof.export.llm import exporting, planning
+from etprof.export.llm import exporting, planning, schema
 from etprof.export.llm.planning import LlmRequest, plan_export
+from etprof.export.llm.uses import USES
 from tests.world.host import etprof
 
 GOOD = "base:\n  model_class: llama3\n  params: p.json\n"
@@ -58,6 +62,12 @@ REFUSED = {
     "base: {params: p.json, metadata: '[1]'}": "base.metadata: must be the text of a JSON object",
     f"{GOOD}backend: {{coreml: {{enabled: true}}}}": "backend.coreml: etprof measures xnnpack",
     f"{GOOD}export: {{output_name: a.pte}}": "export.output_name: is not for etprof: -o names",
+    f"{GOOD}export: {{so_library: p.json}}":
+        "export.so_library: p.json is a native library that ExecuTorch would load, so its code would",
+    f"{GOOD}backend: {{vgf: {{compiler_flags: [-o, x]}}}}": "backend.vgf.compiler_flags: is not for",
+    f"{GOOD}backend: {{qnn: {{optimized_rotation_path: x}}}}": "optimized_rotation_path: is not for",
+    f"{GOOD}quantization: {{calibration_tasks: [a, ./b.yaml]}}":
+        "quantization.calibration_tasks: './b.yaml' is no name of a task of lm_eval",
 }  # fmt: skip
 
 
@@ -199,3 +209,92 @@ def test_checking_loads_no_pytorch(tmp_path: Path) -> None:
     )
     done = run_command([sys.executable, "-c", code], folder=tmp_path, timeout_s=60)
     assert done.stdout == "False\n", done.stderr
+
+
+def fields_of(kind: Any) -> Iterator[tuple[str, str]]:
+    """Every field of a class of ExecuTorch's and of those within, with its class."""
+    hints = get_type_hints(kind)
+    for each in dataclasses.fields(kind):
+        yield kind.__name__.lower(), each.name
+        for part in (hints[each.name], *get_args(hints[each.name])):
+            if dataclasses.is_dataclass(part):
+                yield from fields_of(part)
+
+
+def test_what_executorch_does_with_each_setting_is_written_down() -> None:
+    """S3-1: a field of ExecuTorch's that is new has to be looked at before a YAML may have it."""
+    upstream = set(fields_of(schema.declared()))
+    ours = {(kind, name) for kind, names in USES.items() for name in names}
+    assert upstream - ours == set(), "look at what ExecuTorch does with them, then add them to USES"
+    assert ours - upstream == set(), "ExecuTorch has these no more"
+
+
+def test_a_setting_that_sounds_like_a_file_is_no_plain_value() -> None:
+    sounds = ("path", "file", "dir", "library", "checkpoint", "_map", "flags", "tasks", "_config")
+    plain = {
+        name
+        for names in USES.values()
+        for name, use in names.items()
+        if use.kind == "value" and any(sound in name for sound in sounds)
+    }
+    # A group of settings, a choice and a text for a backend that cannot be enabled.
+    assert plain == {"lora_config", "system_config"}
+
+
+def test_a_setting_of_a_newer_executorch_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3-1."""
+    ours = schema.declared()
+    export = dataclasses.make_dataclass(
+        "ExportConfig", [("plugin", str, "")], bases=(type(ours().export),)
+    )
+    newer = dataclasses.make_dataclass(
+        "LlmConfig",
+        [("export", export, dataclasses.field(default_factory=export))],
+        bases=(ours,),
+    )
+    monkeypatch.setattr(schema, "declared", lambda: newer)
+    with pytest.raises(UsageError, match=r"line 4: export\.plugin: etprof does not know what this"):
+        plan(tmp_path, f"{GOOD}export: {{plugin: a.py}}\n")
+
+
+def test_another_file_than_the_library_that_the_command_line_names_is_refused(
+    tmp_path: Path,
+) -> None:
+    """S3-1."""
+    for name in ("a.so", "b.so"):
+        (tmp_path / name).write_text(name)
+    text = f"{GOOD}export: {{so_library: a.so}}\n"
+    with pytest.raises(UsageError, match=r"--so-library .*/a\.so"):
+        plan(tmp_path, text, so_library=tmp_path / "b.so")
+    same = plan(tmp_path, text, so_library=tmp_path / "a.so")
+    assert set(same.record()["files"]) == {"base.params", "export.so_library"}
+    alone = plan(tmp_path, GOOD, so_library=tmp_path / "a.so")
+    config = exporting._config(alone, tmp_path)
+    assert config["export"]["so_library"] == str(tmp_path / "a.so")
+    with pytest.raises(UsageError, match=r"--so-library .* is no file"):
+        plan(tmp_path, GOOD, so_library=tmp_path)
+
+
+def test_a_dry_run_says_what_each_file_is_read_as(tmp_path: Path) -> None:
+    """S3-1."""
+    for name in ("w.pth", "t.json", "a.safetensors", "c.json"):
+        (tmp_path / name).write_text("{}")
+    adapter = "{adapter_checkpoint: a.safetensors, adapter_config: c.json}"
+    base = "  checkpoint: w.pth\n  tokenizer_path: t.json\n"
+    methods = f"multimethod: {{methods: [{{method_name: a, lora_config: {adapter}}}]}}\n"
+    plan(tmp_path, f"{GOOD}{base}{methods}")
+    reads = json.loads(etprof(tmp_path, "export-llm", "c.yaml", "--dry-run", "--json").stdout)[
+        "reads"
+    ]
+    lora = "multimethod.methods.0.lora_config"
+    assert {place: told["read_as"].partition(" ")[0] for place, told in reads.items()} == {
+        "base.params": "JSON",
+        "base.checkpoint": "tensors",
+        "base.tokenizer_path": "a",
+        f"{lora}.adapter_checkpoint": "tensors",
+        f"{lora}.adapter_config": "JSON",
+    }
+    shown = etprof(tmp_path, "export-llm", "c.yaml", "--dry-run").stdout
+    assert f"Reads base.checkpoint: {tmp_path}/w.pth as tensors" in shown

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("-o --out", Path, "FILE", "the program's own path"),
         ("--outdir", Path, "DIR", "folder of the files (default out_<config>/artifacts)"),
         ("--download", bool, "", "let ExecuTorch fetch weights and calibration data"),
+        ("--so-library", Path, "FILE", "native library of operators that ExecuTorch loads: its code runs"),
         ("--timeout", duration, "TIME", "stop an export that takes longer (default 2h)",
          {"default": 7200.0}),
         ("--dry-run", bool, "", "check the YAML and its files, export nothing"),
@@ -62,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             out=arguments.out,
             outdir=arguments.outdir,
             download=arguments.download,
+            so_library=arguments.so_library,
             timeout_s=arguments.timeout,
         )
     )
@@ -98,11 +100,20 @@ def _asked(plan: LlmPlan) -> Iterator[str]:
 
 
 def _show_plan(arguments: argparse.Namespace, plan: LlmPlan) -> None:
+    from etprof.base.text import clean
     from etprof.tables.brief import Brief, Told
 
     name = f"{plan.name} {plan.precision} for {plan.backend}"
     brief = Brief(
         (Told(f"{name}: the YAML and its files can be used; nothing was exported"),),
-        lines=(*_asked(plan), f"Program: {plan.files.pte}"),
+        lines=(
+            *_asked(plan),
+            *(
+                f"Reads {place}: {clean(told['path'])} as {told['read_as']}"
+                for place, told in plan.reads().items()
+            ),
+            f"Program: {plan.files.pte}",
+        ),
     )
-    answer(arguments, {"asked": plan.record(), "program": str(plan.files.pte)}, brief)
+    document = {"asked": plan.record(), "reads": plan.reads(), "program": str(plan.files.pte)}
+    answer(arguments, document, brief)

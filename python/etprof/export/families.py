@@ -18,8 +18,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from etprof.base.errors import BuildError, EtprofError, ExportError, UsageError
-from etprof.base.text import suggest
+from etprof.base.errors import BuildError, EtprofError, ExportError, InputFileError, UsageError
+from etprof.base.json_input import read_json
+from etprof.base.text import clean, suggest
 from etprof.base.units import format_number
 
 if TYPE_CHECKING:
@@ -30,6 +31,16 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 _MOST_PARAMETERS: Final = 10**9
 _TOKENS: Final = 32
+_MOST_CONFIG_BYTES: Final = 2**24
+_IMPLEMENTATIONS: Final = frozenset(
+    f"{start}{what}_implementation{end}"
+    for start in ("", "_")
+    for what in ("attn", "experts")
+    for end in ("", "_internal")
+)
+"""Entries of a config.json that choose how a part of a model is computed."""
+_OWN_CODE: Final = frozenset(("eager", "sdpa", "flex_attention", "grouped_mm", "batched_mm"))
+"""Implementations that transformers and PyTorch have themselves."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +187,7 @@ def _build_hf(name: str) -> tuple[torch.nn.Module, Inputs]:
     folder = Path(name)
     is_folder = (folder / "config.json").is_file()
     if is_folder:
+        _refuse_code(transformers, folder)
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
@@ -192,6 +204,50 @@ def _build_hf(name: str) -> tuple[torch.nn.Module, Inputs]:
         model = kind(config)
     names, values = _hf_inputs(model, config)
     return _tensors_only(model, names), values
+
+
+def _refuse_code(transformers: Any, folder: Path) -> None:  # noqa: ANN401 - a module
+    """Raises InputFileError for a folder whose files would choose code that runs.
+
+    Facts of transformers 5.24: `auto_map` names Python files of the folder; an implementation of
+    attention or experts is a native kernel of a hub's where it has a slash, and those of flash
+    attention fall back on such; `adapter_config.json` names the folder of another model.
+    """
+    path, way_out = folder / "config.json", "give the config.json of a model of transformers"
+    config = read_json(path, way_out=way_out, most_bytes=_MOST_CONFIG_BYTES, error=InputFileError)
+    if not isinstance(config, dict):
+        raise InputFileError(f"{path} is no JSON object; {way_out}")
+    kind = config.get("model_type")
+    if config.get("auto_map") and kind not in transformers.CONFIG_MAPPING:
+        raise InputFileError(
+            f"{path}: auto_map names Python files of the folder, which etprof does not run, and "
+            f"transformers has no model_type {clean(str(kind))!r} itself; write a "
+            "path/to/file.py:Class that makes the model"
+        )
+    for key, value in _entries(config):
+        if key in _IMPLEMENTATIONS and isinstance(value, str) and value not in _OWN_CODE:
+            raise InputFileError(
+                f"{path}: {key} {clean(value)!r} is code from elsewhere, which etprof does not load; "
+                f"write one of {', '.join(sorted(_OWN_CODE))}, or leave it out"
+            )
+    if (folder / "adapter_config.json").exists():
+        raise InputFileError(
+            f"{folder / 'adapter_config.json'} would make transformers load another model; save the "
+            "model with its adapter merged"
+        )
+
+
+def _entries(node: object, key: str = "") -> Iterator[tuple[str, object]]:
+    """Yields what a JSON value holds, each with the nearest name of an object's above it."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            # A table of implementations: by the names of a model's parts.
+            yield from _entries(value, key if key in _IMPLEMENTATIONS else name)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _entries(value, key)
+    else:
+        yield key, node
 
 
 def _default_config(transformers: Any, name: str) -> Any:  # noqa: ANN401 - transformers'

@@ -9,6 +9,7 @@ by the system for its memory.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -31,8 +32,20 @@ def draw_weights(params: Path, weights: Path) -> None:
     torch.save(network.state_dict(), weights)
 
 
+def read_tensors_alone() -> None:
+    """Makes every `torch.load` of this process refuse what is more than tensors and containers.
+
+    ExecuTorch's llama3_2_vision asks for whole pickles, whose loading runs what they name.
+    """
+    os.environ.pop("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", None)
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    # What tiktoken once read, by path alone, in a folder of everyone's.
+    os.environ["TIKTOKEN_CACHE_DIR"] = ""
+
+
 def main() -> None:
     """Reads the words of the command line and exports."""
+    read_tensors_alone()
     _, config, *drawn = sys.argv
     if drawn:
         draw_weights(*map(Path, drawn))

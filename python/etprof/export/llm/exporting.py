@@ -41,7 +41,13 @@ LLAMA_WAY_OUT: Final = (
 _OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 _LOG_TAIL: Final = 2**16
 _ERROR: Final = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit)\b")
+_PICKLE: Final = "Weights only load failed"
+_GLOBAL: Final = re.compile(r"GLOBAL (\S+)")
 _WAYS_OUT: Final = (
+    (
+        _PICKLE,
+        "base.checkpoint, or an adapter_checkpoint, holds more than tensors; save its state dict alone",
+    ),
     ("ModuleNotFoundError", "install what it names"),
     ("missing the following weights", "base.checkpoint is of another network than base.params"),
     ("size mismatch", "base.checkpoint is of another network than base.params"),
@@ -73,7 +79,7 @@ def _run_upstream(plan: LlmPlan, folder: Path) -> None:
     config, log = work / "config.yaml", folder / files.log.name
     # JSON is YAML too.
     write_text(config, json.dumps(_config(plan, work)))
-    words: list[str | Path] = [sys.executable, "-m", "etprof.export.llm.child", config]
+    words: list[str | Path] = [sys.executable, "-P", "-m", "etprof.export.llm.child", config]
     if plan.weights == "random":
         words += [plan.paths["base.params"], work / "weights.pth"]
     # To a file, not a pipe: it is read while the export runs, and stays when that is stopped.
@@ -121,6 +127,8 @@ def _config(plan: LlmPlan, work: Path) -> dict[str, Any]:
         told[TOKENIZER_METHOD] = plan.identities["base.tokenizer_path"].sha256
         base["metadata"] = json.dumps(told)
     document["export"] = {**document.get("export", {}), "output_name": str(work / "model.pte")}
+    if "export.so_library" in plan.paths:
+        document["export"]["so_library"] = str(plan.paths["export.so_library"])
     document["debug"] = {**document.get("debug", {}), "generate_etrecord": plan.has_record}
     return document
 
@@ -135,6 +143,10 @@ def _failure(plan: LlmPlan, done: Completed, log: Path) -> str:
         else f"failed with exit code {done.exit_code}" if done.exit_code
         else "ended without a program"
     )  # fmt: skip
+    if _PICKLE in said:
+        # ExecuTorch's reader goes on to advise loading it all the same, which would run it.
+        named = next((match[1] for line in lines if (match := _GLOBAL.search(line))), "unknown")
+        said = f"{_PICKLE}, for the file's pickle names {named}"
     way_out = next((out for word, out in _WAYS_OUT if word in said), None)
     if way_out is None and done.exit_code == -9:
         way_out = "the system may have lacked memory: export a smaller one, or on another machine"

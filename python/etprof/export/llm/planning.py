@@ -14,6 +14,7 @@ from etprof.base.files import check_regular, read_input
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.text import clean, suggest
 from etprof.export.llm.schema import Settings, read_settings
+from etprof.export.llm.uses import LIBRARY, TASK_NAME
 from etprof.export.request import ExportedFiles
 from etprof.run.directory import safe_name
 from etprof.run.manifest import FileIdentity, identify
@@ -24,16 +25,7 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 2**24
 """Of the network's parameters."""
 _EXAMPLES: Final = "examples/models/llama"
-_OURS: Final = {
-    "export.output_dir": "--outdir names the folder",
-    "export.output_name": "-o names the program",
-    "export.export_only": "then there is no program to measure",
-    "export.foundation_weights_file": "weights stay in the program",
-    "export.lora_weights_file": "weights stay in the program",
-    "debug.profile_path": "`etprof export --trace` draws an export's time",
-    "debug.profile_memory": "`etprof export --trace` draws a memory plan",
-}
-"""Settings that etprof does not take, and why."""
+_LIBRARY: Final = "export.so_library"
 _GIVEN_TWICE: Final = {
     "max_seq_len": "export.max_seq_length", "max_context_len": "export.max_context_length",
     "use_kv_cache": "model.use_kv_cache", "generate_full_logits": "debug.generate_full_logits",
@@ -57,6 +49,8 @@ class LlmRequest:
     outdir: Path | None = None
     download: bool = False
     """ExecuTorch may fetch weights and calibration data from the network."""
+    so_library: Path | None = None
+    """A native library of operators that ExecuTorch may load, and so run."""
     timeout_s: float = 7200.0
 
 
@@ -94,6 +88,14 @@ class LlmPlan:
         """The delegate."""
         return DEFAULT if self.settings.get(f"backend.{DEFAULT}.enabled") else "portable"
 
+    def reads(self) -> dict[str, dict[str, str]]:
+        """Returns what ExecuTorch is made to read, and as what, by its setting's place."""
+        uses = {place: use for place, (use, _) in self.settings.uses.items()}
+        return {
+            place: {"path": str(path), "read_as": uses.get(place, LIBRARY).says}
+            for place, path in self.paths.items()
+        }
+
     def record(self) -> dict[str, Any]:
         """Returns what was asked, as the export manifest keeps it."""
         return {
@@ -112,7 +114,10 @@ def plan_export(request: LlmRequest) -> LlmPlan:
     """Checks everything that can be checked at once; raises UsageError that names the field."""
     settings = read_settings(request.config)
     _check_settings(settings)
-    paths = {place: _find(settings, place, text) for place, text in settings.paths().items()}
+    paths = {
+        place: _find(settings, place, text) for place, text in settings.of_kind("file").items()
+    }
+    paths |= _find_library(settings, request.so_library)
     if "base.params" not in paths:
         settings.refuse(
             "base.params",
@@ -136,10 +141,14 @@ def plan_export(request: LlmRequest) -> LlmPlan:
 
 
 def _check_settings(settings: Settings) -> None:
-    for place, reason in _OURS.items():
-        group, _, name = place.partition(".")
-        if settings.given.get(group, {}).get(name):
-            settings.refuse(place, f"is not for etprof: {reason}; leave it out")
+    for place, (use, _) in settings.uses.items():
+        if use.kind == "refused":
+            settings.refuse(place, f"is not for etprof: {use.says}; leave it out")
+    for place, names in settings.of_kind("tasks").items():
+        for name in names:
+            if not TASK_NAME.fullmatch(name):
+                msg = f"{clean(name)!r} is no name of a task of lm_eval, whose files may name code"
+                settings.refuse(place, f"{msg}; write letters, digits, _ and - alone")
     for name, group in settings.given.get("backend", {}).items():
         if name != DEFAULT and any(value is True for value in group.values()):
             settings.refuse(
@@ -169,6 +178,23 @@ def _find(settings: Settings, place: str, text: str) -> Path:
     except OSError as error:
         settings.refuse(place, f"{clean(str(given))}: {error.strerror}; give a file")
     return found.absolute()
+
+
+def _find_library(settings: Settings, named: Path | None) -> dict[str, Path]:
+    """Returns the library that the command line names; raises UsageError for any other."""
+    path = None
+    if named is not None:
+        if not named.is_file():
+            raise UsageError(f"--so-library {named} is no file; give the path of the library")
+        path = named.absolute()
+    for place, text in settings.of_kind("library").items():
+        asked = _find(settings, place, text)
+        if path is None or not path.samefile(asked):
+            msg = f"{clean(text)} is a native library that ExecuTorch would load, so its code would run"
+            settings.refuse(
+                place, f"{msg}; leave it out, or name it yourself: --so-library {clean(str(asked))}"
+            )
+    return {} if path is None else {_LIBRARY: path}
 
 
 def _check_params(path: Path) -> None:

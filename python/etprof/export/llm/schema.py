@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Union, get_args, get_origin, get_type_hints
@@ -21,9 +21,10 @@ import yaml
 from etprof.base.errors import BuildError, UsageError
 from etprof.base.files import read_input
 from etprof.base.text import clean, suggest
+from etprof.export.llm.uses import Use, find_use
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 _MOST_BYTES: Final = 2**20
 _DECLARATION: Final = "extension/llm/export/config/llm_config.py"
@@ -65,6 +66,8 @@ class Settings:
     """Only what the file says, nested as there."""
     config: Any
     """ExecuTorch's `LlmConfig` of it, with all defaults."""
+    uses: dict[str, tuple[Use, Any]] = field(default_factory=dict)
+    """What becomes of each value that is set, by its place; of those that are not empty."""
 
     def get(self, place: str) -> Any:  # noqa: ANN401 - whatever the declaration says
         """Returns a setting by its place, such as `base.params`; an enumeration's own value."""
@@ -77,37 +80,20 @@ class Settings:
         """Raises UsageError that names the field."""
         raise UsageError(f"{self.path}: {place}: {problem}")
 
-    def paths(self) -> dict[str, str]:
-        """Returns the files that an export reads, by their settings' places."""
-        return dict(_walk_paths(self.given, ()))
+    def of_kind(self, kind: str) -> dict[str, Any]:
+        """Returns the values that are set and used so (`Use.kind`), by their settings' places."""
+        return {place: value for place, (use, value) in self.uses.items() if use.kind == kind}
 
     def resolved(self, absolute: Mapping[str, Path]) -> dict[str, Any]:
         """Returns what the file says, with these paths in place of those at the same places."""
-        found: dict[str, Any] = _replace_paths(self.given, (), absolute)
-        return found
-
-
-_PATHS: Final = frozenset(
-    (
-        *("params", "checkpoint", "tokenizer_path", "adapter_checkpoint", "adapter_config"),
-        *("so_library", "input_prune_map", "output_prune_map", "optimized_rotation_path"),
-    )
-)
-"""Settings that are files, wherever they stand."""
-
-
-def _walk_paths(node: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]]:  # noqa: ANN401
-    for key, value in _items(node):
-        inner = (*place, key)
-        if key in _PATHS and isinstance(value, str):
-            yield ".".join(inner), value
-        yield from _walk_paths(value, inner)
+        settings: dict[str, Any] = _replace_paths(self.given, (), absolute)
+        return settings
 
 
 def _replace_paths(node: Any, place: tuple[str, ...], paths: Mapping[str, Path]) -> Any:  # noqa: ANN401
-    found = paths.get(".".join(place))
-    if found is not None:
-        return str(found)
+    path = paths.get(".".join(place))
+    if path is not None:
+        return str(path)
     inner = {key: _replace_paths(value, (*place, key), paths) for key, value in _items(node)}
     return inner if isinstance(node, dict) else list(inner.values()) if inner else node
 
@@ -132,7 +118,7 @@ def read_settings(path: Path) -> Settings:
         raise UsageError(f"{path} is empty; see docs/llm.md for an example")
     reader = _Reader(path)
     given = reader.read(root, kind, ())
-    return Settings(path, given, reader.build(kind, given, ()))
+    return Settings(path, given, reader.build(kind, given, ()), reader.uses)
 
 
 class _Reader:
@@ -142,6 +128,7 @@ class _Reader:
         self._path = path
         self._seen: set[int] = set()
         self._constructor = yaml.SafeLoader("")
+        self.uses: dict[str, tuple[Use, Any]] = {}
 
     def read(self, node: Any, kind: Any, place: tuple[str, ...]) -> Any:  # noqa: ANN401 - YAML's
         """Returns the node's value as `kind`."""
@@ -176,7 +163,13 @@ class _Reader:
                 self._refuse(key, (*place, name), told)
             if name in found:
                 self._refuse(key, (*place, name), "stands there twice; keep one")
+            use = find_use(kind, name)
+            if use is None:
+                msg = "etprof does not know what this ExecuTorch does with it; leave it out"
+                self._refuse(key, (*place, name), msg)
             found[name] = self.read(value, known[name], (*place, name))
+            if found[name]:
+                self.uses[".".join((*place, name))] = use, found[name]
         needed = [
             each.name for each in fields(kind) if each.default is each.default_factory is MISSING
         ]
