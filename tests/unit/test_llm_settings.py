@@ -211,7 +211,7 @@ def test_checking_loads_no_pytorch(tmp_path: Path) -> None:
     assert done.stdout == "False\n", done.stderr
 
 
-def fields_of(kind: Any) -> Iterator[tuple[str, str]]:
+def fields_of(kind: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
     """Every field of a class of ExecuTorch's and of those within, with its class."""
     hints = get_type_hints(kind)
     for each in dataclasses.fields(kind):
