@@ -99,7 +99,7 @@ class Trial:
         if not self.base.exists():
             self.step(f"debootstrap {self.distribution.suite}", self.make_base)
         root = Root(self.folder / "root")
-        self.step("copy of the root", lambda _: self.copy_base(root))
+        self.step("copy of the root", partial(self.copy_base, root))
         yield root
 
     def step(self, name: str, do: Callable[[Path], int]) -> None:
@@ -142,19 +142,20 @@ class Trial:
             remove_tree(partial)
         return code
 
-    def copy_base(self, root: Root) -> int:
+    def copy_base(self, root: Root, log: Path) -> int:
         """Copies the base, and adds what a machine that is in use has: a user, a network."""
         remove_tree(root.folder)
-        shutil.rmtree(self.logs)
-        self.logs.mkdir()
         copied = run_command(["cp", "-a", "--reflink=auto", self.base, root.folder])
+        if copied.exit_code:
+            log.write_text(copied.stderr)
+            return copied.exit_code
         for name in ("resolv.conf", "hosts"):
             shutil.copy(Path("/etc", name), root.path(Path("/etc", name)))
         network = run_command(["apt-config", "dump", "Acquire"]).stdout
         options = [match[0] for match in _NETWORK_OPTION.finditer(network)]
         root.path(Path("/etc/apt/apt.conf.d/99outside")).write_text("\n".join([*options, ""]))
         words = ["useradd", "--create-home", f"--uid={USER_ID}", "--shell=/bin/bash", HOME.name]
-        return copied.exit_code or root.run(words, self.logs / "user.log", as_root=True)
+        return root.run(words, log, as_root=True)
 
     def bring_tree(self, root: Root, log: Path) -> int:
         """Clones what is committed, and brings pip's configuration and a cache for downloads."""
@@ -170,7 +171,9 @@ class Trial:
         for path in (*settings.files, *settings.paths):
             root.add_bind(Bind(path, path))
         for path in settings.user_files:
-            copy = root.path(HOME / path.relative_to(Path.home()))
+            is_at_home = path.is_relative_to(Path.home())
+            inside = path.relative_to(Path.home()) if is_at_home else Path(".config/pip/pip.conf")
+            copy = root.path(HOME / inside)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         owned = run_command(["chown", "-R", f"{USER_ID}:{USER_ID}", root.path(HOME)])
@@ -230,13 +233,15 @@ def try_one(
         return None
     print(name, flush=True)
     folder = arguments.folder / distribution.suite
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             sys.exit(f"{folder} is in use by another run; name another folder with --folder")
         trial = Trial(distribution, archive, folder, arguments.root or folder / "base")
+        shutil.rmtree(trial.logs, ignore_errors=True)
+        trial.logs.mkdir()
         begun = time.monotonic()
         try:
             follow_readme(trial, more=" ".join(arguments.also), left_out=arguments.skip)

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -66,17 +66,23 @@ def read_pip_settings(shown: str, variables: Mapping[str, str]) -> PipSettings:
         environment=passed,
         files=tuple(files.get("global", ())),
         user_files=tuple(files.get("user", ())),
-        paths=tuple(sorted(path for path in paths if path.exists())),
+        paths=tuple(_outermost({path for path in paths if path.exists()})),
     )
 
 
 def _paths_in(text: str) -> Iterator[Path]:
-    """Yields absolute paths; of a folder that is an index also what lies beside it.
+    """Yields absolute paths; of an index, which is a file URL, the folder that it lies in.
 
     The pages of a local index link to files elsewhere, mostly in a folder beside it.
     """
     for word in text.split():
         path = Path(word.removeprefix("file://"))
-        if path.is_absolute() and path != Path("/"):
-            has_neighbours = path.is_dir() and len(path.parts) > len(("/", "opt", "pypi"))
-            yield path.parent if has_neighbours else path
+        if not path.is_absolute() or path == Path("/"):
+            continue
+        is_index = word.startswith("file://") and path.is_dir()
+        yield path.parent if is_index and path.parent.parent != Path("/") else path
+
+
+def _outermost(paths: Collection[Path]) -> Iterator[Path]:
+    """Yields the paths that lie in no other."""
+    yield from (path for path in sorted(paths) if not set(path.parents) & set(paths))

@@ -69,6 +69,7 @@ def test_a_section_without_commands_is_no_success(title: str) -> None:
 def test_pip_works_inside_as_outside(tmp_path: Path) -> None:
     wheels, index = tmp_path / "wheels", tmp_path / "index" / "simple"
     wheels.mkdir()
+    (wheels / "constraints.txt").touch()
     index.mkdir(parents=True)
     shown = (
         f"env:\nglobal:\n  /etc/xdg/pip/pip.conf, exists: False\n  /etc/pip.conf, exists: True\n"
@@ -78,15 +79,17 @@ def test_pip_works_inside_as_outside(tmp_path: Path) -> None:
     )
     variables = {
         "PIP_FIND_LINKS": str(wheels), "PIP_CACHE_DIR": "/x", "https_proxy": "p", "PATH": "/bin",
-        "SSL_CERT_FILE": "/etc/ssl/certs/nothing.crt",
+        "SSL_CERT_DIR": "/etc/ssl/certs", "PIP_CONSTRAINT": str(wheels / "constraints.txt"),
     }  # fmt: skip
     settings = read_pip_settings(shown, variables)
     assert settings.files == (Path("/etc/pip.conf"),)
     assert settings.user_files == (Path("/root/.config/pip/pip.conf"),)
-    assert set(settings.environment) == {"PIP_FIND_LINKS", "https_proxy", "SSL_CERT_FILE"}
+    assert set(settings.environment) == {
+        *("PIP_FIND_LINKS", "PIP_CONSTRAINT", "https_proxy", "SSL_CERT_DIR")
+    }
     certificates = {path for path in CERTIFICATES if path.exists()}
-    # A folder's neighbours as well: pages of an index link to them.
-    assert set(settings.paths) == {tmp_path, index.parent, *certificates}
+    # An index with its neighbours: its pages link to them. What lies in another is there with it.
+    assert set(settings.paths) == {wheels, index.parent, *certificates}
 
 
 def test_an_archive_of_another_family_has_no_such_release() -> None:
