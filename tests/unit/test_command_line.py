@@ -15,14 +15,15 @@ from unittest.mock import Mock
 import pytest
 
 from etprof import cli
+from etprof.base.errors import UsageError
 from etprof.base.process import Completed, run_command
-from etprof.cli import COMMANDS, build_parser, main
+from etprof.cli import COMMANDS, Parser, build_parser, main
 from etprof.run.directory import reserved, set_aside
 
 ELSEWHERE = "linux" if sys.platform == "darwin" else "mac"
 WRONG = {
-    "profil": "invalid choice: 'profil' (choose from 'profile', ",
-    "profil x": "'completion'); did you mean 'profile'? see `etprof --help`",
+    "profil": "invalid choice: 'profil' (choose from profile, ",
+    "profil x": "completion); did you mean 'profile'? see `etprof --help`",
     "export toy_cnn --jsn": "`etprof export` cannot use --jsn; see `etprof export --help`",
     "models extra": "`etprof models` cannot use extra; see `etprof models --help`",
     "profile": "give one model, as in `etprof profile toy_cnn`",
@@ -49,6 +50,18 @@ WRONG = {
     "profile toy_cnn --backend none": "argument --backend: invalid choice: 'none' (choose from ",
     "emulator status --remove": "--remove deletes what setup brought: `etprof emulator setup --rem",
 }
+
+
+@pytest.mark.parametrize("choices", ["'profile', 'run'", "profile, run"])
+def test_choices_are_shown_alike_in_every_python(choices: str) -> None:
+    """Python 3.13 names them without quotes, 3.11 with."""
+    parser = Parser(prog="etprof")
+    with pytest.raises(UsageError) as caught:
+        parser.error(f"argument COMMAND: invalid choice: 'profil' (choose from {choices})")
+    assert str(caught.value) == (
+        "argument COMMAND: invalid choice: 'profil' (choose from profile, run); did you mean "
+        "'profile'? see `etprof --help`"
+    )
 
 
 @pytest.mark.parametrize("words", WRONG)

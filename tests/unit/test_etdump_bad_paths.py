@@ -56,7 +56,9 @@ def test_path_that_leads_nowhere(
 
 
 def test_path_with_a_nul() -> None:
-    with pytest.raises(InputFileError, match=r"cannot be read \(embedded null byte\); check the"):
+    # In Python's words, which differ between 3.11 and 3.13.
+    words = r"cannot be read \((open: )?embedded null (byte|character in path)\); check the"
+    with pytest.raises(InputFileError, match=words):
         load_etdump("a\0b")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ def test_the_table_of_other_systems_is_read() -> None:
     ]
 
 
+@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps: `apt install procps`")
 def test_both_tables_know_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {each.id: each for each in list_processes()}[os.getpid()]
     assert (known.group, known.user) == (os.getpgid(0), os.getuid())

@@ -92,6 +92,9 @@ class Parser(argparse.ArgumentParser):
         wrong = _INVALID_CHOICE.search(message)
         choices = [word.strip(" '") for word in wrong[2].split(",")] if wrong else []
         meant = suggest(wrong[1], choices) if wrong else ""
+        if wrong:
+            # Python 3.11 puts them in quotes, 3.13 does not: one text in all versions.
+            message = message.replace(wrong[2], ", ".join(choices))
         raise UsageError(f"{message}{meant or ';'} see `{self.prog} --help`")
 
 
