@@ -62,9 +62,10 @@ set(_sources "${PROJECT_BINARY_DIR}/executorch-source/executorch")
 # that writes into a file in place would write into the checkout.
 function(etprof_copy_checkout FROM TO)
   message(STATUS "Copying ${FROM}")
+  string(REGEX REPLACE "([][+.*()^$?|\\\\])" "\\\\\\1" _from "${FROM}")
   file(COPY "${FROM}/" DESTINATION "${TO}"
     PATTERN ".git" EXCLUDE
-    REGEX "^${FROM}/(docs|examples|cmake-out[^/]*|pip-out)$" EXCLUDE
+    REGEX "^${_from}/(docs|examples|cmake-out[^/]*|pip-out)$" EXCLUDE
     REGEX "/third-party/flatcc/(bin|lib)$" EXCLUDE)
 endfunction()
 
@@ -115,13 +116,15 @@ if(EXISTS "${_written}")
   file(RENAME "${_written}" "${_kept}")
 endif()
 block()
-  # The same object code wherever the build tree is, so that two builds can be compared.
-  set(_reproducible "-ffile-prefix-map=${_sources}=executorch -ffile-prefix-map=${PROJECT_BINARY_DIR}=build")
-  string(APPEND CMAKE_C_FLAGS " ${_reproducible}")
-  string(APPEND CMAKE_CXX_FLAGS " ${_reproducible}")
+  # The same object code wherever the build tree is, so that two builds can be compared. Options, not
+  # flags: CMake quotes them for the shell.
+  get_property(_options DIRECTORY PROPERTY COMPILE_OPTIONS)
+  add_compile_options(
+    "-ffile-prefix-map=${_sources}=executorch" "-ffile-prefix-map=${PROJECT_BINARY_DIR}=build")
   # XNNPACK looks for libm on the building machine; every target has it under this name.
   set(LIBM m)
   add_subdirectory("${_sources}" "${PROJECT_BINARY_DIR}/executorch" EXCLUDE_FROM_ALL SYSTEM)
+  set_property(DIRECTORY PROPERTY COMPILE_OPTIONS "${_options}")
 endblock()
 if(EXISTS "${_kept}")
   file(RENAME "${_kept}" "${_written}")

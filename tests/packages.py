@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -157,7 +158,7 @@ def repair(wheel: Path, out: Path) -> Path:
     """Does with a wheel what cibuildwheel's configuration says."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cibuildwheel"]
     command = settings["linux"]["repair-wheel-command"]
-    run("sh", "-c", command.format(dest_dir=out, wheel=wheel))
+    run("sh", "-c", command.format(dest_dir=shlex.quote(str(out)), wheel=shlex.quote(str(wheel))))
     (repaired,) = out.glob("*.whl")
     return repaired
 

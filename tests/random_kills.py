@@ -28,7 +28,7 @@ from typing import Final
 
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy import create_engine, text
+from sqlalchemy import URL, create_engine, text
 
 from etprof.base.errors import EtprofError
 from etprof.base.files import hash_file
@@ -292,7 +292,7 @@ class HistoryAdd(Scenario):
 
 def _check_history(path: Path, expected: int) -> Iterator[Breach]:
     """Every experiment is there once, and SQLite finds nothing wrong."""
-    engine = create_engine(f"sqlite:///{path}")
+    engine = create_engine(URL.create("sqlite", database=str(path)))
     with engine.connect() as connection:
         keys = Counter(connection.scalars(text("SELECT key FROM runs")))
         whole = connection.scalar(text("PRAGMA integrity_check"))

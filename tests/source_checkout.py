@@ -101,7 +101,7 @@ def make_origin(folder: Path) -> Path:
         source = folder / ("XNNPACK" if submodule.endswith("XNNPACK") else "part")
         git(origin, "rm", "-rq", submodule)
         allowed = ("-c", "protocol.file.allow=always")
-        git(origin, *allowed, "submodule", "--quiet", "add", f"file://{source}", submodule)
+        git(origin, *allowed, "submodule", "--quiet", "add", source.as_uri(), submodule)
     commit_all(origin)
     git(origin, "tag", f"v{pinned_version()}")
     return origin

@@ -19,7 +19,7 @@ function(etprof_check_symbols RUNNER)
   add_custom_command(
     OUTPUT "${_check}"
     COMMAND ${_look} "-DBINARY=$<TARGET_FILE:${_probe}>" "-DOUTPUT=${_check}"
-            "-DLIBRARIES=$<JOIN:${_archives},$<COMMA>>" -P "${_script}"
+            "-DLIBRARIES=$<JOIN:${_archives},|>" -P "${_script}"
     DEPENDS ${_probe} ${_archives} "${_script}"
     COMMENT "Checking the runner's microkernels against its preset"
     VERBATIM)

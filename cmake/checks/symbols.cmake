@@ -1,6 +1,6 @@
 # Looks into a linked runner: has it the SME microkernels that its preset promises, or none?
 #
-# cmake -DNM=nm -DBINARY=runner -DSME=ON|OFF [-DOUTPUT=check.cpp -DLIBRARIES=a.a,b.a] -P symbols.cmake
+# cmake -DNM=nm -DBINARY=runner -DSME=ON|OFF [-DOUTPUT=check.cpp -DLIBRARIES=a.a|b.a] -P symbols.cmake
 #
 # OUTPUT becomes C++ that tells what was found, with a hash of each library, for --build-info.
 cmake_minimum_required(VERSION 3.28)
@@ -27,7 +27,7 @@ endif()
 
 if(OUTPUT)
   set(_hashes "")
-  string(REPLACE "," ";" LIBRARIES "${LIBRARIES}")
+  string(REPLACE "|" ";" LIBRARIES "${LIBRARIES}")
   foreach(_library IN LISTS LIBRARIES)
     file(SHA256 "${_library}" _hash)
     get_filename_component(_name "${_library}" NAME)

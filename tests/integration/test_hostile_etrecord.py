@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import zipfile
@@ -81,8 +82,13 @@ def in_graphs(edit: Callable[[dict[str, Any]], None]) -> Callable[[str, bytes], 
     return change
 
 
+def touch(marker: Path) -> str:
+    """A line for a shell, which leaves a mark."""
+    return f"touch {shlex.quote(str(marker))}"
+
+
 def code(marker: Path) -> str:
-    return f"__import__('os').system('touch {marker}')"
+    return f"__import__('os').system({touch(marker)!r})"
 
 
 def in_a_size(marker: Path) -> Callable[[str, bytes], bytes]:
@@ -216,7 +222,7 @@ class _Evil:
     def __reduce__(self) -> tuple[object, ...]:
         import os
 
-        return os.system, (f"touch {self.marker}",)
+        return os.system, (touch(self.marker),)
 
 
 def test_no_pickle_is_opened(exports: Exports, original: Path, tmp_path: Path) -> None:

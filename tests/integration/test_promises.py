@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -152,7 +153,8 @@ def test_the_runner_is_kept_on_its_cpus(exports: Exports, tmp_path: Path) -> Non
     model = exports.get(ExportRequest("toy_cnn", "fp32")).pte
     note = tmp_path / "note.sh"
     note.write_text(
-        f'#!/bin/sh\ngrep Cpus_allowed_list /proc/self/status >> {tmp_path}/cpus\nexec "$@"\n'
+        "#!/bin/sh\ngrep Cpus_allowed_list /proc/self/status "
+        f'>> {shlex.quote(str(tmp_path))}/cpus\nexec "$@"\n'
     )
     note.chmod(0o755)
     experiment = {"name": "one", "cpu_affinity": "0", "launcher": [str(note)]}

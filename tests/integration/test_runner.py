@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import sys
 from importlib.metadata import version
@@ -247,7 +248,14 @@ def test_a_disk_that_fills_up_is_left_as_it_was(programs: Path, tmp_path: Path) 
         ls; cat r.json; exit $code"""
     disk = tmp_path / "disk"
     disk.mkdir()
-    in_disk = ("unshare", "--map-root-user", "--mount", "sh", "-c", f"cd {disk}; {script}")
+    in_disk = (
+        "unshare",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        f"cd {shlex.quote(str(disk))}; {script}",
+    )
     if run("--version", before=in_disk).exit_code == 99:
         pytest.skip("may not mount a file system")
     # WHEN

@@ -212,7 +212,7 @@ def test_sources_are_fetched_at_the_pin(tmp_path: Path) -> None:
         "GIT_CONFIG_COUNT": "2",
         "GIT_CONFIG_KEY_0": "protocol.file.allow",
         "GIT_CONFIG_VALUE_0": "always",
-        "GIT_CONFIG_KEY_1": f"url.file://{origin}.insteadOf",
+        "GIT_CONFIG_KEY_1": f"url.{origin.as_uri()}.insteadOf",
         "GIT_CONFIG_VALUE_1": "https://github.com/pytorch/executorch.git",
     }
     # WHEN no checkout is named

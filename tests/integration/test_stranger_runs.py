@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -56,17 +57,22 @@ def write_manifest(folder: Path, content: dict[str, Any]) -> Path:
     return run
 
 
+def touch(folder: Path) -> str:
+    """A line for a shell, which leaves a mark."""
+    return f"touch {shlex.quote(str(folder / 'marker'))}"
+
+
 def script(folder: Path) -> Path:
     """Returns a program that leaves a mark."""
     path = folder / "evil.sh"
-    path.write_text(f"#!/bin/sh\ntouch {folder}/marker\nexit 1\n", encoding="utf-8")
+    path.write_text(f"#!/bin/sh\n{touch(folder)}\nexit 1\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
 
 def choices(folder: Path) -> dict[str, dict[str, Any]]:
     return {
-        "launcher": {"launcher": ["sh", "-c", f"touch {folder}/marker; exit 1"]},
+        "launcher": {"launcher": ["sh", "-c", f"{touch(folder)}; exit 1"]},
         "runner_path": {"runner_path": str(script(folder))},
         "extra_args": {"extra_args": [f"--result={folder}/marker"]},
         "preset": {"preset": "host"},
@@ -165,10 +171,12 @@ def test_a_dry_run_shows_and_starts_nothing(
     run = write_manifest(folder, config(choices(folder)["launcher"]))
     assert main(["run", "--from-manifest", str(run), *flags]) == 0
     out = capsys.readouterr().out
-    assert f"touch {folder}/marker" in " ".join(out.split())
+    launcher = choices(folder)["launcher"]["launcher"]
     if "--json" in flags:
         (start,) = json.loads(out)["starts"]["experiments"]
-        assert start["launcher"] == ["sh", "-c", f"touch {folder}/marker; exit 1"]
+        assert start["launcher"] == launcher
+    else:
+        assert shlex.join(launcher) in " ".join(out.split())
     assert not (folder / "marker").exists()
 
 
@@ -179,7 +187,8 @@ def test_a_config_shows_what_it_would_start(
     """S4: a config that the user names may start anything; two commands show what."""
     (folder / "config.json").write_text(json.dumps(config(choices(folder)["launcher"])))
     assert main([*command, "config.json"]) == 0
-    assert f"touch {folder}/marker" in " ".join(capsys.readouterr().out.split())
+    launcher = choices(folder)["launcher"]["launcher"]
+    assert shlex.join(launcher) in " ".join(capsys.readouterr().out.split())
     assert not (folder / "marker").exists()
 
 
@@ -198,7 +207,7 @@ def test_resume_takes_no_command_from_the_run_directory(
     assert main(["run", "config.json"]) == 0
 
     def exchange(manifest: dict[str, Any]) -> None:
-        command = ["sh", "-c", f"touch {folder}/marker"]
+        command = ["sh", "-c", touch(folder)]
         manifest["launches"] = []
         manifest["experiments"][0] |= {"launcher": command, "runner": str(script(folder))}
         manifest["config"]["content"]["experiments"][0]["launcher"] = ["sh", str(script(folder))]

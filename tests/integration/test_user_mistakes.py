@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -189,6 +190,7 @@ def test_every_command_explains_itself(folder: Path) -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
-    command = f"{sys.executable} -m etprof models --json | head -c 1; echo ${{PIPESTATUS[0]}}"
+    python = shlex.quote(sys.executable)
+    command = f"{python} -m etprof models --json | head -c 1; echo ${{PIPESTATUS[0]}}"
     completed = run_command(["bash", "-c", command], folder=folder, timeout_s=120)
     assert "Traceback" not in completed.stderr

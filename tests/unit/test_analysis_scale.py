@@ -44,7 +44,7 @@ def test_analyze_and_report_import_neither_torch_nor_pandas(tmp_path: Path) -> N
     code = (
         "import sys\nfrom etprof.cli import main\n"
         f"main(['analyze', {str(run)!r}, '--quiet'])\nmain(['report', {str(run)!r}])\n"
-        f"main(['compare', '{run}:android_off', '{run}:android_sme2'])\n"
+        f"main(['compare', {f'{run}:android_off'!r}, {f'{run}:android_sme2'!r}])\n"
         "print(sorted({'torch', 'executorch', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)),"
         " file=sys.stderr)"
     )

@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -116,7 +117,7 @@ def in_shell(command: str, **environment: str) -> Completed:
     return run_command(["bash", "-c", command], environment=environment, timeout_s=60)
 
 
-ETPROF = f"{sys.executable} -m etprof"
+ETPROF = f"{shlex.quote(sys.executable)} -m etprof"
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import html
 import http.client
 import os
 import re
@@ -347,7 +348,8 @@ def test_a_store_that_breaks_is_said_on_the_page(tmp_path: Path) -> None:
         path.write_bytes(b"no database at all" * 100)
         answer = running.ask("/overview")
     assert answer.status == 503
-    assert f"{path} is not a SQLite file; choose another --store" in answer.text
+    told = f"{path} is not a SQLite file; choose another --store"
+    assert told in html.unescape(answer.text)
 
 
 HALF_A_HEADER = b"GET /overview HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "

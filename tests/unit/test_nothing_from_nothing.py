@@ -36,12 +36,12 @@ def test_history_commands_find_nothing_in_nothing(
 ) -> None:
     """N3 to N6: red builds, and changes of level, of which there were none."""
     random = np.random.default_rng([round(1000 * spread), len(noise)])
-    store_url = f"sqlite:///{tmp_path / 'h.sqlite'}"
+    path = str(tmp_path / "h.sqlite")
 
     def command(name: str, *words: str) -> int:
-        return main(["history", name, "--store", store_url, *words])
+        return main(["history", name, "--store", path, *words])
 
-    with open_store(tmp_path / "h.sqlite") as store:
+    with open_store(path) as store:
         history = NoisyHistory(store, spread, series=4, metrics=METRICS, seed=len(noise))
         for factor in NOISES[noise](random, RUNS):
             history.add(float(factor))
@@ -53,10 +53,10 @@ def test_history_commands_find_nothing_in_nothing(
 
 def test_the_same_commands_find_something_in_something(tmp_path: Path) -> None:
     """Or the test above could not fail."""
-    store_url = f"sqlite:///{tmp_path / 'h.sqlite'}"
-    with open_store(tmp_path / "h.sqlite") as store:
+    path = str(tmp_path / "h.sqlite")
+    with open_store(path) as store:
         history = NoisyHistory(store, 0.01, series=4, metrics=METRICS)
         for factor in (1.0,) * 9 + (1.15,) * 4:
             history.add(factor, only=2)
     for words in (("check", "--baseline", "window:7", "--metric", "all"), ("changes", "--fail")):
-        assert main(["history", words[0], "--store", store_url, *words[1:]]) == 1
+        assert main(["history", words[0], "--store", path, *words[1:]]) == 1

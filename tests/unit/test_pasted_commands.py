@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from etprof.base.text import as_operand, command_line
 from etprof.cli import build_parser
 from etprof.cli.optimize import _sentences
 from etprof.run.manifest import way_on
 from etprof.tables.brief import command_in
+from etprof.tables.machine import EMULATOR_PARTS
+from etprof.targets.policy import Part
 from etprof.views.fitting import fold
+from etprof.views.terminal import terminal_table
 from tests.known_etdumps import foreign_etdump
 from tests.known_runs import Run, on_off_run, write_run
 from tests.odd_paths import ODD_NAME, pasted, printed_commands
@@ -131,3 +136,16 @@ def test_a_path_that_looks_like_a_flag_is_told_how_to_be_written(folder: Path) -
     assert done.exit_code == 2
     assert "./-x.etdump" in done.stderr
     assert etprof(folder, "analyze", "--", "-x.etdump").exit_code == 0
+
+
+def test_a_path_stands_on_one_line(folder: Path) -> None:
+    """Programs read the lines of `report`: a path with blanks was several of them."""
+    done = run(folder, "report", folder / RUN, "--format", "md")
+    assert done.stdout == f"{folder / RUN / 'report.md'}\n"
+    assert (
+        f"Report: {folder / RUN / 'report.html'}\n" in run(folder, "analyze", folder / RUN).stdout
+    )
+    parts = terminal_table(EMULATOR_PARTS.of([Part("one", folder / RUN)]))
+    stream = io.StringIO()
+    Console(width=40, file=stream).print(parts, crop=False)
+    assert f"{folder / RUN}\n" in stream.getvalue()

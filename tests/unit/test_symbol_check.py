@@ -54,7 +54,7 @@ def test_a_runner_with_sme_is_counted_and_hashed(tmp_path: Path) -> None:
     library.write_bytes(b"archive")
     output = tmp_path / "check.cpp"
     binary = link(tmp_path, *NEON, *SME1, *SME2)
-    done = check(binary, "ON", f"-DOUTPUT={output}", f"-DLIBRARIES={library},{binary}")
+    done = check(binary, "ON", f"-DOUTPUT={output}", f"-DLIBRARIES={library}|{binary}")
     assert (done.exit_code, done.stderr) == (0, "")
     text = output.read_text()
     assert 'json.field("sme2_microkernels", 2);' in text

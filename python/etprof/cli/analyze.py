@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     from etprof.analysis.assessment import assess_run
     from etprof.analysis.run_analysis import analyze_run
     from etprof.report_files import write_report_files
+    from etprof.tables.brief import Whole
     from etprof.targets.peaks import with_peaks
 
     source = _source(arguments)
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     if folder is not None:
         write_report_files(assessment, folder)
     if not arguments.quiet:
-        ends = [] if folder is None else [f"Report: {folder / 'report.html'}"]
+        ends: list[str] = [] if folder is None else [Whole(f"Report: {folder / 'report.html'}")]
         is_full = arguments.full or arguments.top is not None
         ends.append(all_of_it(source, assessment, _beside(arguments)))
         show_assessment(

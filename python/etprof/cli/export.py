@@ -208,7 +208,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
     it is what is known without.
     """
     from etprof.run.delegation import DelegationReport, MethodReport
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import Brief, Told, Whole
     from etprof.tables.export import (
         REWRITES,
         SCOPES,
@@ -232,7 +232,7 @@ def show_export(  # noqa: PLR0913 - keyword-only: what else is told
         bar_title="Multiply-accumulates",
         table=outside[0] if outside else None,
         ends=(
-            f"Program: {files.pte}",
+            Whole(f"Program: {files.pte}"),
             f"Next: {command_line('profile', measured or files.pte, *flags)}",
         ),
         rest=(

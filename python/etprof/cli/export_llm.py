@@ -101,7 +101,7 @@ def _asked(plan: LlmPlan) -> Iterator[str]:
 
 def _show_plan(arguments: argparse.Namespace, plan: LlmPlan) -> None:
     from etprof.base.text import clean
-    from etprof.tables.brief import Brief, Told
+    from etprof.tables.brief import Brief, Told, Whole
 
     name = f"{plan.name} {plan.precision} for {plan.backend}"
     brief = Brief(
@@ -112,7 +112,7 @@ def _show_plan(arguments: argparse.Namespace, plan: LlmPlan) -> None:
                 f"Reads {place}: {clean(told['path'])} as {told['read_as']}"
                 for place, told in plan.reads().items()
             ),
-            f"Program: {plan.files.pte}",
+            Whole(f"Program: {plan.files.pte}"),
         ),
     )
     document = {"asked": plan.record(), "reads": plan.reads(), "program": str(plan.files.pte)}

@@ -58,7 +58,7 @@ def report_run(
     from etprof.cli.progress import say
     from etprof.report_files import write_report_files
     from etprof.run.load import Run
-    from etprof.tables.brief import command_in
+    from etprof.tables.brief import Whole, command_in
     from etprof.tables.findings import best_suggestion
     from etprof.targets.peaks import with_peaks
 
@@ -71,7 +71,7 @@ def report_run(
         assessment = assess_run(analyze_run(run))
         write_report_files(assessment, run_directory)
         next_step = best_suggestion(assessment)
-        ends = [f"Report: {page}", all_of_it(run_directory, assessment)]
+        ends = [Whole(f"Report: {page}"), all_of_it(run_directory, assessment)]
         command = None if next_step is None else command_in(next_step)
         ends += [] if command is None else [f"Next: {command}"]
         show_assessment(

@@ -129,6 +129,12 @@ def explained(url: URL) -> Iterator[None]:
         raise _damaged(url, str(error)) from None
     except DatabaseError as error:
         raise _explain(url, error) from None
+    # Of the resolver: a name of a computer has no part that is empty or over 63 characters.
+    except UnicodeError as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise
+        msg = f"{display_name(url)}: its host can be no computer's name ({error}); correct --store"
+        raise StoreError(msg) from None
     # Of SQLAlchemy itself: rows that are missing, doubled or gone while they are read.
     except SQLAlchemyError as error:
         raise _damaged(url, str(error).partition("\n")[0]) from None

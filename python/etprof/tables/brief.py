@@ -34,6 +34,12 @@ class Told(NamedTuple):
     style: str = ""
 
 
+class Whole(str):
+    """A text with a path in it, which people copy and programs read: it stands on one line."""
+
+    __slots__ = ()
+
+
 class BarPart(NamedTuple):
     """A part of the bar."""
 

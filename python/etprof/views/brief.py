@@ -11,7 +11,7 @@ from rich.text import Text
 
 from etprof.base.text import as_ascii, clean_lines
 from etprof.base.units import format_share
-from etprof.tables.brief import Told
+from etprof.tables.brief import Told, Whole
 from etprof.views.fitting import cut, fit, fold, folded
 from etprof.views.terminal import cells_of, terminal_table, words
 
@@ -73,7 +73,8 @@ class _Page:
     def _folded(self, text: str, indent: int = 0) -> list[str]:
         """Returns lines in which no name does harm: paths and messages come as they are."""
         shown = clean_lines(text)
-        return fold(as_ascii(shown) if self.in_ascii else shown, self.width - indent)
+        shown = as_ascii(shown) if self.in_ascii else shown
+        return [shown] if isinstance(text, Whole) else fold(shown, self.width - indent)
 
     def told(self, told: Sequence[Told], most: int) -> list[Text]:
         """Returns the sentences; those that come last give way."""
@@ -172,7 +173,8 @@ def render_whole(brief: Brief) -> Iterator[RenderableType]:
         if isinstance(each, Told):
             yield words(clean_lines(each.text), style=each.style)
         elif isinstance(each, str):
-            yield words(clean_lines(each))
+            shown = clean_lines(each)
+            yield words(Whole(shown) if isinstance(each, Whole) else shown)
         elif each is not None and each.rows:
             yield terminal_table(each)
 

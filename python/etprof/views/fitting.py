@@ -21,7 +21,7 @@ _COMMAND: Final = re.compile(r"(\s+|\w[\w ,]*: )etprof ")
 _SHELL_WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*"|['"])+""")
 _COMMAND_BETWEEN: Final = re.compile(r"`etprof (?:[^`']|'[^']*')+`")
 _QUOTED: Final = re.compile(r"'[^']*'")
-_HELD: Final = "\0"
+HELD: Final = "\0"
 """Stands for a blank at which no line may end; `clean` leaves none of it in any text."""
 GOES_ON: Final = " \\"
 _LEAST_TEXT: Final = 16
@@ -47,9 +47,9 @@ def fold(text: str, width: int) -> list[str]:
 def _sentence_words(part: str) -> list[str]:
     """Splits a sentence at its blanks, but for those of a quoted path in a command."""
     held = _COMMAND_BETWEEN.sub(
-        lambda command: _QUOTED.sub(lambda path: path[0].replace(" ", _HELD), command[0]), part
+        lambda command: _QUOTED.sub(lambda path: path[0].replace(" ", HELD), command[0]), part
     )
-    return [word.replace(_HELD, " ") for word in held.split(" ")]
+    return [word.replace(HELD, " ") for word in held.split(" ")]
 
 
 def _shell_words(part: str) -> list[str]:

@@ -11,10 +11,11 @@ from rich.text import Text
 from etprof.base.plain_table import PlainTable
 from etprof.base.text import as_ascii
 from etprof.base.units import count_of
+from etprof.tables.brief import Whole
 from etprof.tables.findings import SEVERITY_STYLES, gain_text
 from etprof.tables.report import comparison_sections, comparison_words, report_of
 from etprof.views.cells import shown_columns, shown_rows
-from etprof.views.fitting import GOES_ON, fit, fold, folded
+from etprof.views.fitting import GOES_ON, HELD, fit, fold, folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -113,9 +114,12 @@ class Words:
         """A word that is wider than the terminal, such as a path, has a line of its own."""
         pairs = [(part, "") if isinstance(part, str) else part for part in self.parts]
         whole = Text(style=self.style, no_wrap=True, overflow="ignore")
+        held = ""
         for text, style in pairs:
-            whole.append(as_ascii(text) if options.ascii_only else text, style)
-        yield from _lines_of(whole, options.max_width)
+            shown = as_ascii(text) if options.ascii_only else text
+            held += shown.replace(" ", HELD) if isinstance(text, Whole) else shown
+            whole.append(shown, style)
+        yield from _lines_of(whole, fold(held, options.max_width))
 
 
 def words(*parts: str | tuple[str, str], style: str = "") -> Words:
@@ -123,10 +127,10 @@ def words(*parts: str | tuple[str, str], style: str = "") -> Words:
     return Words(parts, style)
 
 
-def _lines_of(text: Text, width: int) -> Iterator[Text]:
-    """Yields the styled text in lines of whole words."""
+def _lines_of(text: Text, lines: Iterable[str]) -> Iterator[Text]:
+    """Yields the styled text in these lines, which its words were put into."""
     start = 0
-    for line in fold(text.plain, width):
+    for line in lines:
         own = line if line in text.plain[start:] else line.removesuffix(GOES_ON)
         start = text.plain.index(own, start)
         yield text[start : start + len(own)].append(line[len(own) :])
@@ -157,10 +161,11 @@ class TerminalTable:
 
     def _paragraphs(self, columns: list[ShownColumn], rows: list[list[Cell]]) -> Iterator[Words]:
         for row in rows:
-            known = [(c.heading, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
+            known = [(c, cell) for c, cell in zip(columns, row, strict=True) if cell.text]
             parts: list[str | tuple[str, str]] = ["  "]
-            for number, (heading, cell) in enumerate(known):
-                parts += [", " if number else "", f"{heading} ", (cell.text, cell.style)]
+            for number, (shown, cell) in enumerate(known):
+                text = Whole(cell.text) if shown.column.is_whole else cell.text
+                parts += [", " if number else "", f"{shown.heading} ", (text, cell.style)]
             yield words(*parts)
 
 

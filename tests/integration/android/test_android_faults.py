@@ -261,11 +261,11 @@ def test_a_result_that_arrives_changed_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """GIVEN an adb that adds a byte to what it brings."""
-    real = shutil.which("adb")
+    real = str(shutil.which("adb"))
     fake = tmp_path / "bin" / "adb"
     fake.parent.mkdir()
     fake.write_text(
-        f'#!/bin/sh\n{real} "$@" || exit\n'
+        f'#!/bin/sh\n{shlex.quote(real)} "$@" || exit\n'
         'case $3 in pull) for local; do :; done; printf x >>"$local";; esac\n'
     )
     fake.chmod(0o755)

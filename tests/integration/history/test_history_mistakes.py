@@ -44,7 +44,7 @@ def test_the_environment_names_the_history(
 ) -> None:
     monkeypatch.setenv("ETPROF_HISTORY", str(tmp_path / "mine.sqlite"))
     assert main(["history", "add", str(write_measured(tmp_path / "run", MeasuredRun()))]) == 0
-    assert capsys.readouterr().out.split() == ["added", "#1", f"{tmp_path}/run", "off"]
+    assert " ".join(capsys.readouterr().out.split()) == f"added #1 {tmp_path}/run off"
     assert (tmp_path / "mine.sqlite").exists()
 
 
@@ -128,6 +128,13 @@ def test_an_unreachable_server(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "is the server up, and may this user connect?" in error
     assert SECRET not in error
     assert QUOTED not in error
+
+
+def test_a_host_that_is_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """U3-13: an overlong name, as of a path that was cut at a comma, was a defect of etprof's."""
+    code, error = run(capsys, "list", "--store", f"postgresql://u@{'x' * 64}/db")
+    assert code == 8
+    assert "its host can be no computer's name" in error
 
 
 def test_a_refused_login_does_not_repeat_the_password(
