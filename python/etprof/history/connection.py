@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -17,15 +18,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.pool import ConnectionPoolEntry
 
 WRITES: Final = "etprof_writes"
 """Execution option of connections that will write."""
 _BUSY_TIMEOUT_S: Final = 30.0
 _MOST_VALUE_BYTES: Final = 256 * 2**20
 """Of a text or BLOB that is read."""
+_SETTINGS: Final = (
+    "foreign_keys=ON",
+    "synchronous=NORMAL",
+    # The file may be a stranger's: functions in its schema may do nothing but compute.
+    "trusted_schema=OFF",
+    # Pages whose sizes contradict each other are told, not followed; files are read, not mapped.
+    "cell_size_check=ON",
+    "mmap_size=0",
+)
+_STATEMENT: Final = "etprof_statement"
+_STEPS_A_LOOK: Final = 200_000
+"""Of SQLite's virtual machine; some milliseconds."""
+_MOST_LOOKS: Final = 25_000
+"""Five billion steps: a minute or two. Reading a million runs takes a hundredth of it."""
 _SECRETS: Final = ("password", "passfile", "sslpassword")
 _SIGNS_OF_DAMAGE: Final = ("malformed", "too big", "decode")
 _SQLITE_PROBLEMS: Final = (
+    ("interrupted", "keeps SQLite busy without end; restore a copy, or choose another --store"),
     ("not a database", "is not a SQLite file; choose another --store"),
     ("no such table", "is no history of etprof's ({text}); choose another --store"),
     ("no such column", "is no history of etprof's ({text}); choose another --store"),
@@ -46,6 +63,10 @@ class StoreError(EtprofError):
 
 class DamagedValueError(StoreError):
     """A value in the store that no etprof wrote there; the message names its kind."""
+
+
+class UnknownObjectError(StoreError):
+    """Something in the store that no etprof made; the message says what, and not yet where."""
 
 
 def parse_target(target: str | Path) -> URL:
@@ -82,6 +103,7 @@ def create_store_engine(url: URL) -> Engine:
             url, connect_args={"timeout": _BUSY_TIMEOUT_S}, json_deserializer=parse_json
         )
         event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "before_cursor_execute", _begin_statement)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     try:
@@ -91,18 +113,38 @@ def create_store_engine(url: URL) -> Engine:
         raise UsageError(msg) from error
 
 
-def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
+def _prepare_sqlite(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
     """Lets readers and one writer work at once; transactions are begun by `_begin_sqlite`."""
     connection.isolation_level = None
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
-    # The file may be a stranger's: functions in its schema may do nothing but compute.
-    for setting in ("foreign_keys=ON", "synchronous=NORMAL", "trusted_schema=OFF"):
+    if sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+    # Python hears of signals in it, and the error that follows becomes the signal's.
+    statement = record.info[_STATEMENT] = _Statement()
+    connection.set_progress_handler(statement.is_endless, _STEPS_A_LOOK)
+    for setting in _SETTINGS:
         try:
             connection.execute(f"PRAGMA {setting}")
         # Of sqlite3, whose message about a damaged schema quotes the damage.
         except UnicodeDecodeError as error:
             msg = f"its schema: {error.reason}"
             raise DamagedValueError(msg) from None
+
+
+class _Statement:
+    """Counts how long the statement of a connection goes on."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def is_endless(self) -> bool:
+        """Counts one look; whether SQLite has to end the statement."""
+        self.looks += 1
+        return self.looks > _MOST_LOOKS
+
+
+def _begin_statement(connection: Connection, *_: object) -> None:
+    connection.info[_STATEMENT].looks = 0
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -127,6 +169,8 @@ def explained(url: URL) -> Iterator[None]:
         yield
     except DamagedValueError as error:
         raise _damaged(url, str(error)) from None
+    except UnknownObjectError as error:
+        raise StoreError(f"{display_name(url)} {error}, or choose another --store") from None
     except DatabaseError as error:
         raise _explain(url, error) from None
     # Of the resolver: a name of a computer has no part that is empty or over 63 characters.

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
-from sqlalchemy import insert, select
+from sqlalchemy import event, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session, selectinload
@@ -30,6 +30,7 @@ from etprof.history.connection import (
 )
 from etprof.history.migrations import bring_up_to_date
 from etprof.history.schema import CategoryTime, Metric, RawSamples, Run
+from etprof.history.sqlite_schema import check_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -198,6 +199,8 @@ def open_store(target: str | Path | None = None, *, create: bool = True) -> Stor
     if url.get_backend_name() == "sqlite":
         _refuse_scrap(Path(str(url.database)))
     engine = create_store_engine(url)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "begin", check_schema)
     try:
         with explained(url):
             patiently(lambda: bring_up_to_date(engine))

@@ -158,7 +158,7 @@ def test_a_view_that_never_ends_is_not_read(
     change(history, "CREATE VIEW runs AS WITH RECURSIVE n(id) AS "
                     "(SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT * FROM n")  # fmt: skip
     code, error = run(capsys, history, "list")
-    assert (code, "has a view for the table runs" in error) == (8, True)
+    assert (code, "has a view runs" in error) == (8, True)
 
 
 def make_pipe(path: Path) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import DatabaseError
 
 from etprof.history.connection import WRITES, DamagedValueError, StoreError, display_name
-from etprof.history.schema import Table
+from etprof.history.sqlite_schema import VERSIONS
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 HEAD: Final = "0005"
 """The newest revision, as `versions` ends in; a test compares."""
-_VERSIONS: Final = "alembic_version"
 _ADVISORY_LOCK: Final = 0x6574_7072_6F66
 """The bytes of "etprof": PostgreSQL's lock that openers of a store take in turn."""
 
@@ -29,7 +28,6 @@ def bring_up_to_date(engine: Engine) -> None:
     Raises StoreError for a store of a newer etprof and for a database of something else.
     """
     with engine.connect() as connection:
-        _check_tables(engine, connection)
         if _current(connection) == HEAD:
             return
     if engine.dialect.name == "sqlite":
@@ -57,20 +55,10 @@ def alembic_config(connection: Connection) -> Config:
 
 def _current(connection: Connection) -> str | None:
     """Returns the store's revision; None when it has none yet."""
-    if not inspect(connection).has_table(_VERSIONS):
+    if not inspect(connection).has_table(VERSIONS):
         return None
-    found: str | None = connection.execute(text(f"SELECT version_num FROM {_VERSIONS}")).scalar()  # noqa: S608
+    found: str | None = connection.execute(text(f"SELECT version_num FROM {VERSIONS}")).scalar()  # noqa: S608
     return found
-
-
-def _check_tables(engine: Engine, connection: Connection) -> None:
-    """Refuses a SQLite file in which a view stands for a table: reading it may never end."""
-    if engine.dialect.name != "sqlite":
-        return
-    names = {*Table.metadata.tables, _VERSIONS} & set(inspect(connection).get_view_names())
-    if names:
-        msg = f"{display_name(engine.url)} has a view for the table {min(names)}; choose another"
-        raise StoreError(msg)
 
 
 def _check_known(engine: Engine, connection: Connection, current: str | None) -> None:
