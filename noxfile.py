@@ -138,7 +138,7 @@ def kill(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def mutants(session: nox.Session) -> None:
-    """Changes that a test must notice, one at a time: at most a tenth may live."""
+    """Changes that a test must notice: at most a tenth may live; `-- --random 300` draws them."""
     install_with_group(session, "test")
     run(session, "python", "-m", "tests.mutants", *session.posargs)
 

@@ -1,43 +1,25 @@
 """`nox -s mutants`: applies each mutation to a copy, runs its tests, and says which lived.
 
-Exit code 1 when more than a tenth lived, or when a mutation's text is no longer found.
+With `--random N` mutations are drawn instead of listed (tests/mutants/sampled.py). Exit code 1 when
+more than a tenth lived, or when a listed mutation's text is no longer found.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
-import etprof
+from tests.mutants.copies import copy_tree, environment_of, is_editable
 from tests.mutants.known import MUTATIONS, Mutation
+from tests.mutants.sampled import MOST_ALIVE, run_sample
 
-ROOT: Final = Path(__file__).parents[2]
-MOST_ALIVE: Final = 0.1
-FOLDERS: Final = ("python", "tests", "models", "configs", "docs", "benchmarks", "cpp", "cmake")
 Fate = Literal["killed", "alive", "lost"]
-
-
-def copy_tree(folder: Path) -> Path:
-    """Copies the tree, with the native half of the installed package; returns its package."""
-    package = folder / "python/etprof"
-    skip = shutil.ignore_patterns("__pycache__", "*.so", "bin", "models", "configs")
-    for name in FOLDERS:
-        plain = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, folder / name, ignore=skip if name == "python" else plain)
-    for path in ROOT.iterdir():
-        if path.is_file():
-            shutil.copy(path, folder)
-    installed = Path(etprof.__file__).parent
-    for path in (*installed.glob("*.so"), *(installed / n for n in ("bin", "models", "configs"))):
-        (package / path.name).symlink_to(path.resolve())
-    return package
 
 
 def find(package: Path, mutation: Mutation) -> Path | None:
@@ -52,8 +34,7 @@ def find(package: Path, mutation: Mutation) -> Path | None:
 def run_tests(folder: Path, tests: Collection[str], *, must_pass: bool = False) -> bool:
     """Whether the tests pass on the copy; ends the process when they cannot run at all."""
     words = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    # Not the installed package: the copy.
-    environment = {**os.environ, "PYTHONPATH": str(folder / "python")}
+    environment = environment_of(folder)
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)
     if done.returncode not in {0, 1} or (must_pass and done.returncode):
         # An import that fails is no test that goes red.
@@ -74,11 +55,10 @@ def try_one(folder: Path, package: Path, mutation: Mutation) -> Fate:
         file.write_text(sound)
 
 
-def main() -> int:
-    """Tries all mutations, or those whose numbers are given."""
-    parser = argparse.ArgumentParser(prog="nox -s mutants --", description=__doc__)
-    parser.add_argument("numbers", nargs="*", type=int)
-    numbers = parser.parse_args().numbers
+def try_known(numbers: Collection[int]) -> int:
+    """Tries all that are listed, or those of these numbers; 1 when one is lost or too many live."""
+    if is_editable():
+        sys.exit("an editable etprof hides the changed copy from these tests: use `nox -s mutants`")
     chosen = [each for each in MUTATIONS if not numbers or each.number in numbers]
     fates: dict[int, Fate] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -91,6 +71,27 @@ def main() -> int:
     alive, lost = (sum(fate == word for fate in fates.values()) for word in ("alive", "lost"))
     print(f"{len(fates)} mutations: {alive} alive, {lost} lost; at most {MOST_ALIVE:.0%} may live")
     return int(lost > 0 or alive > MOST_ALIVE * len(fates))
+
+
+def main() -> int:
+    """Tries the listed mutations, or as many random ones as asked for."""
+    parser = argparse.ArgumentParser(prog="nox -s mutants --", description=__doc__)
+    parser.add_argument("numbers", nargs="*", type=int, help="of listed mutations; all without")
+    parser.add_argument("--random", type=int, metavar="N", help="draw so many changes instead")
+    parser.add_argument(
+        "--seed", type=int, default=int(time.time()), help="which ones; the clock's"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="processes that try them")
+    parser.add_argument("--minutes", type=float, default=60.0, help="after which no more is tried")
+    parser.add_argument(
+        "--again", action="store_true", help="try what was alive in the last run of this seed"
+    )
+    asked = parser.parse_args()
+    if asked.random is None:
+        return try_known(asked.numbers)
+    return run_sample(
+        asked.random, asked.seed, jobs=asked.jobs, minutes=asked.minutes, again=asked.again
+    )
 
 
 if __name__ == "__main__":

@@ -188,3 +188,17 @@ def test_a_text_is_judged_by_perplexity(
     verdict = judge_text(precision, own, eager, 256)
     assert verdict.answer == answer
     assert (answer == "passed") == (not verdict.reason)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_one_value_that_is_no_number_fails_both_questions(odd: float) -> None:
+    """M3, tests: verdicts tolerated one NaN; the test had two."""
+    value = REFERENCE.copy()
+    value[3] = odd
+    found = compare(0, value, REFERENCE, 10, least_db=40)
+    for verdict in (
+        precision_of(found, "8da4w"),
+        judge_lowering([found], "8da4w", {0: None}),
+    ):
+        assert verdict.answer == "failed"
+        assert "1 values that are not finite on one side only" in verdict.reason

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from etprof.base.errors import BuildError, UsageError
+from etprof.base.errors import BuildError, OutputError, TargetError, UsageError
 from etprof.base.process import Completed, ProgramNotFoundError, ProgramTimeoutError
 from etprof.targets.android import adb as adb_module
 from etprof.targets.android.adb import (
     Adb,
     AttachedDevice,
+    DeviceFullError,
+    DeviceLostError,
+    ShellResult,
     choose_device,
+    connect,
     find_adb,
     last_line,
+    list_devices,
+    own_serial,
     parse_devices,
+    reconnect,
 )
 from etprof.targets.android.target import AndroidTarget
 from etprof.targets.request import RunnerRequest
@@ -137,3 +146,206 @@ def test_without_runner_the_preset_is_named(tmp_path: Path) -> None:
         "there is no runner for Android; build one with `cmake --workflow --preset android-sme2` "
         "and name it as `runner_path`"
     )
+
+
+class Daemon:
+    """Answers adb's commands in their order, the last answer for ever, and notes them."""
+
+    def __init__(self, *answers: tuple[int, str, str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, ...]] = []
+        self.timeouts: list[float] = []
+
+    def __call__(self, *words: object, timeout_s: float = 60.0, **_: object) -> Completed:
+        self.asked.append(tuple(map(str, words)))
+        self.timeouts.append(timeout_s)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return Completed(("adb",), *answer)
+
+
+@pytest.fixture
+def adb_says(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Daemon]:
+    def say(*answers: tuple[int, str, str]) -> Daemon:
+        daemon = Daemon(*answers)
+        monkeypatch.setattr(adb_module, "run_adb", daemon)
+        return daemon
+
+    monkeypatch.delenv("ANDROID_SERIAL", raising=False)
+    monkeypatch.setattr("etprof.targets.android.adb.time.sleep", lambda _: None)
+    return say
+
+
+READY = (0, "device\n", "")
+GONE = (1, "", "error: device 'X' not found\n")
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "text"),
+    [
+        # adb's words decide before its state is asked.
+        ([(1, "", "adb: error: failed to copy: No space left on device")], DeviceFullError, "room"),
+        ([(1, "adb: write: No space left on device", "")], DeviceFullError, "choose another"),
+        ([(1, "", "error: device offline")], DeviceLostError, "device X was lost: device offline"),
+        ([(1, "", "adb: error: Permission denied"), READY], TargetError, "Permission denied"),
+        # A refusal that says nothing of the device, which is away all the same.
+        ([(1, "", "adb: error: Permission denied"), GONE], DeviceLostError, "Permission denied"),
+    ],
+)
+def test_why_a_copy_failed_is_told_apart(
+    tmp_path: Path,
+    adb_says: Callable[..., Daemon],
+    answers: list[tuple[int, str, str]],
+    error: type[Exception],
+    text: str,
+) -> None:
+    """M3, tests: a device that is away was a copy that failed, and the other way round."""
+    file = tmp_path / "m.pte"
+    file.write_bytes(b"1" * 1_000_000)
+    daemon = adb_says(*answers)
+    with pytest.raises(TargetError, match=text) as caught:
+        Adb("X").push(file, "/data/m.pte")
+    assert type(caught.value) is error
+    assert daemon.asked[0] == ("-s", "X", "push", str(file), "/data/m.pte")
+    # A minute, and what a slow connection takes for a megabyte.
+    assert daemon.timeouts[0] == 62.0
+
+
+def test_a_full_disk_here_is_not_the_device_s(
+    tmp_path: Path, adb_says: Callable[..., Daemon]
+) -> None:
+    adb_says((1, "", "adb: error: cannot write: No space left on device"))
+    with pytest.raises(OutputError, match=r"cannot write .*r\.json: No space left"):
+        Adb("X").pull("/data/r.json", tmp_path / "r.json", size_bytes=10)
+    daemon = adb_says((0, "/data/r.json: 1 file pulled. 0.1 MB/s (10 bytes in 0.001s)", ""))
+    Adb("X").pull("/data/r.json", tmp_path / "r.json", size_bytes=500_000)
+    assert daemon.asked == [("-s", "X", "pull", "/data/r.json", str(tmp_path / "r.json"))]
+    assert daemon.timeouts == [61.0]
+
+
+def test_the_last_word_is_no_figure_of_the_copy() -> None:
+    said = "a: 1 file pushed, 0 skipped. 9 MB/s (24 bytes in 0.000s)\n"
+    assert last_line(Completed(("adb",), 1, said, "adb: error: closed\n")) == "closed"
+    assert last_line(Completed(("adb",), 1, f"device offline\n{said}", "")) == "device offline"
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (READY, "device"),
+        ((1, "", "error: device unauthorized.\n"), "device unauthorized."),
+        ((1, "", ""), "unknown"),
+    ],
+)
+def test_the_state_of_a_device_is_adb_s_word(
+    adb_says: Callable[..., Daemon], answer: tuple[int, str, str], state: str
+) -> None:
+    daemon = adb_says(answer)
+    assert Adb("X").state() == state
+    assert (daemon.asked, daemon.timeouts) == ([("-s", "X", "get-state")], [10])
+
+
+def test_a_device_that_settles_is_waited_for(adb_says: Callable[..., Daemon]) -> None:
+    """M3, tests: one that was offline for a moment was refused."""
+    daemon = adb_says(
+        (0, "X offline transport_id:1\n", ""),
+        (0, "X authorizing transport_id:1\n", ""),
+        (0, "X device transport_id:1\n", ""),
+    )
+    assert choose_device() == Adb("X")
+    assert len(daemon.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("state", "way_out", "most_questions"),
+    [
+        ("unauthorized", "confirm `Allow USB debugging`", 1),
+        ("recovery", "start it into Android", 1),
+        ("sulking", "see `adb devices -l`", 1),
+        ("offline", "adb reconnect offline", 99),
+    ],
+)
+def test_a_device_that_is_not_ready_says_what_to_do(
+    adb_says: Callable[..., Daemon],
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    way_out: str,
+    most_questions: int,
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr("etprof.targets.android.adb.time.monotonic", lambda: next(seconds))
+    daemon = adb_says((0, f"X {state}\n", ""))
+    with pytest.raises(TargetError, match=f"device X is {state}: .*{way_out}"):
+        choose_device()
+    # It is asked again for five seconds, where waiting may help.
+    assert len(daemon.asked) == (min(most_questions, 6))
+
+
+def test_the_device_that_is_meant_is_chosen(
+    adb_says: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adb_says((0, "A1 device model:P\nB2 device\n", ""))
+    with pytest.raises(
+        UsageError, match=r"2 devices are attached: A1 \(device, P\), B2 \(device\)"
+    ):
+        choose_device()
+    assert choose_device("B2") == Adb("B2")
+    monkeypatch.setenv("ANDROID_SERIAL", "A1")
+    assert choose_device() == Adb("A1")
+    assert choose_device("B2") == Adb("B2")
+
+
+def test_a_list_that_adb_cannot_give_is_an_error(adb_says: Callable[..., Daemon]) -> None:
+    adb_says((1, "", "adb: error: cannot bind\n"))
+    with pytest.raises(TargetError, match="cannot list the devices: cannot bind; try"):
+        list_devices()
+
+
+@pytest.mark.parametrize(
+    ("address", "serial"), [("10.0.0.7", "10.0.0.7:5555"), ("10.0.0.7:41", "10.0.0.7:41")]
+)
+def test_a_connection_is_what_adb_says_it_is(
+    adb_says: Callable[..., Daemon], address: str, serial: str
+) -> None:
+    """M3, tests: adb ends with 0 even when it fails."""
+    for words in (f"connected to {serial}", f"already connected to {serial}"):
+        daemon = adb_says((0, f"* daemon started\n{words}\n", ""))
+        assert connect(address) == serial
+        assert daemon.asked == [("connect", serial)]
+    adb_says((0, f"failed to connect to {serial}: Connection refused\n", ""))
+    with pytest.raises(TargetError, match=f"cannot connect to {serial}: failed to connect"):
+        connect(address)
+    with pytest.raises(UsageError, match="is not HOST:PORT"):
+        connect(f"-{address}")
+
+
+def test_a_dead_connection_to_a_network_address_is_cut_first(
+    adb_says: Callable[..., Daemon],
+) -> None:
+    daemon = adb_says((0, "", ""))
+    reconnect("10.0.0.7:5555")
+    reconnect("R5CT")
+    assert daemon.asked == [
+        ("disconnect", "10.0.0.7:5555"), ("connect", "10.0.0.7:5555"), ("reconnect", "offline"),
+    ]  # fmt: skip
+    assert daemon.timeouts == [10, 10, 10]
+
+
+def test_a_device_s_name_is_its_own_however_it_is_attached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for said, name in (("R5CT\n", "R5CT"), ("\n", "10.0.0.7:5555")):
+        answer = ShellResult(0, said, "")
+        monkeypatch.setattr(Adb, "shell", lambda *_, answer=answer, **__: answer)
+        assert own_serial(Adb("10.0.0.7:5555")) == name
+
+
+def test_the_script_s_own_exit_code_is_the_shell_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M3, tests: adb's exit code does not tell a failed script from a failed adb."""
+    monkeypatch.setattr("etprof.targets.android.adb.secrets.token_hex", lambda _: "0")
+    for code in (0, 3, 139):
+        done = Completed(("adb",), 0, f"out\n\netprof-0 {code}\n", "one\nlast\n")
+        monkeypatch.setattr(adb_module, "run_adb", lambda *_, done=done, **__: done)
+        result = Adb("X").shell("true")
+        assert result == ShellResult(code, "out\n", "one\nlast\n")
+        assert result.reason() == "last"
+    assert ShellResult(1, "", " ").reason("nothing") == "nothing"

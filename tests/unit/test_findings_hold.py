@@ -379,6 +379,11 @@ def test_points_of_a_share_are_no_finding_beside_the_reference(tmp_path: Path) -
     assert not {"F6", "F7"} & set(points)
     more = fired(insight(tmp_path / "b", model(110, 110)), reference=reference)
     assert {"F6", "F7"} <= set(more)
+    # M3, tests: an excess with the wrong sign; 11 % here, 5 % there.
+    assert more["F6"].summary.endswith(", 11.0 %; 6.0 % more than in the reference.")
+    assert "11.0 % of an inference, in the reference (known) 5.0 %" in more["F7"].summary
+    fewer = fired(insight(tmp_path / "c", model(1, 1)), reference=reference)
+    assert not {"F6", "F7"} & set(fewer)
 
 
 def test_a_microsecond_is_no_success_of_sme2(tmp_path: Path) -> None:

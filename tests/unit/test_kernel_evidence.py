@@ -18,11 +18,13 @@ from etprof.analysis.split.evidence import (
     OperatorEvidence,
     align_modes,
     describe_operator,
+    join_evidence,
     pair_phases,
     read_evidence,
 )
+from etprof.analysis.split.operators import OperatorRow
 from etprof.backends.backend import SmeRoute
-from etprof.backends.registry import BACKENDS
+from etprof.backends.registry import BACKENDS, PORTABLE
 from etprof.base.errors import InputFileError
 from etprof.run.kernel_trace import KernelTrace, read_kernel_trace
 from etprof.tables.kernels import MODES, USES, kernel_section
@@ -256,3 +258,93 @@ def test_products_that_run_alike_in_prefill_and_decode_are_one_row() -> None:
     assert "Reading the prompt and adding a token" in text
     assert "matmul_other_neon_i8mm" in text
     assert f"{gemm} #" not in text.partition("Reading the prompt and adding")[2]
+
+
+NEON = "kai_run_matmul_clamp_f32_f32_f32p8x1biasf32_6x8x4_neon_mla"
+
+
+def split_row(label: str, *, is_delegated: bool = True) -> OperatorRow:
+    """A row of a split, as far as evidence is joined to it."""
+    backend = BACKENDS[0] if is_delegated else PORTABLE
+    parts = backend.read_label(label)
+    return OperatorRow(
+        label=label,
+        backend=backend,
+        base=parts.base,
+        operator_class=parts.operator_class,
+        is_known=True,
+        instruction_id=0,
+        data_types=parts.data_types,
+        microkernel_type=parts.microkernel_type,
+        executions=1,
+        calls=1,
+        step_ns=0.0,
+        times=None,
+    )
+
+
+def counts_of(found: OperatorEvidence) -> tuple[Grade | None, dict[str, int]]:
+    return found.grade, {kernel.name: kernel.calls for kernel in found.kernels}
+
+
+def test_operators_of_one_name_keep_the_kernels_of_their_order() -> None:
+    """M3, tests: two delegate calls with one name each swapped their kernels and stayed grade A."""
+    label = "Fully Connected (NC, PF32) GEMM #1"
+    traced = evidence_of("sme2", (label, {SME2: 3}), (label, {NEON: 5}), (label, {SME2: 7}))
+    joined = join_evidence([split_row(label)] * 4, traced, "sme2")
+    assert [counts_of(found) for found in joined] == [
+        ("A", {SME2: 3}),
+        ("A", {NEON: 5}),
+        ("A", {SME2: 7}),
+        # Nothing was counted for a fourth one, so that its name is all there is.
+        ("B", {}),
+    ]
+
+
+def test_a_delegate_s_operator_has_no_share_in_a_portable_one_s_calls() -> None:
+    """M3, tests: counts of a delegate's and of a portable operator of one name shared a key."""
+    document = make_trace("sme2", [("mean", {SME2: 3}), ("mean", {NEON: 5})]).model_dump()
+    document["operators"][0]["delegate"] = None
+    traced = read_evidence(KernelTrace.model_validate(document))
+    rows = [split_row("mean"), split_row("mean", is_delegated=False)]
+    joined = join_evidence(rows, traced, "sme2")
+    assert [(each.is_delegated, counts_of(each)) for each in joined] == [
+        (True, ("A", {NEON: 5})),
+        (False, ("A", {SME2: 3})),
+    ]
+
+
+def test_operators_of_a_mode_meet_their_own_kind_of_another() -> None:
+    """M3, tests: a delegate's operator stood beside a portable one of its name."""
+    document = make_trace("off", [("mean", {})]).model_dump()
+    document["operators"][0]["delegate"] = None
+    portable = read_evidence(KernelTrace.model_validate(document))
+    rows = align_modes({"sme2": evidence_of("sme2", ("mean", {})), "off": portable})
+    assert [list(row.by_mode.values()).count(None) for row in rows] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("calls", "steady"),
+    [
+        ([9, 4, 4, 4], True),
+        ([4, 9, 4, 4], False),
+        ([4, 4, 9, 4], False),
+        ([4, 4, 4, 9], False),
+        ([4], True),
+    ],
+)
+def test_every_execution_but_the_first_has_to_make_the_same_calls(
+    calls: list[int], steady: bool
+) -> None:
+    """M3, tests: the second of all executions was not looked at."""
+    document = make_trace("sme2", [("Softmax (NC, F16) #1", {})]).model_dump()
+    phases = ["First", *["Execute"] * (len(calls) - 1)]
+    document["executions"] = [{**document["executions"][0], "phase": phase} for phase in phases]
+    document["kernels"] = [{"name": SME2, "load_calls": 0, "execution_calls": calls}]
+    times = dict.fromkeys(("start_ns", "duration_ns"), [1] * len(calls))
+    document["operators"][0].update(times)
+    found = read_evidence(KernelTrace.model_validate(document))
+    assert found.steady is steady
+    assert dict(found.kernel_calls) == {SME2: calls[-1]}
+    (row,) = MODES.of([("sme2", found)]).records()
+    assert row["steady"] is steady

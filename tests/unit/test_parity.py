@@ -72,3 +72,25 @@ def test_bfloat16_is_read(tmp_path: Path) -> None:
 def test_a_missing_output_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputFileError, match=r"gone\.bin: No such file"):
         load_tensor(tmp_path / "gone.bin", "float32", [1]).values()
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("is_reference", [True, False])
+def test_a_single_value_without_its_like_is_too_many(odd: float, is_reference: bool) -> None:
+    """M3, tests: one NaN was tolerated, whatever the tolerance."""
+    values = np.arange(1.0, 1001.0)
+    spoilt = values.copy()
+    spoilt[417] = odd
+    value, reference = (values, spoilt) if is_reference else (spoilt, values)
+    parity = compare(0, value, reference, columns=10)
+    assert (parity.identical, parity.nonfinite_differences, parity.mse) == (False, 1, None)
+    assert not parity.is_within(-math.inf)
+
+
+def test_infinities_of_other_signs_and_no_numbers_are_not_alike() -> None:
+    """M3, tests: what is not finite on both sides has to be the same all the same."""
+    value = np.array([math.inf, math.inf, math.nan, math.nan, 1.0])
+    reference = np.array([math.inf, -math.inf, math.nan, math.inf, 1.0])
+    parity = compare(0, value, reference, columns=5)
+    assert parity.nonfinite_differences == 2
+    assert not parity.is_within(0.0)

@@ -204,3 +204,32 @@ def test_a_share_with_an_unknown_part_is_none(kind: str, types: str, share: floa
     assert summarize([operator], [delegate]).predicted_sme2_macs_share == share
     foreign = Delegate(name="d", backend="CoreMLBackend")
     assert summarize([operator], [foreign]).predicted_sme2_macs_share is None
+
+
+@pytest.mark.parametrize(
+    ("types", "kernel"),
+    [
+        ("PF32", ("f32", "f32", "f32")),
+        ("F32", ("f32", "f32", "f32")),
+        ("PF16", ("f16", "f16", "f16")),
+        ("PQS8, QS8, QC8W", ("qai8", "qai8", "qsi8cx")),
+        ("QP8, F32, QC8W", ("f32", "qai8dx", "qsi8cx")),
+        ("QD8, F32, QC4W", ("f32", "qai8dx", "qsi4cx")),
+        ("QP8, F32, QB4W", ("f32", "qai8dx", "qsi4c32")),
+        # Without what it writes, with another, or with weights of another kind: nobody's.
+        ("QP8, QC8W", None),
+        ("QP8, F16, QC8W", None),
+        ("QD8, F32", None),
+        ("QP8, F32, QC2W", None),
+        ("PF32, QC8W", None),
+        ("PF16, F32", None),
+        ("PQS8, QC4W", None),
+        ("", None),
+    ],
+)
+def test_a_packed_type_is_of_all_that_its_microkernels_write_and_read(
+    types: str, kernel: tuple[str, str, str] | None
+) -> None:
+    """M3, tests: a packed type named without its output passed for one that has kernels."""
+    found = sme.find_packed_type([name for name in types.split(", ") if name])
+    assert (found.kernel if found else None) == kernel

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from etprof.statistics.launch_ratio import ratio_of_launches
+from etprof.statistics.noise import DRIFT, VARIATION, Noise, launch_noise
 from etprof.statistics.order_statistics import Interval, median_interval
 from etprof.statistics.summary import summarise, summarise_blocks, two_states
 
@@ -199,3 +201,54 @@ def test_the_interval_of_a_part_by_hand() -> None:
     few = ratio_of_launches([2.0, 3, 4, 5, 6], [1.0] * 5).interval
     assert few is not None
     assert few.confidence == 0.95
+
+
+def test_the_interval_is_wider_by_what_neighbours_have_in_common() -> None:
+    """M3, tests: intervals were not widened for dependent launches that are no doubt yet."""
+    # GIVEN ranks of 1 to 24 whose neighbours correlate by .284, below the limit of .336
+    order = [2, 22, 8, 18, 17, 24, 23, 16, 21, 12, 3, 13, 11, 4, 5, 6, 9, 1, 10, 15, 19, 14, 7, 20]
+    ranks = np.array(order) - 12.5
+    alike = (ranks[1:] * ranks[:-1]).sum() / (ranks**2).sum() + 1 / 24
+    assert alike == pytest.approx(0.284, abs=0.001)
+    found, plain = summarise_blocks([[100.0 + each] for each in order]), median_interval(order)
+    assert found.interval is not None
+    assert plain is not None
+    middle, wider = 12.5, ((1 + alike) / (1 - alike)) ** 0.5
+    assert found.interval.low == pytest.approx(100 + middle - wider * (middle - plain.low))
+    assert found.interval.high == pytest.approx(100 + middle + wider * (plain.high - middle))
+    # AND launches that alternate are not narrower for that
+    other = [1, 24, 2, 23, 3, 22, 4, 21, 5, 20, 6, 19, 7, 18, 8, 17, 9, 16, 10, 15, 11, 14, 12, 13]
+    again = summarise_blocks([[100.0 + each] for each in other]).interval
+    assert again is not None
+    assert (again.low - 100, again.high - 100) == pytest.approx((plain.low, plain.high))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "field", "value"),
+    [
+        # The second half is a tenth slower, and a tenth faster.
+        ([[100] * 4] * 3 + [[110] * 4] * 3, "drift", 0.1),
+        ([[110] * 4] * 3 + [[100] * 4] * 3, "drift", -1 / 11),
+        # One launch of five is restless: a typical one is not.
+        ([[100] * 8] * 4 + [[50, 50, 100, 100, 100, 100, 150, 150]], "within", 0.0),
+    ],
+)
+def test_noise_of_launches_by_hand(blocks: list[list[int]], field: str, value: float) -> None:
+    """M3, tests: a drift counted in one direction, and the largest spread for the median."""
+    noise = launch_noise(blocks)
+    assert noise is not None
+    assert getattr(noise, field) == pytest.approx(value)
+    assert noise.is_steady(variation=1.0) is (field != "drift")
+    assert noise.is_steady(variation=1.0, drift=0.11)
+
+
+@pytest.mark.parametrize(
+    ("field", "limit"), [("between", VARIATION), ("within", VARIATION), ("drift", DRIFT)]
+)
+def test_launches_are_steady_up_to_the_limits(field: str, limit: float) -> None:
+    """M3, tests: limits that are ten times as wide were noticed by no test."""
+    assert limit == 0.05
+    calm = Noise(between=0.0, within=0.0, drift=0.0, fastest=1.0, slowest=1.0)
+    for sign in (1, -1) if field == "drift" else (1,):
+        assert replace(calm, **{field: sign * limit}).is_steady()
+        assert not replace(calm, **{field: sign * limit * 1.01}).is_steady()

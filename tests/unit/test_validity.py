@@ -276,3 +276,90 @@ def test_what_an_inference_costs_itself_is_told(
     change(run / "metrics.json", edit)
     (detail,) = [each.detail for each in validity(run).checks if each.name == "undisturbed"]
     assert [part.removesuffix(" per inference") for part in detail.split("; ")[3:]] == told
+
+
+def set_blocks(run: Path, change_block: Callable[[dict[str, Any], int], None]) -> None:
+    """Changes every block of both sides; the second argument is its number."""
+
+    def edit(document: dict[str, Any]) -> None:
+        for experiment in document["experiments"].values():
+            for number, block in enumerate(experiment["blocks"]):
+                change_block(block, number)
+
+    change(run / "metrics.json", edit)
+
+
+@pytest.mark.parametrize(
+    ("slowest_khz", "expected"), [(1_900_000, "passed"), (1_899_000, "failed")]
+)
+def test_frequencies_may_differ_by_a_twentieth(run: Path, slowest_khz: int, expected: str) -> None:
+    """M3, tests: a limit that is ten times as wide was noticed by no test."""
+    set_states(run, frequency_khz=[[2_000_000], [slowest_khz]])
+    assert state(run, "steady frequency") == expected
+
+
+@pytest.mark.parametrize("status", ["light", "moderate", "severe", "critical", "fair", "1"])
+def test_any_throttling_at_all_is_seen(run: Path, status: str) -> None:
+    """M3, tests: light throttling passed as calm."""
+    set_states(run, thermal_status=["none", "nominal", status])
+    (check,) = [each for each in validity(run).checks if each.name == "no throttling"]
+    assert (check.state, check.detail) == ("failed", status)
+
+
+@pytest.mark.parametrize("status", ["none", "Nominal", "0"])
+def test_what_is_calm_passes_in_every_platform_s_words(run: Path, status: str) -> None:
+    set_states(run, thermal_status=[status])
+    assert state(run, "no throttling") == "passed"
+
+
+@pytest.mark.parametrize(("switches", "expected"), [(5, "passed"), (6, "failed")])
+def test_the_cpu_may_be_taken_away_50_times_a_second(
+    run: Path, switches: int, expected: str
+) -> None:
+    """M3, tests: a limit that is ten times as wide was noticed by no test."""
+
+    def take_away(block: dict[str, Any], _: int) -> None:
+        conditions = {**CALM, "involuntary_switches": switches}
+        block.update(latency_ns=[1_000_000] * 100, conditions=conditions)
+
+    set_blocks(run, take_away)
+    assert state(run, "undisturbed") == expected
+
+
+@pytest.mark.parametrize(("disturbed", "expected"), [(2, "passed"), (4, "failed")])
+def test_half_of_the_launches_decide_whether_the_cpu_was_taken_away(
+    run: Path, disturbed: int, expected: str
+) -> None:
+    """M3, tests: the worst launch counted instead of the median one."""
+
+    def take_away(block: dict[str, Any], number: int) -> None:
+        conditions = {**CALM, "involuntary_switches": 900 if number < disturbed else 0}
+        block.update(latency_ns=[1_000_000] * 100, conditions=conditions)
+
+    set_blocks(run, take_away)
+    assert state(run, "undisturbed") == expected
+
+
+@pytest.mark.parametrize(("tick_ns", "expected"), [(10_000, "passed"), (10_200, "failed")])
+def test_a_sample_is_a_hundred_ticks_at_least(run: Path, tick_ns: int, expected: str) -> None:
+    """M3, tests: a limit that is ten times as wide was noticed by no test."""
+
+    def time(block: dict[str, Any], number: int) -> None:
+        # A single long sample is not what is usually timed.
+        latency = [1_000_000] * 9 + [90_000_000]
+        block.update(latency_ns=latency, clock={"tick_ns": tick_ns, "reading_ns": 20.0})
+
+    set_blocks(run, time)
+    assert state(run, "fine clock") == expected
+
+
+@pytest.mark.parametrize(("unsteady", "expected"), [(1, "passed"), (2, "failed")])
+def test_four_of_five_blocks_have_to_start_settled(run: Path, unsteady: int, expected: str) -> None:
+    """M3, tests: six blocks a side, of which one of each may be slow at first and not two."""
+
+    def start(block: dict[str, Any], number: int) -> None:
+        latency = [1_000_000 + each % 3 for each in range(100)]
+        block.update(latency_ns=latency, is_steady=number >= unsteady)
+
+    set_blocks(run, start)
+    assert state(run, "warm-up settled") == expected

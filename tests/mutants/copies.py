@@ -1,0 +1,56 @@
+"""A copy of the tree that may be changed, and what of the installed package belongs to it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGE: Final = Path("python/etprof")
+_FOLDERS: Final = ("python", "tests", "models", "configs", "docs", "benchmarks", "cpp", "cmake")
+_OF_THE_BUILD: Final = ("bin", "source", "models", "configs")
+_EDITABLE: Final = "_editable_skbc_etprof"
+"""Module of scikit-build-core that finds an editable etprof before any path does."""
+
+
+def copy_tree(folder: Path) -> Path:
+    """Copies the tree, with the native half of the installed package; returns its package."""
+    package = folder / PACKAGE
+    skip = shutil.ignore_patterns("__pycache__", "*.so", *_OF_THE_BUILD)
+    for name in _FOLDERS:
+        plain = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=skip if name == "python" else plain)
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
+    # Found and not imported: a process that has the package cannot test another copy of it.
+    spec = importlib.util.find_spec("etprof")
+    installed = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
+    for place in installed:
+        for path in (*place.glob("*.so"), *(place / name for name in _OF_THE_BUILD)):
+            link = package / path.name
+            if path.exists() and not link.exists():
+                link.symlink_to(path.resolve())
+    return package
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """Returns the environment of processes that shall import the copy."""
+    return {**os.environ, "PYTHONPATH": str(folder / "python")}
+
+
+def is_editable() -> bool:
+    """Whether the copy's package would be hidden by an editable one, whatever the path is."""
+    return importlib.util.find_spec(_EDITABLE) is not None
+
+
+def import_from(folder: Path) -> None:
+    """Makes this process, which has no etprof yet, import the copy's, and its tests."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        del sys.modules[name]
+    sys.meta_path[:] = [one for one in sys.meta_path if type(one).__module__ != _EDITABLE]
+    sys.path[:0] = [str(folder), str(folder / "python")]

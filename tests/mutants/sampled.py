@@ -1,0 +1,250 @@
+"""`nox -s mutants -- --random N`: changes drawn from all of the package, and the tests that run them.
+
+The map from lines to tests is made once, by the same command, and kept under build/mutants; only
+test files that have changed since are traced again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+from tests.mutants.copies import PACKAGE, ROOT
+from tests.mutants.equivalent import EQUIVALENT
+from tests.mutants.operators import Change, compiles, describe_change, find_changes
+from tests.mutants.selection import Selection, TimedTest, within
+from tests.mutants.tracing import FOLDER_VARIABLE
+from tests.mutants.trial import Bench
+
+MOST_ALIVE: Final = 0.1
+MAP: Final = ROOT / "build/mutants/map"
+LAST: Final = ROOT / "build/mutants/last.json"
+"""Which changes of the last run are alive, for `--again`."""
+_HASHES: Final = "files.json"
+TRACED: Final = ("tests/unit", "tests/integration")
+"""Of these the tests that are not marked slow."""
+_READ_SOURCES: Final = (
+    "canary", "codebase", "docs", "house_debts", "model_docs", "packages", "plain_words", "presets",
+    "site", "workflows",
+)  # fmt: skip
+"""Tests of texts, not of what the package does: a change of code that they notice is not tested."""
+_FIRST: Final = 12
+"""Tests of the first run: most changes are noticed by one of them, and few are quickly collected."""
+_SECONDS: Final = 40.0
+"""Of tests, for a change that no test has noticed yet."""
+
+Fate = Literal["killed", "alive", "timed out", "equivalent"]
+FATES: Final[tuple[Fate, ...]] = get_args(Fate)
+"""A change that makes a test run out of its time is noticed."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of a file, and the tests that run it."""
+
+    file: str
+    change: Change
+    before: str
+    after: str
+    tests: tuple[TimedTest, ...]
+
+    @property
+    def place(self) -> str:
+        """Its file and line."""
+        return f"{PACKAGE}/{self.file}:{self.change.lines[0]}"
+
+    @property
+    def text(self) -> str:
+        """Where it is, and what it does."""
+        return f"{self.place}: {self.change.kind}\n  - {self.before}\n  + {self.after}"
+
+
+def draw(count: int, seed: int) -> list[tuple[str, Change, str]]:
+    """Draws changes that compile from all of the package, every one with the same chance."""
+    package = ROOT / PACKAGE
+    texts = {str(p.relative_to(package)): p.read_text() for p in sorted(package.rglob("*.py"))}
+    every = [(file, change) for file, text in texts.items() for change in find_changes(text)]
+    # No secrets: the same seed is the same changes again.
+    random.Random(seed).shuffle(every)  # noqa: S311
+    compiling = ((f, c, texts[f]) for f, c in every if compiles(c.apply(texts[f])))
+    return [row for row, _ in zip(compiling, range(count), strict=False)]
+
+
+def make_map(jobs: int) -> None:
+    """Traces the test files that have changed since the last time, all where the package has."""
+    package = _hash(sorted((ROOT / PACKAGE).rglob("*.py")))
+    tests = {
+        str(path.relative_to(ROOT)): _hash([path])
+        for folder in TRACED
+        for path in sorted((ROOT / folder).rglob("test_*.py"))
+        if path.stem.removeprefix("test_") not in _READ_SOURCES
+    }
+    parts = sorted(MAP.glob("*"), key=lambda path: int(path.name)) if MAP.is_dir() else []
+    traced: dict[str, str] = {}
+    for part in parts:
+        if not (part / _HASHES).is_file():
+            shutil.rmtree(part)
+            continue
+        known = json.loads((part / _HASHES).read_text())
+        if known["package"] == package:
+            traced |= known["tests"]
+        else:
+            shutil.rmtree(part)
+    changed = [name for name, content in tests.items() if traced.get(name) != content]
+    if changed:
+        part = MAP / str(max((int(each.name) for each in MAP.glob("*")), default=-1) + 1)
+        part.mkdir(parents=True)
+        _trace(part, changed, jobs)
+        document = {"package": package, "tests": {name: tests[name] for name in changed}}
+        (part / _HASHES).write_text(json.dumps(document))
+
+
+def _hash(paths: Sequence[Path]) -> str:
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
+
+
+def _trace(part: Path, files: Sequence[str], jobs: int) -> None:
+    """Runs the files under coverage; tests that fail are told and judge nothing."""
+    print(f"tracing {len(files)} test files, which takes minutes", flush=True)
+    words = [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not android and not browser",
+             "-p", "tests.mutants.tracing", "-p", "no:cacheprovider", "--tb=line"]  # fmt: skip
+    parallel = ("-n", str(jobs), "--dist", "loadfile") if jobs > 1 and len(files) > 1 else ()
+    environment = {**os.environ, FOLDER_VARIABLE: str(part)}
+    done = subprocess.run([*words, *parallel, *files], cwd=ROOT, env=environment, check=False)
+    if done.returncode not in {0, 1, 5}:
+        sys.exit("the tests cannot be traced")
+
+
+@dataclass
+class Tally:
+    """What became of the changes."""
+
+    fates: dict[int, tuple[Fate, str]]
+    seconds: float
+
+    def count(self, fate: Fate) -> int:
+        """How many ended so."""
+        return sum(ended == fate for ended, _ in self.fates.values())
+
+    @property
+    def alive(self) -> list[int]:
+        """The numbers of those that no test noticed."""
+        return sorted(number for number, (fate, _) in self.fates.items() if fate == "alive")
+
+    @property
+    def share(self) -> float:
+        """Of those that can be noticed, how many were not."""
+        return len(self.alive) / max(1, len(self.fates) - self.count("equivalent"))
+
+
+def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
+    """Tries the changes in so many processes, until all are tried or the time is over."""
+    fork, began = get_context("fork"), time.monotonic()
+    ends, numbers = fork.SimpleQueue(), fork.SimpleQueue()
+    fates: dict[int, tuple[Fate, str]] = {}
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        places = [Path(folder) / str(job) for job in range(jobs)]
+        workers = [fork.Process(target=_work, args=(chosen, p, numbers, ends)) for p in places]
+        for worker in workers:
+            worker.start()
+        waiting, running = iter(chosen), jobs
+        for _ in workers:
+            numbers.put(next(waiting, None))
+        while running:
+            end = ends.get()
+            if end is None:
+                running -= 1
+                continue
+            number, fate, by = end
+            fates[number] = fate, by
+            print(f"{len(fates):4} {fate:10} {chosen[number].place} {by}", flush=True)
+            is_late = time.monotonic() - began > 60 * minutes
+            numbers.put(None if is_late else next(waiting, None))
+        for worker in workers:
+            worker.join()
+    return Tally(fates, time.monotonic() - began)
+
+
+def _work(
+    chosen: Mapping[int, Mutant],
+    folder: Path,
+    numbers: SimpleQueue[int | None],
+    ends: SimpleQueue[tuple[int, Fate, str] | None],
+) -> None:
+    """Is a worker: tries what it is given until there is no more, and says that it ended."""
+    try:
+        folder.mkdir()
+        bench, sound = Bench(folder), dict[str, bool]()
+        while (number := numbers.get()) is not None:
+            ends.put((number, *try_one(bench, chosen[number], sound)))
+    finally:
+        ends.put(None)
+
+
+def try_one(bench: Bench, mutant: Mutant, sound: dict[str, bool]) -> tuple[Fate, str]:
+    """Runs the first tests, then the others; a test that kills has to pass without the change."""
+    if (mutant.file, mutant.before, mutant.after) in EQUIVALENT:
+        return "equivalent", ""
+    tests = [test for test in mutant.tests if sound.get(test.name, True)]
+    change = (mutant.file, mutant.change)
+    for part in (tests[:_FIRST], tests[_FIRST:]):
+        while part:
+            run = bench.run(part, change)
+            if run.outcome == "timed out":
+                return "timed out", ""
+            if run.outcome != "failed":
+                break
+            culprit = [test for test in part if test.name == run.failed]
+            if _pass(bench, culprit or part, sound):
+                return "killed", run.failed
+            part = [test for test in part if sound.get(test.name, True)]  # noqa: PLW2901
+    return "alive", "" if mutant.tests else "no test runs it"
+
+
+def _pass(bench: Bench, tests: Sequence[TimedTest], sound: dict[str, bool]) -> bool:
+    """Whether tests pass without a change, here and now; those that do not judge nothing more."""
+    unknown = [test for test in tests if test.name not in sound]
+    if not unknown:
+        return all(sound[test.name] for test in tests)
+    run = bench.run(unknown)
+    failing = [test for test in unknown if test.name == run.failed] or unknown
+    if run.outcome != "passed":
+        sound.update((test.name, False) for test in failing)
+        return False
+    sound.update((test.name, True) for test in unknown)
+    return True
+
+
+def run_sample(count: int, seed: int, *, jobs: int, minutes: float, again: bool) -> int:
+    """Draws, tries and tells; 1 when more than a tenth is alive."""
+    make_map(jobs)
+    selection = Selection(MAP, ROOT / PACKAGE)
+    chosen = {}
+    wanted = json.loads(LAST.read_text()).get(f"{count} {seed}") if again else None
+    for number, (file, change, text) in enumerate(draw(count, seed)):
+        if wanted is None or number in wanted:
+            tests = within(selection.tests_of(file, change), _SECONDS)
+            chosen[number] = Mutant(file, change, *describe_change(text, change), tuple(tests))
+    tally = try_all(chosen, jobs, minutes)
+    LAST.write_text(json.dumps({f"{count} {seed}": tally.alive}))
+    for number in tally.alive:
+        print(f"\n{chosen[number].text}\n  {tally.fates[number][1]}".rstrip())
+    counts = ", ".join(f"{tally.count(fate)} {fate}" for fate in FATES)
+    print(
+        f"\n{len(tally.fates)} of {len(chosen)} changes tried in {tally.seconds / 60:.0f} minutes, "
+        f"--random {count} --seed {seed}: {counts}; {tally.share:.1%} alive, {MOST_ALIVE:.0%} may be"
+    )
+    return int(tally.share > MOST_ALIVE)

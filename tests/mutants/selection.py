@@ -1,0 +1,124 @@
+"""Which tests run which lines: the map that `tests.mutants.tracing` wrote, and what it chooses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.mutants.tracing import COVERAGE, FIXTURE
+
+if TYPE_CHECKING:
+    from tests.mutants.operators import Change
+
+_WORD: Final = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class TimedTest:
+    """A test that passed when the map was made."""
+
+    name: str
+    """As pytest has it: `tests/unit/test_x.py::test_y[z]`."""
+    seconds: float
+    fixtures: frozenset[str]
+
+    @property
+    def function(self) -> str:
+        """Without its parameters."""
+        return self.name.partition("[")[0]
+
+
+class Selection:
+    """The tests that run a line, the fastest of each function first."""
+
+    def __init__(self, folder: Path, package: Path) -> None:
+        self._package = package
+        self.tests: dict[str, TimedTest] = {}
+        self._contexts: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self._of_fixture: dict[str, set[str]] = defaultdict(set)
+        self._words: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        # A later tracing of a test file takes the place of an earlier one.
+        for part in sorted(folder.iterdir(), key=lambda path: int(path.name)):
+            self._read(part)
+        for test in self.tests.values():
+            for name in test.fixtures:
+                self._of_fixture[name].add(test.name)
+        self._read_words()
+
+    def _read(self, part: Path) -> None:
+        traced: dict[str, dict[str, object]] = {}
+        for file in part.glob("tests.*.json"):
+            traced.update(json.loads(file.read_text()))
+        files = {name.partition("::")[0] for name in traced}
+        for name in [name for name in self.tests if name.partition("::")[0] in files]:
+            del self.tests[name]
+        for name, row in traced.items():
+            if row["passed"]:
+                seconds, fixtures = float(str(row["seconds"])), row["fixtures"]
+                known = frozenset(map(str, fixtures)) if isinstance(fixtures, list) else frozenset()
+                self.tests[name] = TimedTest(name, seconds, known)
+        for file in part.glob("lines.*"):
+            data = COVERAGE.CoverageData(str(file))
+            data.read()
+            for measured in data.measured_files():
+                lines = self._contexts[str(Path(measured).relative_to(self._package))]
+                for number, contexts in data.contexts_by_lineno(measured).items():
+                    lines[number].update(filter(None, contexts))
+
+    def _read_words(self) -> None:
+        for path in self._package.rglob("*.py"):
+            file = str(path.relative_to(self._package))
+            for number, line in enumerate(path.read_text().splitlines(), start=1):
+                for word in _WORD.findall(line):
+                    self._words[word].add((file, number))
+
+    def _of_lines(self, file: str, numbers: Iterable[int]) -> set[str]:
+        lines = self._contexts.get(file, {})
+        found: set[str] = set()
+        for context in {each for number in numbers for each in lines.get(number, ())}:
+            if context.startswith(FIXTURE):
+                found |= self._of_fixture[context.removeprefix(FIXTURE)]
+            else:
+                found.add(context)
+        return found & self.tests.keys()
+
+    def tests_of(self, file: str, change: Change) -> list[TimedTest]:
+        """Returns the tests that run what is changed, the most different ones first.
+
+        What runs at import belongs to the tests that run a line with its name, else any of its file.
+        """
+        names = self._of_lines(file, range(change.lines[0], change.lines[1] + 1))
+        if not names and not change.names:
+            first, last = change.statement
+            names = self._of_lines(file, range(first, last + 1))
+        if change.names:
+            for word in change.names:
+                for other, number in self._words[word]:
+                    names |= self._of_lines(other, [number])
+            names = names or self._of_lines(file, self._contexts.get(file, {}))
+        return self._in_order(names)
+
+    def _in_order(self, names: Collection[str]) -> list[TimedTest]:
+        """One of each function first, then the second of each: their parameters are much alike."""
+        by_function: dict[str, list[TimedTest]] = defaultdict(list)
+        for test in sorted((self.tests[name] for name in names), key=lambda test: test.seconds):
+            by_function[test.function].append(test)
+        ranked = [(i, t.seconds, t) for tests in by_function.values() for i, t in enumerate(tests)]
+        return [test for _, _, test in sorted(ranked, key=lambda row: row[:2])]
+
+
+def within(tests: Iterable[TimedTest], seconds: float) -> list[TimedTest]:
+    """Returns the first tests that take so long together, one at least."""
+    chosen: list[TimedTest] = []
+    total = 0.0
+    for test in tests:
+        total += test.seconds
+        if chosen and total > seconds:
+            break
+        chosen.append(test)
+    return chosen

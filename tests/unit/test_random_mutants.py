@@ -1,0 +1,236 @@
+"""Random changes of the package: what is code, where it stands, and which tests are asked."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mutants import sampled
+from tests.mutants.operators import compiles, describe_change, find_changes
+from tests.mutants.selection import Selection, TimedTest, within
+from tests.mutants.tracing import COVERAGE
+from tests.mutants.trial import Bench, Run
+from tests.source_checkout import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.mutants.operators import Change
+
+SOURCE = '''\
+"""One < two."""
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING and 1:
+    from x import y
+
+__all__ = ["a"][0:9]
+LIMIT: Final[int] = 3
+
+
+@dataclass(frozen=True)
+class Box:
+    """Has 2."""
+
+    size: float = 0.5
+
+    def fits(self, other, *, least=0):  # ä is two bytes
+        """Says whether 1 < 2."""
+        log.info("size %d", 7)
+        if self.size <= other.size and not (other.is_full):
+            raise ValueError(1 + 2)
+        note("ä", other); total = (
+            self.size  # not + this one
+            + other.size
+        )
+        assert total > 5
+        total -= 1
+        return f"{total + 1}" + "x" if least is not None else sorted(zip(a, b, strict=True))
+'''
+
+
+CONDITION = "self.size <= other.size and not (other.is_full)"
+
+
+def changes_of(text: str) -> dict[str, list[str]]:
+    """What every kind of change makes of the span that it replaces."""
+    found: dict[str, list[str]] = {}
+    for change in find_changes(text):
+        told = f"{text[change.start : change.end]} → {change.new}"
+        found.setdefault(change.kind, []).append(told)
+    return found
+
+
+def test_every_kind_of_change_is_made_where_code_is() -> None:
+    assert changes_of(SOURCE) == {
+        "constant": ["3 → 2", "3 → 4", "0.5 → 1.0", "0 → 1", "1 → 0", "1 → 2"],
+        "boolean": [
+            f"{CONDITION} → (not ({CONDITION}))",
+            "and → or",
+            "not →  ",
+        ],
+        "comparison": ["<= → <", "<= → >=", "is not → is"],
+        "removed call": ['note("ä", other) → None', "sorted(zip(a, b, strict=True)) → (zip(a, b, strict=True))"],
+        "swapped arguments": ['"ä", other → other, "ä"', "a, b → b, a"],
+        "arithmetic": ["+ → -", "- → +"],
+    }  # fmt: skip
+
+
+def test_a_change_is_told_with_its_lines_joined() -> None:
+    (change,) = [each for each in find_changes(SOURCE) if each.new == "-"]
+    assert describe_change(SOURCE, change) == ("+ other.size", "- other.size")
+    line = SOURCE[: change.start].count("\n") + 1
+    assert change.lines == (line, line)
+    assert change.statement == (line - 2, line + 1)
+    assert change.names == ()
+    by_name = {each.names for each in find_changes(SOURCE) if each.names}
+    assert by_name == {("LIMIT",), ("size",), ("fits",)}
+
+
+@pytest.mark.parametrize(
+    "file", ["analysis/validity.py", "base/units.py", "targets/android/adb.py"]
+)
+def test_the_rest_of_a_file_stays_as_it_is(file: str) -> None:
+    text = (ROOT / "python/etprof" / file).read_text()
+    tree = ast.dump(ast.parse(text))
+    changes = find_changes(text)
+    assert len(changes) > 40
+    for change in changes[:: len(changes) // 20]:
+        changed = change.apply(text)
+        assert changed[: change.start] == text[: change.start]
+        assert changed.endswith(text[change.end :])
+        assert compiles(changed)
+        assert ast.dump(ast.parse(changed)) != tree
+
+
+def test_what_is_no_python_any_more_is_not_tried() -> None:
+    assert compiles("1 < 2")
+    assert not compiles("1 <")
+    assert not compiles("def f(x=1, y): pass")
+
+
+PACKAGE = """\
+LIMIT = 3
+
+
+def fits(size):
+    return size < LIMIT
+"""
+
+
+@pytest.fixture
+def selection(tmp_path: Path) -> Selection:
+    """Tests of which two call `fits`, one by way of a fixture, and a later map of one file."""
+    package = tmp_path / "etprof"
+    package.mkdir()
+    (package / "m.py").write_text(PACKAGE)
+    rows = {
+        "a.py::test_slow": (3.0, True, []), "a.py::test_many[1]": (0.2, True, []),
+        "a.py::test_many[2]": (0.1, True, []), "a.py::test_red": (0.1, False, []),
+        "b.py::test_old": (0.1, True, []), "b.py::test_shared": (0.3, True, ["made"]),
+    }  # fmt: skip
+    for number, (names, contexts) in enumerate([
+        (rows, ["a.py::test_slow", "a.py::test_many[1]", "a.py::test_many[2]", "a.py::test_red",
+                "b.py::test_old"]),
+        (["b.py::test_shared"], ["fixture made"]),
+    ]):  # fmt: skip
+        part = tmp_path / "map" / str(number)
+        part.mkdir(parents=True)
+        told = ("seconds", "passed", "fixtures")
+        document = {name: dict(zip(told, rows[name], strict=True)) for name in names}
+        (part / "tests.main.json").write_text(json.dumps(document))
+        data = COVERAGE.CoverageData(str(part / "lines.main"))
+        for context in contexts:
+            data.set_context(context)
+            data.add_lines({str(package / "m.py"): [5]})
+        data.write()
+    return Selection(tmp_path / "map", package)
+
+
+def test_the_tests_of_a_line_are_the_fastest_of_every_function_first(selection: Selection) -> None:
+    (change, *_) = [each for each in find_changes(PACKAGE) if each.kind == "comparison"]
+    names = [test.name for test in selection.tests_of("m.py", change)]
+    assert names == [
+        "a.py::test_many[2]", "b.py::test_shared", "a.py::test_slow", "a.py::test_many[1]",
+    ]  # fmt: skip
+    # AND what runs at import belongs to the tests of the lines that have its name.
+    (constant, *_) = [each for each in find_changes(PACKAGE) if each.kind == "constant"]
+    assert [test.name for test in selection.tests_of("m.py", constant)] == names
+    # AND a line that no test runs has none.
+    other = find_changes("def f():\n    return 1 + x\n")[0]
+    assert selection.tests_of("m.py", other) == []
+
+
+def test_tests_are_asked_within_a_time_one_at_least() -> None:
+    tests = [TimedTest(f"t{n}", seconds, frozenset()) for n, seconds in enumerate([5, 1, 3])]
+    assert [test.name for test in within(tests, 6)] == ["t0", "t1"]
+    assert [test.name for test in within(tests, 2)] == ["t0"]
+    assert within([], 2) == []
+
+
+class Answers(Bench):
+    """A bench that knows which tests notice a change, and which fail without any."""
+
+    def __init__(self, *, noticing: set[str], broken: set[str], outcome: str = "failed") -> None:
+        self.noticing, self.broken, self.outcome = noticing, broken, outcome
+        self.asked: list[list[str]] = []
+
+    def run(self, tests: Sequence[TimedTest], change: tuple[str, Change] | None = None) -> Run:
+        self.asked.append([test.name for test in tests])
+        failing = self.broken | (self.noticing if change else set())
+        for test in tests:
+            if test.name in failing:
+                is_late = change is not None and self.outcome == "timed out"
+                return Run("timed out") if is_late else Run("failed", test.name)
+        return Run("passed")
+
+
+@pytest.mark.parametrize(
+    ("noticing", "broken", "fate", "by"),
+    [
+        ({"t3"}, set[str](), "killed", "t3"),
+        ({"t14"}, set[str](), "killed", "t14"),
+        (set[str](), set[str](), "alive", ""),
+        # A test that is red anyway kills nothing, and is asked no more.
+        (set[str](), {"t3"}, "alive", ""),
+        ({"t5"}, {"t3", "t4"}, "killed", "t5"),
+    ],
+)
+def test_only_a_test_that_passes_otherwise_kills(
+    noticing: set[str], broken: set[str], fate: str, by: str
+) -> None:
+    tests = tuple(TimedTest(f"t{n}", 1.0, frozenset()) for n in range(15))
+    change = find_changes("1 < 2")[0]
+    mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", tests)
+    bench, sound = Answers(noticing=noticing, broken=broken), dict[str, bool]()
+    assert sampled.try_one(bench, mutant, sound) == (fate, by)
+    assert all(not passes for name, passes in sound.items() if name in broken)
+    # AND the first run is of few tests, for collecting takes time.
+    assert bench.asked[0] == [f"t{n}" for n in range(12)]
+
+
+def test_a_change_that_never_ends_is_noticed_and_one_without_tests_is_not() -> None:
+    change = find_changes("1 < 2")[0]
+    one = (TimedTest("t", 1.0, frozenset()),)
+    bench = Answers(noticing={"t"}, broken=set(), outcome="timed out")
+    mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", one)
+    assert sampled.try_one(bench, mutant, {}) == ("timed out", "")
+    alone = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", ())
+    assert sampled.try_one(bench, alone, {}) == ("alive", "no test runs it")
+
+
+def test_what_is_equivalent_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = find_changes("1 < 2")[0]
+    monkeypatch.setattr(sampled, "EQUIVALENT", {("m.py", "1 < 2", "1 <= 2"): "it is"})
+    mutant = sampled.Mutant("m.py", change, "1 < 2", "1 <= 2", ())
+    assert sampled.try_one(Answers(noticing=set(), broken=set()), mutant, {})[0] == "equivalent"
+    tally = sampled.Tally(
+        {0: ("equivalent", ""), 1: ("alive", ""), 2: ("killed", "t"), 3: ("timed out", "")}, 1.0
+    )
+    assert tally.alive == [1]
+    assert tally.share == pytest.approx(1 / 3)
