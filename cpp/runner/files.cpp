@@ -1,10 +1,14 @@
 #include "files.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
@@ -27,6 +31,31 @@ std::string parent_folder(const std::filesystem::path& path) {
     const bool has_slash = !path.has_filename();
     const auto folder = (has_slash ? path.parent_path() : path).parent_path().string();
     return folder.empty() ? "." : folder;
+}
+
+/// A name in the folder of `path` that nobody can foresee, so that no link or file waits there.
+std::string temporary_name(const std::string& path) {
+    std::uint64_t random = 0;
+    if (getentropy(&random, sizeof random) != 0) {
+        fail_to_write(path, errno);
+    }
+    return path + ".tmp" + std::to_string(random);
+}
+
+/// Gives what is at `path` a second name, and returns it; "" when nothing is there.
+std::string set_aside(const std::string& path) {
+    struct stat status{};
+    if (lstat(path.c_str(), &status) != 0) {
+        return "";
+    }
+    const std::string name = temporary_name(path);
+    // A file system without second names has it moved, and the path empty for a moment.
+    if (S_ISDIR(status.st_mode) ||
+        (linkat(AT_FDCWD, path.c_str(), AT_FDCWD, name.c_str(), 0) != 0 &&
+         std::rename(path.c_str(), name.c_str()) != 0)) {
+        fail_to_write(path, S_ISDIR(status.st_mode) ? EISDIR : errno);
+    }
+    return name;
 }
 
 /// Closes the descriptor as well: some file systems report a full disk only then.
@@ -89,9 +118,7 @@ ResultFiles::ResultFiles() {
 }
 
 ResultFiles::~ResultFiles() {
-    for (const File& file : files_) {
-        unlink(file.temporary_path.c_str());
-    }
+    std::for_each(files_.rbegin(), files_.rend(), take_back);
     if (!new_folder_.empty()) {
         rmdir(new_folder_.c_str());
     }
@@ -121,26 +148,48 @@ void ResultFiles::add(const std::string& path, const void* data, std::size_t siz
     std::error_code failure;
     const std::filesystem::path real = std::filesystem::canonical(path, failure);
     const std::string place = is_in_place || failure ? path : real.string();
-    const std::string opened_path = is_in_place ? path : place + ".tmp" + std::to_string(getpid());
-    const int flags = O_WRONLY | O_CLOEXEC | (is_in_place ? 0 : O_CREAT | O_TRUNC);
+    const std::string opened_path = is_in_place ? path : temporary_name(place);
+    const int flags = O_WRONLY | O_CLOEXEC | (is_in_place ? 0 : O_CREAT | O_EXCL | O_NOFOLLOW);
     const int descriptor = open(opened_path.c_str(), flags, 0666);
     if (descriptor < 0) {
         fail_to_write(path, errno);
     }
     if (!is_in_place) {
         files_.push_back({opened_path, place});
+    } else if (fstat(descriptor, &status) != 0 || S_ISREG(status.st_mode)) {
+        // A file has come in the place of the device, and would keep what is beyond our bytes.
+        close(descriptor);
+        fail_to_write(path, EEXIST);
     }
     write_all(descriptor, path, static_cast<const char*>(data), size_bytes);
 }
 
 void ResultFiles::commit() {
-    for (const File& file : files_) {
+    for (File& file : files_) {
+        file.previous_path = set_aside(file.path);
         if (std::rename(file.temporary_path.c_str(), file.path.c_str()) != 0) {
             fail_to_write(file.path, errno);
         }
+        file.is_renamed = true;
+    }
+    for (const File& file : files_) {
+        unlink(file.previous_path.c_str());
     }
     files_.clear();
     new_folder_.clear();
+}
+
+void ResultFiles::take_back(const File& file) {
+    if (!file.is_renamed) {
+        unlink(file.temporary_path.c_str());
+    } else if (file.previous_path.empty()) {
+        unlink(file.path.c_str());
+    }
+    if (!file.previous_path.empty()) {
+        std::rename(file.previous_path.c_str(), file.path.c_str());
+        // Two names of one file are both left by a renaming.
+        unlink(file.previous_path.c_str());
+    }
 }
 
 }  // namespace etprof

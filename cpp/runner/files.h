@@ -12,8 +12,8 @@ namespace etprof {
 void require_writable(const std::string& path, bool is_folder = false);
 
 /// The files of a run, which appear together and whole, or not at all: they are written under
-/// temporary names in their folders and renamed by commit(). Without commit() they go away with the
-/// object, as does a folder that was made for them.
+/// temporary names in their folders and renamed by commit(). Without it, or when it fails, they go
+/// away with the object, as does a folder that was made for them, and what was there is again.
 ///
 /// A path that is a device or pipe is written to directly, and a link stays one. Every failure is a
 /// RunnerError (kOutput) that names the path; on a full disk too.
@@ -40,7 +40,11 @@ class ResultFiles {
     struct File {
         std::string temporary_path;
         std::string path;
+        /// What was at `path` before commit(), under another name; "" when nothing was.
+        std::string previous_path{};
+        bool is_renamed = false;
     };
+    static void take_back(const File& file);
     std::vector<File> files_;
     /// Empty when there is none to remove.
     std::string new_folder_;

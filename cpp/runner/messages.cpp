@@ -25,9 +25,12 @@ namespace etprof {
 namespace {
 
 constexpr std::size_t kMostErrors = 16;
+constexpr unsigned kLongestEnd = 2;  // seconds
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
 std::atomic_flag has_spoken = ATOMIC_FLAG_INIT;
+/// Whether this thread has: a destructor may fail after what it is called for.
+thread_local bool is_speaker = false;
 struct sigaction previous_actions[std::size(kCrashes)];
 
 /// Kernels log from the threads of the pool.
@@ -39,6 +42,7 @@ extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
     constexpr char kMessage[] =
         "etprof-runner: ExecuTorch crashed: the program may be damaged; export it again\n";
     if (!has_spoken.test_and_set()) {
+        is_speaker = true;
         [[maybe_unused]] const auto written = write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
     }
     const int* const crash = std::find(std::begin(kCrashes), std::end(kCrashes), signal_number);
@@ -49,8 +53,7 @@ extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
     }
 }
 
-/// ExecuTorch calls this, which has no way to take an exception: a message that finds no memory is
-/// lost.
+/// ExecuTorch, which calls this, takes no exception: a message that finds no memory is lost.
 void keep_message(et_timestamp_t, et_pal_log_level_t level, const char*, const char*, std::size_t,
                   const char* message, std::size_t length) {
     const std::lock_guard<std::mutex> lock(log_mutex);
@@ -87,10 +90,13 @@ int report_failure(ExitCode code, const char* message) noexcept {
     std::replace_if(
         line, line + length, [](unsigned char byte) { return byte < 0x20 || byte == 0x7F; }, '?');
     line[length] = '\n';
-    while (has_spoken.test_and_set()) {
-        pause();
+    if (!has_spoken.test_and_set()) {
+        is_speaker = true;
+        [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length + 1);
+    } else if (!is_speaker) {
+        // The first thread ends the process, unless it waits for this one.
+        sleep(kLongestEnd);
     }
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, length + 1);
     return static_cast<int>(code);
 }
 

@@ -9,7 +9,8 @@
 namespace etprof {
 
 /// Writes the one line on stderr that a failed run leaves, whatever bytes `message` has; returns
-/// the exit code. Of threads that fail at once the first is heard; the others wait for the end.
+/// the exit code. Of threads that fail at once the first is heard; the others give it time
+/// to end the process. Of a thread's failures, too, the first.
 int report_failure(ExitCode code, const char* message) noexcept;
 
 /// A damaged program can crash ExecuTorch: says so, and leaves the rest to whoever handled such
@@ -34,8 +35,7 @@ void clear_runtime_errors();
 /// What ExecuTorch said first since then, for it names the cause; else the error's name.
 std::string reason_for(executorch::runtime::Error error);
 
-/// The oldest of the errors since then, of the first 16, that contains `part`, cut to begin there;
-/// "" when there is none.
+/// Of the first 16 errors since then the oldest that contains `part`, cut to begin there, or "".
 std::string find_runtime_error(const std::string& part);
 
 }  // namespace etprof

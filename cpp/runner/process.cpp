@@ -1,16 +1,14 @@
 #include "process.h"
 
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <mutex>
 #include <set>
-#include <string>
 #include <system_error>
 #include <thread>
-#include <vector>
+#include <type_traits>
 
 #include "base/runner_error.h"
 
@@ -25,6 +23,10 @@
 #include <emmintrin.h>
 #endif
 
+#if __has_include(<executorch/extension/threadpool/threadpool.h>)
+#include <executorch/extension/threadpool/threadpool.h>
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // it calls its own resetting so
+#else
 // ExecuTorch exports these from its thread pool library, but the SDK does not ship their header.
 namespace executorch::extension::threadpool {
 
@@ -37,9 +39,20 @@ class ThreadPool {
 ThreadPool* get_threadpool();
 
 }  // namespace executorch::extension::threadpool
+#endif
 
 namespace etprof {
 namespace {
+
+using namespace executorch::extension::threadpool;
+
+// A source build has the header: what changed there does not compile, as it would link elsewhere.
+template <auto function, typename Type>
+constexpr bool is_declared = std::is_same_v<decltype(function), Type>;
+static_assert(is_declared<&get_threadpool, ThreadPool* (*)()>);
+static_assert(is_declared<&ThreadPool::get_thread_count, std::size_t (ThreadPool::*)() const>);
+static_assert(
+    is_declared<&ThreadPool::_unsafe_reset_threadpool, bool (ThreadPool::*)(std::uint32_t)>);
 
 std::optional<std::uint32_t> current_core() {
 #if defined(__APPLE__)
@@ -180,8 +193,7 @@ std::vector<std::string> describe_cpu() {
 
 std::optional<std::uint64_t> resident_bytes() { return find_kib("/proc/self/status", "VmRSS:"); }
 
-/// The kernel's high-water mark of this program alone: ru_maxrss would begin with the peak of the
-/// process that started it, which survives exec.
+/// Of this program alone: ru_maxrss begins with the peak of what started it, which survives exec.
 std::uint64_t peak_resident_bytes() {
     const auto peak_bytes = find_kib("/proc/self/status", "VmHWM:");
     return peak_bytes ? *peak_bytes : static_cast<std::uint64_t>(read_usage().ru_maxrss) * 1024;
@@ -214,7 +226,7 @@ std::size_t configure_thread_pool(std::optional<std::uint64_t> threads) {
                           std::to_string(most) + " threads cannot be started here",
                           "ask for fewer with --threads, or raise the limit of processes");
     }
-    auto* pool = executorch::extension::threadpool::get_threadpool();
+    ThreadPool* const pool = get_threadpool();
     if (pool == nullptr) {
         throw RunnerError(ExitCode::kInternal, "ExecuTorch has no thread pool here",
                           "check that this process may start threads");

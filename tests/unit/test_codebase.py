@@ -172,9 +172,13 @@ def test_folders_of_the_native_half_include_one_way() -> None:
 
 
 def test_the_native_half_grows_no_further() -> None:
-    """C8: 7 600 lines in all of cpp/ before the native half was written anew."""
+    """C8: 7 600 lines in all of cpp/ before the native half was written anew.
+
+    Code is counted: a bound on all lines had comments taken out to make room.
+    """
     sources = [*ROOT.glob("cpp/**/*.cpp"), *ROOT.glob("cpp/**/*.h")]
-    assert sum(len(path.read_text().splitlines()) for path in sources) <= 5600
+    lines = (line.strip() for path in sources for line in path.read_text().splitlines())
+    assert sum(bool(line) and not line.startswith("//") for line in lines) <= 4600
     assert len((ROOT / "CMakePresets.json").read_text().splitlines()) <= 250
 
 

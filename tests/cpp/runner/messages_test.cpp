@@ -134,6 +134,29 @@ TEST(failures_of_several_threads_leave_one_line) {
     CHECK_EQUAL("etprof-runner: one?of eight\n", end.standard_error);
 }
 
+/// S3-6: a destructor that failed after what it was called for waited for a signal, for ever.
+TEST(second_failure_of_a_thread_ends_it_too) {
+    const End end = end_of([] {
+        alarm(20);
+        report_failure(ExitCode::kInput, "the first");
+        _exit(report_failure(ExitCode::kInternal, "the second"));
+    });
+    CHECK(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 70);
+    CHECK_EQUAL("etprof-runner: the first\n", end.standard_error);
+}
+
+/// S3-6: the thread that failed first waits for the one that failed after it.
+TEST(failure_that_waits_for_another_thread_ends) {
+    const End end = end_of([] {
+        alarm(20);
+        report_failure(ExitCode::kInput, "the first");
+        std::thread([] { report_failure(ExitCode::kInternal, "the second"); }).join();
+        _exit(4);
+    });
+    CHECK(WIFEXITED(end.status) && WEXITSTATUS(end.status) == 4);
+    CHECK_EQUAL("etprof-runner: the first\n", end.standard_error);
+}
+
 TEST(failure_of_any_length_is_one_line) {
     const End end = end_of([] {
         const std::string message(1 << 20, 'x');

@@ -72,6 +72,63 @@ TEST(result_files_keep_a_link_a_link) {
     CHECK_EQUAL("new", read_file(target));
 }
 
+/// S3-6: a link that was planted where a temporary file would be had its target overwritten.
+TEST(result_files_write_through_no_planted_link) {
+    const ScratchFolder folder;
+    const std::string target = folder.write("target", "old");
+    const std::string path = folder.path("r.json");
+    std::filesystem::create_symlink(target, path + ".tmp" + std::to_string(getpid()));
+    ResultFiles files;
+    files.add(path, "new");
+    std::string first;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path(""))) {
+        first = entry.path() == target || entry.is_symlink() ? first : entry.path().string();
+    }
+    files.commit();
+    CHECK_EQUAL("old", read_file(target));
+    CHECK_EQUAL("new", read_file(path));
+    // And the next file's name is not this one's, which may be a link by then.
+    std::filesystem::create_symlink(target, first);
+    write_and_commit(path, "newer");
+    CHECK_EQUAL("old", read_file(target));
+    CHECK_EQUAL("newer", read_file(path));
+}
+
+/// S3-6: the files before the one that could not be renamed were there all the same.
+TEST(result_files_take_back_what_a_failed_commit_has_renamed) {
+    const ScratchFolder folder;
+    const std::string old = folder.write("old.json", "old");
+    {
+        ResultFiles files;
+        files.add_folder(folder.path("o"));
+        files.add(folder.path("o/0"), "output");
+        files.add(old, "new");
+        files.add(folder.path("r.json"), "content");
+        std::filesystem::create_directory(folder.path("r.json"));
+        const auto error = CATCH(RunnerError, files.commit());
+        CHECK_EQUAL("cannot write " + folder.path("r.json") +
+                        " (Is a directory): choose a path in a folder that exists and can be "
+                        "written to",
+                    std::string(error.what()));
+    }
+    CHECK_EQUAL("old", read_file(old));
+    CHECK(std::filesystem::is_empty(folder.path("r.json")));
+    CHECK_EQUAL(2U, folder.count());
+}
+
+TEST(result_files_replace_what_was_there_together) {
+    const ScratchFolder folder;
+    const std::string one = folder.write("1.json", "old");
+    const std::string two = folder.write("2.json", "old");
+    ResultFiles files;
+    files.add(one, "new");
+    files.add(two, "new");
+    files.commit();
+    CHECK_EQUAL("new", read_file(one));
+    CHECK_EQUAL("new", read_file(two));
+    CHECK_EQUAL(2U, folder.count());
+}
+
 TEST(result_files_report_a_full_disk) {
     const auto error = CATCH(RunnerError, write_and_commit("/dev/full", "content"));
     CHECK_EQUAL(
