@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +33,8 @@ from etprof.targets.emulator.target import EmulatorTarget
 from tests.device_holder import held
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from etprof.targets import Target
 
 PHONE, TABLET = MeasuredDevice("phone", "the phone"), MeasuredDevice("tablet", "the tablet")
@@ -129,7 +133,7 @@ def test_threads_of_one_process_wait_in_silence() -> None:
 
 def test_a_free_lock_names_nobody(folder: Path) -> None:
     with device_lock(PHONE, give_up):
-        assert (folder / "phone.lock").read_text().startswith(f"{os.getpid()} 0 ")
+        assert (folder / "phone.lock").read_text().count(f"(process {os.getpid()} of ") == 1
     assert (folder / "phone.lock").read_text() == ""
 
 
@@ -255,3 +259,70 @@ def test_what_is_emulated_loads_the_host_that_others_time_on() -> None:
     """A-D11: an emulated run disturbed a timed one, and `--no-wait` had no effect."""
     emulator: Target = EmulatorTarget()
     assert emulator.device() == this_host()
+
+
+CHANGES = {
+    "a holder that has ended": 'printf "4194305 %s 1\\nit" $GROUP >$LOCK',
+    "the waiting process itself": 'printf "%s 0 1\\nit" $WAITING >$LOCK',
+    "the words of another holder": 'echo "etprof run (process 4194305 of ada)" >$LOCK',
+    "no words": ": >$LOCK",
+    "another file": "rm $LOCK && : >$LOCK",
+}
+"""What another user can do to a lock that all users share, and that they have made."""
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.getuid() != 0, reason="only root can act as two users"
+)
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_of_ours_is_killed_whatever_another_user_writes(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S3-4: a changed mark had a waiting etprof kill this user's live measurement."""
+    as_other = ["setpriv", "--reuid=4242", "--regid=4242", "--clear-groups", "sh", "-c"]
+    with tempfile.TemporaryDirectory() as folder:
+        locks = Path(folder, "locks")
+        locks.mkdir()
+        Path(folder).chmod(0o755)
+        locks.chmod(0o1777)
+        lock = locks / "phone.lock"
+        subprocess.run([*as_other, f": >{lock}; chmod 666 {lock}"], check=True)
+        monkeypatch.setenv(FOLDER_VARIABLE, str(locks))
+        with measuring(PHONE) as (holder, group):
+            numbers = {"GROUP": str(group), "WAITING": str(os.getpid()), "LOCK": str(lock)}
+            subprocess.run([*as_other, CHANGES[change]], check=True, env=os.environ | numbers)
+            told: list[Holder] = []
+
+            def look(_: MeasuredDevice, found: Holder) -> None:
+                told.append(found)
+                raise GaveUpError
+
+            with contextlib.suppress(GaveUpError), device_lock(PHONE, look):
+                pass
+            assert [(found.has_been_ended, found.is_this_process) for found in told] == [
+                (False, False) for _ in told
+            ]
+            assert bool(told) == (change != "another file")
+            assert holder.poll() is None
+            os.killpg(group, 0)
+
+
+@contextlib.contextmanager
+def measuring(device: MeasuredDevice) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Another process that has the device, and the process group of its command."""
+    program = """
+import sys
+from etprof.base.process import run_command
+from etprof.targets.device_lock import MeasuredDevice, device_lock
+with device_lock(MeasuredDevice(sys.argv[1], ""), print):
+    run_command(["sh", "-c", 'ps -o pgid= $$ >"$0"; sleep 60', sys.argv[2]], keeps_device=True)
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder, "group")
+        os.mkfifo(told)
+        command = [sys.executable, "-c", program, device.key, str(told)]
+        with subprocess.Popen(command) as process:
+            try:
+                yield process, int(told.read_text())
+            finally:
+                process.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -150,3 +151,13 @@ def test_a_launch_that_gives_no_reason_is_described(command: str, how: str, line
     assert f"Repeat with: {completed.shell_text}" in message
     if sys.platform == "linux":
         assert re.search(r"[\d.]+ [KMG]iB are available on this machine now", message)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_a_runner_that_was_ended_from_outside_is_no_damaged_program(number: signal.Signals) -> None:
+    """S3-4: who lost a measurement to another etprof was told that the program may be damaged."""
+    with pytest.raises(TargetError, match=f"killed by {number.name}") as caught:
+        check_completed(Completed(("etprof-runner",), -number, "", ""))
+    is_own = number == signal.SIGSEGV
+    assert ("the program may be damaged" in str(caught.value)) == is_own
+    assert ("from this user, from root, or from the system" in str(caught.value)) != is_own

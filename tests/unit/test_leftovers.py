@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from etprof.targets.leftovers import Process, find_group, list_processes, mark_of, read_ps
+from etprof.base.process import HOLDERS_VARIABLE
+from etprof.targets.leftovers import Process, find_lost, list_processes, mark_of
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-# Of macOS 15 and of procps 4, with a process that merely waits to be collected.
-SHOWN = """\
-    1     1     0 Ss   /sbin/launchd
-  812   810   501 S+   /opt/venv/lib/python3.12/site-packages/etprof/bin/etprof-runner
-  813   810   501 Z    <defunct>
- 4190  4190   501 SNs  /Applications/My App.app/Contents/MacOS/My App
-"""
-
-
-def test_the_table_of_other_systems_is_read() -> None:
-    assert list(read_ps(SHOWN)) == [
-        Process(1, 1, 0, "launchd"),
-        Process(812, 810, 501, "etprof-runner"),
-        Process(4190, 4190, 501, "My App"),
-    ]
-
-
-@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps: `apt install procps`")
-def test_both_tables_know_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {each.id: each for each in list_processes()}[os.getpid()]
-    assert (known.group, known.user) == (os.getpgid(0), os.getuid())
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert known in list_processes()
 
 
 @on_linux
@@ -63,35 +43,79 @@ def test_a_number_that_came_to_another_process_is_told() -> None:
     assert mark_of(process.pid) is None
 
 
-@on_linux
-def test_only_who_holds_the_lock_is_a_leftover(tmp_path: Path) -> None:
-    """One that merely waits for it has the same file open."""
-    path = tmp_path / "phone.lock"
-    with path.open("w") as lock, path.open() as other:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        found = {}
-        for stream in (lock, other):
-            command = ["sleep", "60"]
-            with subprocess.Popen(
-                command, pass_fds=[stream.fileno()], start_new_session=True
-            ) as process:
-                found[stream] = find_group(process.pid, path.stat()), process.pid
-                process.kill()
-    holders, holder = found[lock]
-    assert [each.id for each in holders] == [holder]
-    assert found[other][0] == []
+LOST = "{lock.st_dev}:{lock.st_ino}:{space}:{process}:{mark}"
 
 
-@on_linux
-def test_what_other_users_have_in_a_group_protects_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "phone.lock"
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with subprocess.Popen(
-            ["sleep", "60"], pass_fds=[lock.fileno()], start_new_session=True
-        ) as process:
-            monkeypatch.setattr(os, "getuid", lambda: 2**20)
-            assert find_group(process.pid, path.stat()) == []
+@contextmanager
+def holding(stream: IO[str], **values: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that has the file open, for a holder that has ended unless `values` say more."""
+    names: dict[str, object] = {"lock": os.fstat(stream.fileno())}
+    names |= {"space": Path("/proc/self/ns/pid").stat().st_ino, "process": 2**22 + 1, "mark": 1}
+    environment = {HOLDERS_VARIABLE: f"0:0:0:1:1 {LOST.format(**(names | values))}"}
+    command = ["sleep", "60"]
+    with subprocess.Popen(
+        command, pass_fds=[stream.fileno()], start_new_session=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
             process.kill()
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[IO[str]]:
+    """A lock that this process has no more open by the time that it is looked for."""
+    with (tmp_path / "phone.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield stream
+
+
+@on_linux
+def test_what_holds_the_lock_for_nobody_is_lost(lock: IO[str]) -> None:
+    with holding(lock) as process:
+        state = os.fstat(lock.fileno())
+        lock.close()
+        assert [lost.id for lost in find_lost(state)] == [process.pid]
+
+
+@on_linux
+def test_only_who_holds_the_lock_is_a_leftover(lock: IO[str]) -> None:
+    """One that merely waits for it has the same file open."""
+    with Path(lock.name).open() as other, holding(other):
+        assert find_lost(os.fstat(lock.fileno())) == []
+        state = os.fstat(lock.fileno())
+        lock.close()
+        assert find_lost(state) == []
+
+
+@on_linux
+@pytest.mark.parametrize("values", ["living", "another space", "another file"])
+def test_what_is_held_for_someone_is_not_lost(lock: IO[str], values: str) -> None:
+    """S3-4: what may live is left alone, and what cannot be told as well."""
+    others: dict[str, dict[str, object]] = {
+        "living": {"process": os.getpid(), "mark": mark_of(os.getpid())},
+        "another space": {"space": 1},
+        "another file": {"lock": Path("/").stat()},
+    }
+    state = os.fstat(lock.fileno())
+    with holding(lock, **others[values]):
+        lock.close()
+        assert find_lost(state) == []
+
+
+@on_linux
+def test_nothing_is_lost_while_an_etprof_has_the_lock(lock: IO[str]) -> None:
+    """S3-4: whatever else is said of a holder, this process is one, and lives."""
+    with holding(lock):
+        assert find_lost(os.fstat(lock.fileno())) == []
+
+
+@on_linux
+def test_what_another_user_has_is_not_ours_to_end(
+    lock: IO[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holding(lock):
+        state = os.fstat(lock.fileno())
+        lock.close()
+        monkeypatch.setattr(os, "getuid", lambda: 2**20)
+        assert find_lost(state) == []

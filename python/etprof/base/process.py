@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ from typing import Final
 
 from etprof.base.errors import TargetError
 
+HOLDERS_VARIABLE: Final = "ETPROF_HOLDERS"
+"""In a command's environment: for whom it holds descriptors, with spaces between."""
 _GUARD: Final = Path(__file__).parent / "guard.py"
 _LONGEST_END_S: Final = 3.0
 """More than a guard takes; one that was stopped by a signal takes for ever."""
@@ -94,7 +96,7 @@ class _Share:
     """A descriptor that commands hold too."""
 
     descriptor: int
-    tell_group: Callable[[int], None]
+    holder: str
 
 
 _STOP: ContextVar[CommandStop | None] = ContextVar("stop", default=None)
@@ -112,13 +114,13 @@ def stoppable(stop: CommandStop | None) -> Iterator[None]:
 
 
 @contextmanager
-def sharing(descriptor: int, tell_group: Callable[[int], None]) -> Iterator[None]:
+def sharing(descriptor: int, holder: str) -> Iterator[None]:
     """Keeps `descriptor` open as long as a command lives that this thread starts in the block.
 
-    So a lock on it outlives this process until the command has ended. `tell_group` is told the
-    process group of each command.
+    So a lock on it outlives this process until the command has ended. `holder`, without spaces,
+    stands in the environment of each command (`HOLDERS_VARIABLE`), which only its own user writes.
     """
-    token = _SHARES.set((*_SHARES.get(), _Share(descriptor, tell_group)))
+    token = _SHARES.set((*_SHARES.get(), _Share(descriptor, holder)))
     try:
         yield
     finally:
@@ -218,6 +220,7 @@ class _Call:
         """Starts the guard with its ends of the two pipes."""
         shares = _SHARES.get()
         held = [share.descriptor for share in shares]
+        holders = {HOLDERS_VARIABLE: " ".join(share.holder for share in shares)} if shares else {}
         guard = [
             *(sys.executable, "-I", "-S", _GUARD),
             *(str(lifeline.reader), str(status.writer)),
@@ -228,7 +231,7 @@ class _Call:
             [*guard, *self.words],
             cwd=self.folder,
             encoding="utf-8",
-            env=self.environment,
+            env={**self.environment, **holders},
             errors="replace",
             pass_fds=(lifeline.reader, status.writer, *held),
             # No terminal: its signals come to etprof alone, and nobody is asked for a password.
@@ -239,8 +242,6 @@ class _Call:
         )
         lifeline.close(lifeline.reader)
         status.close(status.writer)
-        for share in shares:
-            share.tell_group(process.pid)
         return process
 
 

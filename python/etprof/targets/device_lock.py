@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from etprof.base.errors import OutputError, TargetError
 from etprof.base.process import sharing
 from etprof.base.text import clean
-from etprof.targets.leftovers import find_group, kill_group, mark_of
+from etprof.targets.leftovers import find_lost, holder_of, kill_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +39,10 @@ _LONGEST_HOLDER: Final = 300
 _FLAGS: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 """A link, or a pipe that nobody writes to, may have been planted: neither is followed or awaited.
 A child process must not keep the lock unasked: adb leaves a server behind that never ends."""
+
+
+_HELD: Final[set[tuple[int, int]]] = set()
+"""Device and number of the files whose locks this process has; what they say, anyone may write."""
 
 
 class DeviceBusyError(TargetError):
@@ -66,18 +70,6 @@ class Holder:
     """It was left by an etprof that was killed, and is killed too: the device is free soon."""
 
 
-@dataclass(frozen=True)
-class _Signature:
-    """What the lock's file says of who has it; anyone may write there."""
-
-    process: int | None
-    group: int | None
-    """The process group of its last command, which may outlive it."""
-    mark: str
-    """What tells that process from others that had its number."""
-    text: str
-
-
 def this_host() -> MeasuredDevice:
     """Returns this machine's CPU: whoever times, exports or analyses on it needs it alone."""
     return MeasuredDevice(f"host_{platform.node() or 'localhost'}", "this host")
@@ -100,16 +92,14 @@ def device_lock(device: MeasuredDevice, waiting: Waiting) -> Iterator[None]:
     descriptor = _open(path)
     try:
         _await_lock(device, descriptor, path, waiting)
-        mark, text = mark_of(os.getpid()), _own_text()
-
-        def sign(group: int) -> None:
-            _sign(descriptor, f"{os.getpid()} {group} {mark}\n{text}")
-
-        sign(0)
+        lock = os.fstat(descriptor)
+        _HELD.add((lock.st_dev, lock.st_ino))
         try:
-            with sharing(descriptor, tell_group=sign):
+            _sign(descriptor, _own_text())
+            with sharing(descriptor, holder_of(lock)):
                 yield
         finally:
+            _HELD.discard((lock.st_dev, lock.st_ino))
             _sign(descriptor, "")
             # Not by closing alone: a child that is being started has the descriptor until it runs.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -121,14 +111,16 @@ def _await_lock(device: MeasuredDevice, descriptor: int, path: Path, waiting: Wa
     """Returns once this process has the lock."""
     next_look = 0.0
     while not _try_lock(descriptor, path):
-        found = _read_signature(descriptor)
+        text = _read_signature(descriptor)
+        lock = os.fstat(descriptor)
         if time.monotonic() >= next_look:
-            ended = _end_leftovers(descriptor, found)
+            ended = _end_leftovers(lock, text)
             next_look = time.monotonic() + _LOOK_S
             if ended is not None:
                 waiting(device, ended)
                 continue
-        waiting(device, Holder(found.text, is_this_process=found.process == os.getpid()))
+        is_ours = (lock.st_dev, lock.st_ino) in _HELD
+        waiting(device, Holder(text, is_this_process=is_ours))
         time.sleep(_PAUSE_S)
 
 
@@ -193,41 +185,33 @@ def _sign(descriptor: int, text: str) -> None:
         os.ftruncate(descriptor, len(data))
 
 
-def _read_signature(descriptor: int) -> _Signature:
+def _read_signature(descriptor: int) -> str:
     """Reads who has the lock; the file is anyone's to write, so its text is no more than text."""
     for _ in range(_SIGNING_PAUSES):
-        found = os.pread(descriptor, _LONGEST_HOLDER, 0)
-        if found:
+        data = os.pread(descriptor, _LONGEST_HOLDER, 0)
+        if data:
             break
         # Whoever has just got the lock may still be signing it.
         time.sleep(_PAUSE_S)
-    first, _, text = found.decode(errors="replace").partition("\n")
-    process, group, mark, *_ = [*first.split(" "), "", "", ""]
-    shown = clean(text) or "another process"
-    return _Signature(_number(process), _number(group), mark, shown)
+    return clean(data.decode(errors="replace")) or "another process"
 
 
-def _number(text: str) -> int | None:
-    """Reads the number of a process; None for anything else."""
-    return int(text) if re.fullmatch(r"[1-9][0-9]{0,9}", text) else None
-
-
-def _end_leftovers(descriptor: int, found: _Signature) -> Holder | None:
+def _end_leftovers(lock: os.stat_result, text: str) -> Holder | None:
     """Ends what has the lock if it was left by an etprof that lives no more; None if it was not."""
-    if found.process is None or found.group is None or mark_of(found.process) == found.mark:
-        return None
-    lock = os.fstat(descriptor)
-    left = find_group(found.group, lock)
+    left = find_lost(lock)
     if not left:
         return None
-    kill_group(found.group)
+    for group in {process.group for process in left}:
+        kill_group(group)
     deadline = time.monotonic() + _LONGEST_END_S
-    while find_group(found.group, lock) and time.monotonic() < deadline:
+    while find_lost(lock) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
     # What guards a command bears Python's name; the others say more.
-    names = ", ".join(each.text for each in left if each.id != found.group) or left[0].text
-    text = f"{names}, left by {found.text}, which was killed"
-    return Holder(text, is_this_process=False, has_been_ended=True)
+    names = (
+        ", ".join(process.text for process in left if process.id != process.group) or left[0].text
+    )
+    said = f"{names}, left by {text}, which was killed"
+    return Holder(said, is_this_process=False, has_been_ended=True)
 
 
 def _open(path: Path) -> int:

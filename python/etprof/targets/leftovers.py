@@ -1,4 +1,8 @@
-"""What an etprof that was killed has left running here: found for certain, named, and ended."""
+"""What an etprof that was killed has left running here: found for certain, named, and ended.
+
+Only what other users cannot write counts: whose a process is, which lock it holds, and with what
+environment it was started. Where the kernel does not tell (/proc), nothing is ended.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,12 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from etprof.base.process import run_command
+from etprof.base.process import HOLDERS_VARIABLE
 from etprof.base.text import clean
 
 _PROC: Final = Path("/proc")
@@ -20,9 +23,7 @@ _STAT: Final = re.compile(
     r"\d+ \((?P<name>.*)\) (?P<state>\S) \S+ (?P<group>\d+)( \S+){16} (?P<start>\d+) ", re.DOTALL
 )
 """/proc/ID/stat; the start is in ticks since the system's own. A name may hold parentheses."""
-_PS_LINE: Final = re.compile(
-    r" *(?P<id>\d+) +(?P<group>\d+) +(?P<user>\d+) +(?P<state>\S)\S* +(?P<name>.+)"
-)
+_HOLDERS: Final = f"{HOLDERS_VARIABLE}="
 _DEAD: Final = ("Z", "X")
 
 
@@ -64,26 +65,15 @@ def mark_of(process_id: int) -> str | None:
 
 
 def list_processes() -> list[Process]:
-    """Lists every process that this user may see."""
-    if sys.platform == "linux":
+    """Lists every process that this user may see; none where the kernel does not tell (/proc)."""
+    try:
         ids = [int(path.name) for path in _PROC.iterdir() if path.name.isdecimal()]
-        return [found for found in map(_read_linux, ids) if found is not None]
-    columns = ("pid=", "pgid=", "uid=", "stat=", "comm=")
-    words = ["ps", "-A", *(word for each in columns for word in ("-o", each))]
-    shown = run_command(words, environment={"LC_ALL": "C"})
-    return list(read_ps(shown.stdout))
+    except FileNotFoundError:
+        return []
+    return [process for process in map(_read_process, ids) if process is not None]
 
 
-def read_ps(text: str) -> Iterator[Process]:
-    """Reads `ps -A -o pid= -o pgid= -o uid= -o stat= -o comm=`."""
-    for line in text.splitlines():
-        match = _PS_LINE.fullmatch(line)
-        if match and match["state"] not in _DEAD:
-            number, group, user = (int(match[key]) for key in ("id", "group", "user"))
-            yield Process(number, group, user, match["name"].rpartition("/")[2])
-
-
-def _read_linux(process_id: int) -> Process | None:
+def _read_process(process_id: int) -> Process | None:
     """Reads one process from /proc; None when it does not live."""
     folder = _PROC / str(process_id)
     try:
@@ -98,18 +88,50 @@ def _read_linux(process_id: int) -> Process | None:
     return Process(process_id, int(match["group"]), user, match["name"])
 
 
-def find_group(group: int, lock: os.stat_result) -> list[Process]:
-    """Lists process group `group`, if all of it is this user's and it holds the lock's file.
+def holder_of(lock: os.stat_result) -> str:
+    """Returns what names this process, as who holds `lock`, in the environment of its commands."""
+    numbers = (lock.st_dev, lock.st_ino, _namespace(os.getpid()), os.getpid())
+    return ":".join(map(str, (*numbers, mark_of(os.getpid()))))
 
-    Otherwise the list is empty: the number has come to others, or belongs to another container
-    that shares the folder of locks. Who holds a file is known on Linux; elsewhere the group's
-    number stays taken as long as one of it lives, and while none does, nothing holds the lock.
+
+def find_lost(lock: os.stat_result) -> list[Process]:
+    """Lists the process groups that hold the lock's file for an etprof that lives no more.
+
+    All of them are this user's, and so was that etprof. Empty while anything else of this user
+    has the lock: an etprof itself, or what another container, whose numbers are others, has.
     """
-    found = [each for each in list_processes() if each.group == group]
-    is_ours = bool(found) and all(each.user == os.getuid() for each in found)
-    if is_ours and sys.platform == "linux":
-        is_ours = any(_holds(each.id, lock) for each in found)
-    return found if is_ours else []
+    living = [process for process in list_processes() if process.user == os.getuid()]
+    lost = {process.id for process in living if _is_lost(process.id, lock)}
+    # Who looks does so beside a measurement, so at the files of all processes only with a reason.
+    holding = [process for process in living if lost and _holds(process.id, lock)]
+    if not lost.issuperset(process.id for process in holding):
+        return []
+    groups = {process.group for process in holding}
+    return [process for process in living if process.group in groups]
+
+
+def _is_lost(process_id: int, lock: os.stat_result) -> bool:
+    """Whether a process was started to hold the lock for an etprof that has ended."""
+    try:
+        variables = (_PROC / str(process_id) / "environ").read_text(errors="replace").split("\0")
+    except OSError:
+        # It has ended, or runs with other rights.
+        return False
+    space = _namespace(os.getpid())
+    held = re.compile(rf"\b{lock.st_dev}:{lock.st_ino}:{space}:(?P<number>\d+):(?P<mark>\d+)\b")
+    holders = [
+        match for line in variables if line.startswith(_HOLDERS) for match in held.finditer(line)
+    ]
+    is_seen = bool(holders) and _namespace(process_id) == space
+    return is_seen and all(mark_of(int(match["number"])) != match["mark"] for match in holders)
+
+
+def _namespace(process_id: int) -> int:
+    """Returns the number of the container, of a sort, in which process ids mean what they say."""
+    try:
+        return (_PROC / str(process_id) / "ns" / "pid").stat().st_ino
+    except OSError:
+        return 0
 
 
 def _holds(process_id: int, lock: os.stat_result) -> bool:
@@ -121,8 +143,8 @@ def _holds(process_id: int, lock: os.stat_result) -> bool:
         # It has ended, or runs with other rights.
         return False
     for descriptor in descriptors:
-        # Closed between two looks.
-        with suppress(FileNotFoundError):
+        # Closed between two looks, or of a process with other rights.
+        with suppress(OSError):
             if os.path.samestat(descriptor.stat(), lock):
                 details = (folder / "fdinfo" / descriptor.name).read_text()
                 if "FLOCK" in details:

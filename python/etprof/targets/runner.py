@@ -52,6 +52,8 @@ _OF_THE_LOADER = (
     "Library not loaded", "Exec format error",
 )  # fmt: skip
 """What the loaders of glibc, Android and macOS say, and the kernel of another architecture."""
+_FROM_OUTSIDE: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+"""What no program does to itself, however damaged."""
 _SPEAKS_AS: Final = "etprof-runner: "
 _MOST_WORDS: Final = 2**16
 _LONGEST_LINE: Final = 2000
@@ -193,10 +195,15 @@ def check_completed(
     if completed.exit_code == 0:
         return
     if completed.exit_code < 0:
+        reason = "the program may be damaged or need more memory"
+        if -completed.exit_code in _FROM_OUTSIDE:
+            reason = (
+                "that comes from outside: from this user, from root, or from the system when memory "
+                "runs out, never from another etprof while this one lives"
+            )
         raise TargetError(
             f"etprof-runner was killed by {_signal_name(-completed.exit_code)} "
-            f"({_last_words(completed)}); the program may be damaged or need more memory. "
-            f"Repeat with: {completed.shell_text}"
+            f"({_last_words(completed)}); {reason}. Repeat with: {completed.shell_text}"
         )
     lines = completed.stderr.strip().splitlines()
     if not lines:
