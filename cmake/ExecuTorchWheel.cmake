@@ -44,9 +44,12 @@ function(etprof_fetch_sdk OUT)
           "configure again with --fresh.")
     endif()
     file(REMOVE_RECURSE "${_folder}")
+    file(STRINGS "${PROJECT_SOURCE_DIR}/cmake/executorch-wheels.txt" _hashes REGEX "^--hash=")
+    list(JOIN _hashes " " _hashes)
+    file(WRITE "${_folder}/pinned.txt" "executorch==${ETPROF_EXECUTORCH_VERSION} ${_hashes}\n")
     execute_process(
       COMMAND "${Python3_EXECUTABLE}" -m pip download --quiet --no-deps --only-binary=:all: ${ARGN}
-              --dest "${_folder}" "executorch==${ETPROF_EXECUTORCH_VERSION}"
+              --dest "${_folder}" --require-hashes --requirement "${_folder}/pinned.txt"
       RESULT_VARIABLE _failed ERROR_VARIABLE _reason)
     if(_failed)
       message(

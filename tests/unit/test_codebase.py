@@ -376,6 +376,7 @@ READS_ITSELF = {
     "base/json_input.py": "the reading module",
     "bench/archives.py": "archives in memory, by members and bytes",
     "cli/__init__.py": "the null device",
+    "cli/surroundings.py": "the null device",
     "config.py": "installed files",
     "dashboard/views/report.py": "follows no link; checks kind and size itself",
     "targets/emulator/apt.py": "/etc/os-release",

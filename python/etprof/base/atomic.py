@@ -2,18 +2,62 @@
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import json
 import os
 import secrets
 import shutil
+import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from etprof.base.errors import OutputError
 from etprof.base.text import escape_unfit_json
+
+_MARK: Final = ".scratch"
+"""A file in each folder of `scratch_folder`, locked as long as that is used."""
+_NEW_S: Final = 60.0
+"""Younger folders may be those of a process that has not locked its mark yet."""
+
+
+@contextmanager
+def scratch_folder(purpose: str) -> Iterator[Path]:
+    """Yields a new folder in TMPDIR, which goes when the block ends.
+
+    After a SIGKILL it stays; the next process of this user that needs such a folder removes it.
+    """
+    _remove_lost_folders()
+    folder = tempfile.TemporaryDirectory(prefix=f"etprof-{purpose}-")
+    with folder as name, (Path(name) / _MARK).open("wb") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        yield Path(name)
+
+
+@functools.cache
+def _remove_lost_folders() -> None:
+    """Removes this user's folders whose process has ended without doing so; once a process."""
+    for folder in Path(tempfile.gettempdir()).glob("etprof-*-*"):
+        # Somebody else's, or none of these: it stays.
+        with suppress(OSError):
+            state = folder.lstat()
+            is_ours = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
+            if is_ours and time.time() - state.st_mtime > _NEW_S:
+                _remove_if_lost(folder)
+
+
+def _remove_if_lost(folder: Path) -> None:
+    """Removes a folder whose mark nobody has locked; raises OSError when it is used, or has none."""
+    mark = os.open(folder / _MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    finally:
+        os.close(mark)
 
 
 @contextmanager

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etprof.base.atomic import scratch_folder
 from etprof.base.text import clean_lines
 from etprof.bench.archives import pack_run, unpack_program
 from etprof.bench.execution import run_unit
@@ -22,8 +21,7 @@ def run_remotely(
     unit: Unit, archive: bytes, program: str, *, keep_going: bool = False
 ) -> tuple[Outcome, bytes]:
     """Measures `unit` in a folder of its own; returns its outcome and its run directory."""
-    with tempfile.TemporaryDirectory(prefix="etprof-") as name:
-        folder = Path(name)
+    with scratch_folder("bench") as folder:
         unpack_program(archive, folder / "programs")
         run = folder / "run"
         listener, path = Listener(_log, _ignore, patience(_log)), folder / "programs" / program

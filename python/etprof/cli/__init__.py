@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import errno
 import gc
 import importlib.util
 import io
@@ -17,10 +18,18 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn, Protocol, cast
 
 import etprof
-from etprof.base.errors import BuildError, EtprofError, InputFileError, OutputError, UsageError
+from etprof.base.errors import (
+    BuildError,
+    EtprofError,
+    InputFileError,
+    OutputError,
+    TargetError,
+    UsageError,
+)
 from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.text import ASCII_ERRORS, clean_lines, suggest
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
+from etprof.cli.surroundings import check_folder, check_surroundings
 
 COMMANDS: tuple[str, ...] = (
     "profile",
@@ -51,6 +60,9 @@ _READS = frozenset({"analyze", "compare", "report", "validate", "history", "dash
 _OBJECTS_UNTIL_COLLECTION: Final = 20_000
 """Of the youngest generation; Python's own 700 make a third of a short command's time collections
 that find nothing, for modules and their classes live as long as the process."""
+
+_REFUSALS: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN}
+"""Of a stream that is written to, which has no name."""
 
 EPILOG = """\
 first steps:
@@ -161,6 +173,7 @@ def run_command_line(words: Sequence[str]) -> int:
         if not taken:
             raise
         raise UsageError(f"{error}; a path that begins with a dash is ./{taken[0]}") from None
+    check_surroundings(arguments.command)
     return cast("int", arguments.run(arguments))
 
 
@@ -209,14 +222,29 @@ def _prepare_process(words: Sequence[str]) -> None:
 
 def _tell_refusal(error: OSError) -> int:
     """Tells what the system refused, and returns the exit code."""
+    is_of_output = error.filename is None and error.errno in _REFUSALS
     _give_up_output()
-    if error.filename is None:
+    if is_of_output:
         print(f"etprof: cannot use standard output: {error.strerror or error}", file=sys.stderr)
         return OutputError.exit_code
+    if error.filename is None:
+        return _tell_lack(error)
     # Of a path that was given: its name is too long, its folder closed.
     problem = f"{error.filename}: {error.strerror}; check the path and its permissions"
     print(clean_lines(f"etprof: {problem}"), file=sys.stderr)
     return InputFileError.exit_code
+
+
+def _tell_lack(error: OSError) -> int:
+    """Tells what the system has not enough of, or no more; returns the exit code."""
+    problem = f"the system refused a call: {error.strerror or error}; check limits and free memory"
+    try:
+        check_folder()
+    except InputFileError as gone:
+        print(f"etprof: {gone}", file=sys.stderr)
+        return gone.exit_code
+    print(clean_lines(f"etprof: {problem}"), file=sys.stderr)
+    return TargetError.exit_code
 
 
 def _tell_missing_package(error: Exception, words: Sequence[str]) -> int:
@@ -246,8 +274,7 @@ def _prepare_streams() -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            descriptor = os.open(os.devnull, os.O_WRONLY)
-            setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8"))
+            setattr(sys, name, _open_nowhere())
         elif isinstance(stream, io.TextIOWrapper):
             is_utf8 = stream.encoding.lower().replace("-", "") == "utf8"
             stream.reconfigure(errors="surrogateescape" if is_utf8 else ASCII_ERRORS)
@@ -257,4 +284,18 @@ def _give_up_output() -> None:
     """Sends what is still to be written nowhere: its reader or its disk will not take it."""
     # A caller of `main` may collect what it prints: no descriptor, and nothing left to write.
     with suppress(io.UnsupportedOperation):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        descriptor = sys.stdout.fileno()
+        nowhere = _open_nowhere()
+        if isinstance(nowhere, io.StringIO):
+            sys.stdout = nowhere
+        else:
+            os.dup2(nowhere.fileno(), descriptor)
+
+
+def _open_nowhere() -> io.TextIOBase:
+    """Opens /dev/null; where there is none, a stream that this process keeps to itself."""
+    try:
+        # Not by open(), which would make a file of that name.
+        return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    except OSError:
+        return io.StringIO()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from etprof.base.atomic import scratch_folder
 from etprof.base.errors import ExportError
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded
 from etprof.base.json_input import parse_json, read_json
@@ -145,8 +145,8 @@ def execute(
 
     Raises ExportError when the runtime refuses the program or crashes.
     """
-    with tempfile.TemporaryDirectory(prefix="etprof-check-") as name:
-        request = make_request(program, external_data, method, inputs, Path(name))
+    with scratch_folder("check") as folder:
+        request = make_request(program, external_data, method, inputs, folder)
         _run(program, method, runner_arguments(request))
         return [read() for read in find_outputs(request)]
 

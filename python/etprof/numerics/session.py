@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from etprof.analysis.numeric_gap import (
     explain_error,
     measure_gap,
 )
+from etprof.base.atomic import scratch_folder
 from etprof.base.errors import ExportError, UsageError
 from etprof.export import lowering, model_loading, operators, runtime_check, tensors, upstream
 from etprof.export.changes.rewriting import plan_rewriting
@@ -90,8 +90,7 @@ def compare_with_eager(
     """
     modes = _choose_modes(request.modes, target)
     clock = StageClock(listener)
-    with tempfile.TemporaryDirectory(prefix="etprof-numerics-") as name, upstream.quiet_upstream():
-        folder = Path(name)
+    with scratch_folder("numerics") as folder, upstream.quiet_upstream():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
             request, session = start_export(request, clock)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from etprof.base.atomic import scratch_folder
 from etprof.base.errors import InputFileError, OutputError
 from etprof.base.files import open_regular
 
@@ -132,7 +132,7 @@ def raw_inputs(request: RunnerRequest) -> Iterator[RunnerRequest]:
     Type and shape of such a file go along; the runner holds them against the method's. Raises
     InputFileError for a file that NumPy did not write, or that has other values than numbers.
     """
-    with TemporaryDirectory(prefix="etprof-inputs-") as folder:
+    with scratch_folder("inputs") as folder:
         inputs, shapes = list(request.inputs), list(request.shapes)
         for index, path in enumerate(request.inputs):
             if (array := _read_npy(path)) is None:

@@ -212,6 +212,11 @@ def check_completed(
             f"Repeat with: {completed.shell_text}"
         )
     if any(words in line for line in lines for words in _OF_THE_LOADER):
+        if sys.platform == "linux" and not Path("/proc/self").exists():
+            raise TargetError(
+                "etprof-runner does not start here: /proc is missing, by which it finds "
+                "ExecuTorch's libraries; mount it (mount -t proc proc /proc)"
+            )
         raise TargetError(
             f"etprof-runner does not start here: {clean(lines[-1])}. It was built for another "
             "system: build it for this one (docs/building.md), or name the folder of the missing "

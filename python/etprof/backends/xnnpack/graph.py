@@ -16,13 +16,12 @@ import importlib.resources
 import json
 import math
 import re
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from etprof.base.atomic import scratch_folder
 from etprof.base.errors import ExportError
 from etprof.base.upstream_noise import quiet_upstream
 
@@ -153,14 +152,13 @@ def _sum_weights(constants: list[dict[str, Any]]) -> int:
 
 def _decode(flatbuffer: bytes) -> Any:  # noqa: ANN401 - the schema's own structure
     schema = importlib.resources.files(_SCHEMA_PACKAGE).joinpath("schema.fbs").read_bytes()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with scratch_folder("graph") as folder:
         (folder / "schema.fbs").write_bytes(schema)
         (folder / "graph.bin").write_bytes(flatbuffer)
         _run_flatc(
             [
                 *("--json", "--strict-json", "--raw-binary", "--defaults-json"),
-                *("-o", name, str(folder / "schema.fbs"), "--", str(folder / "graph.bin")),
+                *("-o", str(folder), str(folder / "schema.fbs"), "--", str(folder / "graph.bin")),
             ]
         )
         text = (folder / "graph.json").read_text(encoding="utf-8")

@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import sys
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import nn
 
+from etprof.base.atomic import scratch_folder
 from etprof.base.errors import EtprofError, ExportError, UsageError, first_line
 from etprof.base.files import MOST_PROGRAM_BYTES, read_bounded, read_input
 from etprof.base.json_input import parse_json
@@ -268,7 +268,7 @@ def _stepping(method: ExportMethod) -> Iterator[Scorer]:
 
 def _run(pte: Path, asked: Mapping[str, Any]) -> tuple[torch.Tensor, list[int]]:
     """Returns the program's scores of [tokens, vocabulary], and what it generated."""
-    with tempfile.TemporaryDirectory(prefix="etprof-text-") as scratch:
+    with scratch_folder("text") as scratch:
         asking, result = Path(scratch) / "asked.json", Path(scratch) / "scores.bin"
         asking.write_text(json.dumps(asked), encoding="utf-8")
         # -P: the current folder, which may hold a stranger's json.py, is no place for modules.

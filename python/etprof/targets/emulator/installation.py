@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 
+from etprof.base.atomic import write_text
 from etprof.base.errors import BuildError, InputFileError
-from etprof.base.files import hash_file
+from etprof.base.files import hash_file, read_bounded
 from etprof.targets.emulator import build, qemu, sysroot
 from etprof.targets.emulator.cache import SETUP, Cache
 from etprof.targets.policy import Part
 
 _SDK = "sdk"
 _KEPT = ("executorch/lib/", "executorch/include/", "executorch/share/", "executorch/version.py")
+_HASHES = "cmake/executorch-wheels.txt"
+"""Beside the sources: what the index states of the pinned version's wheels; pip takes no others."""
+_MOST_HASHES = 2**16
 _PLATFORM = ("--platform", "manylinux_2_28_aarch64", "--python-version", "3.11")
 
 
@@ -46,7 +50,12 @@ def fetch_sdk(cache: Cache, work: Path) -> str:
     downloads = work / "wheel"
     requirement = f"executorch=={version}"
     flags = ("--no-deps", "--only-binary=:all:", "--implementation", "cp", *_PLATFORM)
-    done = build.run_pip("download", *flags, "--dest", downloads, requirement)
+    lines = read_bounded(build.find_sources() / _HASHES, _MOST_HASHES).decode().splitlines()
+    pinned = work / "pinned.txt"
+    hashes = " ".join(line for line in lines if line.startswith("--hash="))
+    write_text(pinned, f"{requirement} {hashes}\n")
+    checked = ("--require-hashes", "--requirement", pinned)
+    done = build.run_pip("download", *flags, *checked, "--dest", downloads)
     wheels = sorted(downloads.glob("*.whl")) if done.exit_code == 0 else []
     if not wheels:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.exit_code}"])[-1]

@@ -11,7 +11,6 @@ import fcntl
 import os
 import re
 import select
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from etprof.backends.registry import BACKENDS
+from etprof.base.atomic import scratch_folder
 from etprof.base.errors import BuildError, TargetError
 from etprof.base.files import hash_file
 from etprof.run.instructions import InstructionCounts, OperatorInstructions
@@ -274,7 +274,7 @@ def reading(take: Callable[[bytes], None]) -> Iterator[Path]:
 
     A log of a large program has more bytes than a disk should hold.
     """
-    with tempfile.TemporaryDirectory(prefix="etprof-log-") as folder:
+    with scratch_folder("log") as folder:
         pipe, ended, problems = Path(folder, "log"), threading.Event(), list[Exception]()
         os.mkfifo(pipe)
         # Open for both, so that it is no end while nobody writes yet.

@@ -7,9 +7,9 @@ import platform
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, get_args
 
+from etprof.base.atomic import scratch_folder
 from etprof.base.errors import TargetError
 from etprof.base.files import read_input
 from etprof.base.process import run_command
@@ -102,7 +102,7 @@ class EmulatorTarget(RunsHere):
         library = self.emulator.sdk / "lib" / instructions.LIBRARY
         functions = instructions.read_functions(library)
         runner = self.own_runner(tracing=True)
-        with TemporaryDirectory(prefix="etprof-counted-") as folder:
+        with scratch_folder("counted") as folder:
             trace, calls = Path(folder, "kernels.json"), Path(folder, "calls")
             counted = replace(
                 request, runner=runner, kernel_trace=trace, instruction_counts=None, threads=1
