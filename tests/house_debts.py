@@ -6,14 +6,6 @@ the entry; whoever adds one, says here why it has to be.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-=======
-PACKAGE_LINES = 57_990
-"""Lines of Python in the package, at most; only a feature may raise it. Room for intervals of
-operators, programs in turns, numeric gaps, models by name, answers of a screen and an extension of
-Model Explorer."""
-
->>>>>>> cdcb49e (Paths in tests' shell words, source builds and listings keep their blanks, commas and quotes)
 WIDE_FOLDERS: dict[str, int] = {}
 """Modules in a folder, where more than 15."""
 
