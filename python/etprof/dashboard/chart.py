@@ -214,7 +214,17 @@ def _areas(
     bucket: NDArray[np.int_],
     following: NDArray[np.int_],
 ) -> NDArray[np.float64]:
-    """Twice the areas of the triangles over a bucket's points."""
+    """Twice the areas of the triangles over a bucket's points.
+
+    Args:
+        levels: The series, in its own unit, shape (points,).
+        last: Index of the point that was chosen before.
+        bucket: Indices of the points to choose from, shape (n,).
+        following: Indices of the next bucket, whose mean is the third corner.
+
+    Returns:
+        Twice the area for each point of the bucket, shape (n,).
+    """
     x, y = float(following.mean()), float(levels[following].mean())
     doubled = (last - x) * (levels[bucket] - levels[last]) - (last - bucket) * (y - levels[last])
     areas: NDArray[np.float64] = np.abs(doubled)

@@ -45,7 +45,11 @@ class ProfileColumns:
 
     @property
     def naming(self) -> tuple[NDArray[np.int32], ...]:
-        """The columns that name an event: its own name, a delegate's label, a delegate's number."""
+        """The columns that name an event: its own name, a delegate's label, a delegate's number.
+
+        Returns:
+            Indices into the file's names, and the number; -1 is none. Each int32, shape (events,).
+        """
         return self.name_id, self.delegate_debug_id_str_id, self.delegate_debug_id_int
 
 

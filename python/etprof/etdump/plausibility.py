@@ -139,7 +139,14 @@ class Events:
     """Whether that of the piece before overlaps with the first here, so that it cannot be so."""
 
     def usable(self, possible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Events that may be shown: possible, in ns, and of an execution that is `possible`."""
+        """Events that may be shown: possible, in ns, and of an execution that is `possible`.
+
+        Args:
+            possible: Whether all of an execution can be so, bool, shape (executions,).
+
+        Returns:
+            One value an event, bool, shape (events,).
+        """
         known = np.append(possible, np.True_)  # the last is for row -1
         usable: NDArray[np.bool_] = known[self.execution] & ~self.impossible
         usable &= self.roles != Role.FOREIGN
@@ -165,7 +172,11 @@ class Damage:
 
     @property
     def possible(self) -> NDArray[np.bool_]:
-        """Of each execution, whether all of its events can be so."""
+        """Of each execution, whether all of its events can be so.
+
+        Returns:
+            One value an execution, bool, shape (executions,).
+        """
         return np.concatenate([*self._possible, np.empty(0, np.bool_)])
 
     def add(self, dump: ETDump, events: Events) -> None:
@@ -321,6 +332,15 @@ def _find_nesting(dump: ETDump, opaque: Collection[int]) -> _Nesting:
 
 
 def _find_roles(dump: ETDump, opaque: Collection[int]) -> NDArray[np.int8]:
+    """Says what each event is: an execution, a call, a kernel, a delegate's own.
+
+    Args:
+        dump: One piece of an ETDump.
+        opaque: Instructions whose delegates are one row each.
+
+    Returns:
+        Values of Role, int8, shape (events,).
+    """
     profile = dump.profile
     by_name = np.full(len(dump.names) + 1, Role.OTHER, dtype=np.int8)
     is_used = np.zeros(by_name.size, dtype=bool)  # a piece has few of all the file's names
@@ -343,6 +363,13 @@ def _number_executions(
     """Gives each event the number of its execution, -1 for events of none.
 
     Events of an execution precede its `Method::execute` in the same event block.
+
+    Args:
+        roles: Values of Role, shape (events,).
+        block_index: Each event's block, shape (events,).
+
+    Returns:
+        Numbers of executions, int32, shape (events,).
     """
     is_execute = roles == Role.EXECUTE
     number: NDArray[np.int32] = np.cumsum(is_execute, dtype=np.int32) - is_execute
@@ -392,6 +419,12 @@ def _check_inside(
     """Marks what is not inside its container, where that can be so itself.
 
     Returns how many of the delegates' operators are outside.
+
+    Args:
+        times: Start and end of each event in ns, shape (events,).
+        nesting: Which container holds each event.
+        impossible: Whether an event cannot be so, bool, shape (events,); changed in place.
+        clocks: What the file says of its clocks.
     """
     rows, parent = nesting.containers, nesting.parent
     delegated = nesting.roles == Role.DELEGATED
@@ -409,7 +442,16 @@ def _check_inside(
 def _check_sums(
     duration: NDArray[np.int64], nesting: _Nesting, impossible: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Marks containers that hold more time than they have; returns what each has beyond that."""
+    """Marks containers that hold more time than they have; returns what each has beyond that.
+
+    Args:
+        duration: Each event's in ns, shape (events,).
+        nesting: Which container holds each event.
+        impossible: Whether an event cannot be so, bool, shape (events,); changed in place.
+
+    Returns:
+        In ns, float64, shape (containers,); below zero where more is held.
+    """
     counted = (nesting.parent >= 0) & (nesting.roles != Role.OTHER) & ~impossible
     held = np.bincount(
         nesting.parent[counted], duration[counted], minlength=nesting.containers.size
@@ -430,6 +472,13 @@ def _check_order(
 
     Those are calls in an execution, kernels in a call, and executions. Returns the last of these,
     and whether `before`, that of the piece before, overlaps with the first.
+
+    Args:
+        times: Start and end of each event in ns, shape (events,).
+        nesting: Which container holds each event.
+        impossible: Whether an event cannot be so, bool, shape (events,); changed in place.
+        before: The last outermost event of the piece before.
+        clocks: What the file says of its clocks.
     """
     roles, parent = nesting.roles, nesting.parent
     calls = (roles == Role.DELEGATE_CALL) | (roles == Role.OPERATOR_CALL)

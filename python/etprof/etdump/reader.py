@@ -340,6 +340,13 @@ def read_tensor(tensor: TensorEntry, debug_buffer: bytes) -> NDArray[np.generic]
     """Returns a logged tensor's data as a read-only view of the debug buffer.
 
     Raises InputFileError for a tensor that does not fit the buffer or has no NumPy dtype.
+
+    Args:
+        tensor: Where the data lies in the buffer, its sizes, and its strides in elements.
+        debug_buffer: The bytes that the run logged its tensors into.
+
+    Returns:
+        An array of the tensor's dtype and shape `tensor.sizes`.
     """
     if tensor.scalar_type not in SCALAR_DTYPES:
         msg = f"tensor of scalar type {tensor.scalar_type} has no NumPy dtype; read its bytes"
@@ -372,6 +379,7 @@ def events_frame(dump: ETDump) -> pd.DataFrame:
     codes = np.append(np.arange(len(dump.names), dtype=np.int32), np.int32(-1))
 
     def texts(name_id: NDArray[np.int32]) -> pd.Categorical[Any]:
+        """Makes texts of indices into the file's names, shape (rows,); -1 is none."""
         return pd.Categorical.from_codes(codes[name_id], categories=categories)
 
     return pd.DataFrame(

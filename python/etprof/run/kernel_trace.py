@@ -242,6 +242,11 @@ def match_works(
     Most have one work, but a concatenation has one for each input. Both arrays have a row for each
     inference. Returns the number of works of each operator: the split whose durations add up to the
     reported ones in every inference. Empty when there is none.
+
+    Args:
+        durations_us: Of each work in each inference, shape (inferences, works).
+        reported_us: Of each operator, shape (inferences, operators).
+        may_have_parts: Of each operator, whether it may be several works.
     """
     works, operators = durations_us.shape[1], reported_us.shape[1]
     if works == operators:

@@ -48,7 +48,11 @@ class StoredTensor:
         return self.shape[-1] if self.shape else 1
 
     def values(self) -> NDArray[np.float64]:
-        """Returns the elements as float64, flat; raises InputFileError naming the file."""
+        """Returns the elements as float64, flat; raises InputFileError naming the file.
+
+        Returns:
+            All elements in the tensor's order, shape (elements,).
+        """
         if self.problem is not None:
             raise InputFileError(self.problem)
         element = _ELEMENTS[self.dtype]

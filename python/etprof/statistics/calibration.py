@@ -109,6 +109,10 @@ def _spread(values: NDArray[np.float64], freedom: int) -> Estimate:
 
     A sample variance varies by (kurtosis - (n - 3)/(n - 1))/n of its square (Bonett 2006,
     "Approximate confidence interval for standard deviation of nonnormal distributions").
+
+    Args:
+        values: Log ratios, shape (n,).
+        freedom: Degrees of freedom of independent normal values.
     """
     from scipy.special import chdtri
 
@@ -131,6 +135,12 @@ def _smallest_effect(
 
     A comparison finds an effect when that lifts the lower end of its interval above zero, and the
     upper end out of the margin.
+
+    Args:
+        noise: Log ratios of pairs of equal sides, shape (pairs measured,).
+        spread: Their standard deviation.
+        pairs: How many pairs a comparison has.
+        margin: Speed-ups closer to 1 than this count as none.
     """
     random = np.random.default_rng(0)
     signs = random.integers(0, 2, size=(_DRAWS, pairs)) * 2 - 1

@@ -107,6 +107,13 @@ def _all_starts(logs: NDArray[np.float64], least: float) -> list[int]:
 
     What is near the edge of a window is in the middle of another. Two windows may see one change
     some runs apart: the earlier window's is taken, and is placed on the whole series later.
+
+    Args:
+        logs: Log of each run's value, in the order of time, shape (runs,).
+        least: Changes below this share are none.
+
+    Returns:
+        Indices into `logs`.
     """
     half = MOST_OF_A_LEVEL // 2
     begins = range(0, max(logs.size - half, 1), half)
@@ -124,7 +131,17 @@ def _all_starts(logs: NDArray[np.float64], least: float) -> list[int]:
 
 
 def _starts(logs: NDArray[np.float64], levels: Levels, windows: int, least: float) -> list[int]:
-    """Returns the starts of all levels but the first."""
+    """Returns the starts of all levels but the first.
+
+    Args:
+        logs: Log of each run's value, in the order of time, shape (runs,).
+        levels: The same series without outliers.
+        windows: Among how many windows this is one: each may be wrong.
+        least: Log of the smallest change that is one.
+
+    Returns:
+        Indices into `logs`.
+    """
     found = levels.partition(_COST - _LESS_OF_FEW / logs.size + math.log(windows))
     return _drop_mixed(logs, _drop_small_changes(logs, found, least))
 
@@ -139,6 +156,12 @@ class Levels:
     def __init__(
         self, logs: NDArray[np.float64], dependence: NDArray[np.float64] = _DEPENDENCE
     ) -> None:
+        """Keeps a series.
+
+        Args:
+            logs: Log of each run's value, in the order of time, shape (runs,).
+            dependence: Autocorrelations of neighbours that may be, shape (kinds,).
+        """
         self._logs = logs - logs.mean()
         self._rho = rho = dependence[:, None]
         news = np.zeros((rho.size, logs.size + 1))
@@ -151,6 +174,13 @@ class Levels:
         """Squares around the level of the values from `starts` to `ends`, in units of news.
 
         And half the log of how many independent values they are worth.
+
+        Args:
+            starts: First index of each stretch, shape (n,).
+            ends: One past the last index, shape (n,) or one for all.
+
+        Returns:
+            Squares and half logs, each shape (kinds, n).
         """
         own, fresh = 1 - self._rho**2, 1 - self._rho
         ends, first = np.broadcast_to(ends, starts.shape), self._logs[starts]
@@ -215,12 +245,29 @@ class Levels:
     def _likelihood(
         squares: NDArray[np.float64], worths: NDArray[np.float64], count: int
     ) -> NDArray[np.float64]:
-        """Log likelihood of `count` values, over all levels and noises that they may have."""
+        """Log likelihood of `count` values, over all levels and noises that they may have.
+
+        Args:
+            squares: As `cost` has them, shape (..., kinds, n).
+            worths: Likewise.
+            count: Values in the stretch.
+
+        Returns:
+            Natural logs, of the arguments' shape.
+        """
         return -worths - (count - 1) / 2 * np.log(squares + count * _LEAST_NOISE**2)
 
 
 def _mean_of_logs(logs: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Log of the mean of the numbers whose logs are given."""
+    """Log of the mean of the numbers whose logs are given.
+
+    Args:
+        logs: Natural logs, of any shape.
+        axis: Over which the mean is taken.
+
+    Returns:
+        Natural logs, of that shape without `axis`.
+    """
     largest = logs.max(axis=axis, keepdims=True)
     found: NDArray[np.float64] = np.log(np.exp(logs - largest).mean(axis=axis))
     found += np.squeeze(largest, axis)
@@ -228,7 +275,14 @@ def _mean_of_logs(logs: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
 
 
 def _clip_outliers(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Brings values that stand out from their neighbours' median back to the edge."""
+    """Brings values that stand out from their neighbours' median back to the edge.
+
+    Args:
+        logs: Log of each run's value, in the order of time, shape (runs,).
+
+    Returns:
+        The same with outliers brought in, shape (runs,).
+    """
     noise = noise_of_series(logs)
     if noise < _LEAST_NOISE:
         # More than half are equal to the run before, as rounded values are.
@@ -240,7 +294,13 @@ def _clip_outliers(logs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _drop_small_changes(logs: NDArray[np.float64], found: Sequence[int], least: float) -> list[int]:
-    """Joins neighbouring levels, the most alike first, until all differ by `least` or more."""
+    """Joins neighbouring levels, the most alike first, until all differ by `least` or more.
+
+    Args:
+        logs: Log of each run's value, in the order of time, shape (runs,).
+        found: Starts of all levels but the first.
+        least: Log of the smallest change that is one.
+    """
     kept = list(found)
     while kept:
         edges = [0, *kept, logs.size]
@@ -257,6 +317,10 @@ def _drop_mixed(logs: NDArray[np.float64], found: Sequence[int]) -> list[int]:
     """Drops changes beside a short level of which more than a quarter is on the other's side.
 
     Some bad nights near each other, with good ones between, are no level.
+
+    Args:
+        logs: Log of each run's value, in the order of time, shape (runs,).
+        found: Starts of all levels but the first.
     """
     edges = [0, *found, logs.size]
     parts = [logs[a:b] for a, b in itertools.pairwise(edges)]

@@ -141,7 +141,12 @@ def estimate_effect(
 
 
 def effect_of_log_ratios(logs: NDArray[np.float64], *, margin: float = DEFAULT_MARGIN) -> Effect:
-    """Estimates the speed-up from the log ratios of the pairs, baseline over candidate."""
+    """Estimates the speed-up from the log ratios of the pairs, baseline over candidate.
+
+    Args:
+        logs: Natural logs, shape (pairs,).
+        margin: Speed-ups closer to 1 than this count as none.
+    """
     interval = hodges_lehmann_interval(logs)
     speed_up = math.exp(hodges_lehmann(logs))
     p_value = signed_rank_p(logs)
@@ -174,14 +179,25 @@ def judge(interval: Interval | None, margin: float) -> Verdict:
 
 
 def _walsh_averages(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """All means of two values, each with itself included, sorted."""
+    """All means of two values, each with itself included, sorted.
+
+    Args:
+        values: Shape (n,).
+
+    Returns:
+        Ascending, shape (n * (n + 1) / 2,).
+    """
     rows, columns = np.triu_indices(values.size)
     averages: NDArray[np.float64] = np.sort((values[rows] + values[columns]) / 2)
     return averages
 
 
 def hodges_lehmann(values: NDArray[np.float64]) -> float:
-    """Median of the Walsh averages (Hodges and Lehmann 1963)."""
+    """Median of the Walsh averages (Hodges and Lehmann 1963).
+
+    Args:
+        values: Shape (n,), not empty.
+    """
     return float(np.median(_walsh_averages(values)))
 
 
@@ -191,6 +207,12 @@ def hodges_lehmann_interval(values: NDArray[np.float64]) -> Interval | None:
     From the k-th smallest to the k-th largest Walsh average; its confidence is
     1 - 2 P(W < k) with W the signed-rank statistic (Hollander, Wolfe and Chicken, Nonparametric
     Statistical Methods, section 3.3). Percentile bootstrap over ten blocks covers too little.
+
+    Args:
+        values: Shape (n,).
+
+    Returns:
+        In the values' unit; None where so few values have no interval of 95 %.
     """
     averages = _walsh_averages(values)
     tail, best = 0.0, None
@@ -220,6 +242,9 @@ def signed_rank_p(values: NDArray[np.float64]) -> float:
 
     The averages below zero count the ranks of the negative values (Tukey), so p is at most .05
     exactly when the interval of 95 % or more lies beside zero. Averages of zero count for neither.
+
+    Args:
+        values: Shape (n,).
     """
     averages, masses = _walsh_averages(values), _signed_rank_masses(values.size)
     less = min(int(np.sum(averages <= 0)), int(np.sum(averages >= 0)))

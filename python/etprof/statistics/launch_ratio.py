@@ -73,6 +73,14 @@ def flipped_intervals(
     set's own ratio: so the ratios that the test does not reject lie between the k-th smallest and
     the k-th largest ratio of all sets of pairs (Hartigan 1969, "Using subsample values as typical
     values", for means), or of 4095 drawn sets above twelve pairs.
+
+    Args:
+        one: The baseline's value in each pair, shape (pairs,), not below zero.
+        other: The candidate's, in the same unit, shape (pairs,).
+        confidences: For each one interval.
+
+    Returns:
+        Intervals of one over other, without unit.
     """
     if one.size < LEAST_VALUES:
         return [None for _ in confidences]
@@ -85,7 +93,12 @@ def flipped_intervals(
 
 
 def _cut(ratios: NDArray[np.float64], confidence: float) -> Interval | None:
-    """Interval of sorted ratios of sets; six pairs have 96.9 % at most."""
+    """Interval of sorted ratios of sets; six pairs have 96.9 % at most.
+
+    Args:
+        ratios: Ascending, shape (sets,).
+        confidence: Between 0 and 1.
+    """
     rank = max(int((ratios.size + 1) * (1 - confidence) / 2 + _ROUNDING), 1)
     held = 1 - 2 * rank / (ratios.size + 1)
     if held < CONFIDENCE or not math.isfinite(ratios[-rank]):
@@ -95,7 +108,14 @@ def _cut(ratios: NDArray[np.float64], confidence: float) -> Interval | None:
 
 @cache
 def _sets(count: int) -> NDArray[np.float64]:
-    """A row for each set of pairs but the empty one: 1 for those in it."""
+    """A row for each set of pairs but the empty one: 1 for those in it.
+
+    Args:
+        count: Pairs.
+
+    Returns:
+        Zeros and ones, shape (sets, count).
+    """
     if count <= _ALL_SETS:
         numbers = np.arange(1, 2**count)
         return (numbers[:, None] >> np.arange(count) & 1).astype(np.float64)

@@ -66,6 +66,14 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
 
     `least_db` is the signal-to-noise ratio that is asked for, and `is_whole` says that the values
     are whole numbers such as token ids. Raises InputFileError when the sizes differ.
+
+    Args:
+        index: The output's number, from 0.
+        value: Shape (elements,).
+        reference: What is right, shape (elements,).
+        columns: Elements in a row, for the largest entry of each.
+        least_db: In dB.
+        is_whole: Values that are equal or wrong, with nothing between.
     """
     if value.size != reference.size:
         msg = f"output {index} has {value.size} values, its reference {reference.size}"
@@ -94,7 +102,11 @@ def compare(  # noqa: PLR0913 - two arrays, and what is known of them
 
 
 def find_degeneracy(reference: NDArray[np.float64]) -> str | None:
-    """Says why nothing can be held against `reference`; None when something can."""
+    """Says why nothing can be held against `reference`; None when something can.
+
+    Args:
+        reference: Shape (elements,).
+    """
     if reference.size == 0:
         return "it is empty"
     odd = int((~np.isfinite(reference)).sum())
@@ -109,7 +121,15 @@ def find_degeneracy(reference: NDArray[np.float64]) -> str | None:
 
 
 def snr_db(signal: NDArray[np.float64], error: NDArray[np.float64]) -> float | None:
-    """Returns 10 log10(Σ signal² / Σ error²); None without any error."""
+    """Returns 10 log10(Σ signal² / Σ error²); None without any error.
+
+    Args:
+        signal: Shape (elements,).
+        error: Value minus signal, shape (elements,).
+
+    Returns:
+        In dB.
+    """
     noise = float(np.sum(error**2))
     if noise == 0:
         return None
@@ -118,12 +138,21 @@ def snr_db(signal: NDArray[np.float64], error: NDArray[np.float64]) -> float | N
 
 
 def _allowed_error(reference: NDArray[np.float64], least_db: float) -> float:
-    """Root mean square of the error at a signal-to-noise ratio."""
+    """Root mean square of the error at a signal-to-noise ratio.
+
+    Args:
+        reference: Shape (elements,).
+        least_db: In dB.
+
+    Returns:
+        In the reference's unit.
+    """
     power = float(np.mean(reference**2)) if reference.size else 0.0
     return float(np.sqrt(power) * 10 ** (-least_db / 20))
 
 
 def _cosine(value: NDArray[np.float64], reference: NDArray[np.float64]) -> float | None:
+    """Cosine of the angle between two arrays of shape (elements,); None where one is zero."""
     lengths = float(np.linalg.norm(value) * np.linalg.norm(reference))
     return float(np.dot(value, reference) / lengths) if 0 < lengths < np.inf else None
 
@@ -131,7 +160,17 @@ def _cosine(value: NDArray[np.float64], reference: NDArray[np.float64]) -> float
 def _top1(
     value: NDArray[np.float64], reference: NDArray[np.float64], columns: int, lead: float
 ) -> float | None:
-    """Agreement over rows whose largest reference entry leads by more than `lead`."""
+    """Agreement over rows whose largest reference entry leads by more than `lead`.
+
+    Args:
+        value: Shape (elements,), rows one after the other.
+        reference: Shape (elements,).
+        columns: Elements in a row.
+        lead: In the reference's unit.
+
+    Returns:
+        A share between 0 and 1; None without such rows.
+    """
     if columns < 2 or value.size == 0 or value.size % columns:
         return None
     rows = reference.reshape(-1, columns)

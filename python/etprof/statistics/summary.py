@@ -76,7 +76,11 @@ class BlockedMedian:
 
 
 def summarise(samples: Sequence[float] | NDArray[np.generic]) -> SampleSummary:
-    """Describes `samples`, which must not be empty."""
+    """Describes `samples`, which must not be empty.
+
+    Args:
+        samples: In one unit, which the summary has too; shape (n,), in the order of time.
+    """
     values = np.asarray(samples, dtype=np.float64)
     quantiles = np.percentile(values, [10, 25, 75, 90, 95, 99])
     p10, p25, p75, p90, p95, p99 = (float(value) for value in quantiles)
@@ -132,6 +136,9 @@ def _serial_correlation(values: NDArray[np.float64]) -> tuple[float, float]:
     """Correlation of neighbours' ranks, and what 5 % of independent series exceed.
 
     Corrected for its bias of -1/n (Bartels 1982, "The rank version of von Neumann's ratio test").
+
+    Args:
+        values: In the order of time, shape (n,).
     """
     ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
     ranks -= ranks.mean()
@@ -177,7 +184,15 @@ def _chance_of_stretches(size: int, count: int, most: int) -> float:
 
 
 def _split(ordered: NDArray[np.float64], least: int) -> tuple[int, float, float] | None:
-    """Splits sorted values at their widest gap, `least` on each side, where it is wide enough."""
+    """Splits sorted values at their widest gap, `least` on each side, where it is wide enough.
+
+    Args:
+        ordered: Ascending, shape (n,).
+        least: Values on each side, at least.
+
+    Returns:
+        How many are below the gap, and its two ends; None where there is none.
+    """
     count = ordered.size
     if count < 4 * 2 or ordered[0] == ordered[-1]:
         return None
@@ -191,17 +206,35 @@ def _split(ordered: NDArray[np.float64], least: int) -> tuple[int, float, float]
 
 
 def trimmed_mean(samples: Sequence[float] | NDArray[np.float64]) -> float:
-    """Mean of the middle 80 %, as ExecuTorch's apps have it; cuts none of too few."""
+    """Mean of the middle 80 %, as ExecuTorch's apps have it; cuts none of too few.
+
+    Args:
+        samples: Shape (n,).
+
+    Returns:
+        In the samples' unit.
+    """
     values = np.sort(np.asarray(samples, dtype=np.float64))
     drop = int(values.size * _TRIM)
     return float(values[drop : values.size - drop].mean())
 
 
 def robust_spread(deviations: NDArray[np.float64]) -> float:
-    """Standard deviation after the median of deviations, in which outliers count little."""
+    """Standard deviation after the median of deviations, in which outliers count little.
+
+    Args:
+        deviations: Not below zero, shape (n,).
+    """
     return float(np.median(np.abs(deviations))) * _MAD_TO_DEVIATION
 
 
 def noise_of_series(values: NDArray[np.float64]) -> float:
-    """Spread of one value around its level, from differences of neighbours: no drift inflates it."""
+    """Spread of one value around its level, from differences of neighbours: no drift inflates it.
+
+    Args:
+        values: In the order of time, shape (n,).
+
+    Returns:
+        A standard deviation, in the values' unit.
+    """
     return robust_spread(np.diff(values)) / math.sqrt(2)

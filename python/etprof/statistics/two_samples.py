@@ -35,6 +35,10 @@ def shift_interval(
 
     From the k-th smallest to the k-th largest difference of a pair, k after the rank-sum
     distribution (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, section 4.3).
+
+    Args:
+        baseline: Shape (n,).
+        candidate: In the same unit, shape (m,).
     """
     rank, confidence = _rank_of_interval(baseline.size, candidate.size)
     if rank < 1:
@@ -232,4 +236,5 @@ def _t_beyond(freedom: float, angle: float) -> float:
 
 @cache
 def _quadrature() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Points and weights of Gauss and Legendre on [-1, 1], each of shape (96,)."""
     return np.polynomial.legendre.leggauss(96)

@@ -56,7 +56,15 @@ def _some_columns(
     delegates: Delegates,
     first: int,
 ) -> Sequence[Sequence[Value]]:
-    """Returns the values of some rows; `first` is the number of the piece's first execution."""
+    """Returns the values of some rows; `first` is the number of the piece's first execution.
+
+    Args:
+        piece: Events of an ETDump.
+        rows: Which of them, shape (n,).
+        texts: Names and blocks of the whole file.
+        delegates: The backend of each delegate call.
+        first: In the whole file.
+    """
     (names, blocks), profile, times = texts, piece.dump.profile, piece.events.times
     ids = zip(*(column[rows].tolist() for column in profile.naming), strict=True)
     told = [event_label(names, *each) for each in ids]
@@ -198,7 +206,15 @@ def event_blocks(
 def _group(
     profile: ProfileColumns, rows: NDArray[np.intp]
 ) -> Iterator[tuple[_Key, NDArray[np.intp]]]:
-    """Yields equal events and their rows, in the order of their first occurrence."""
+    """Yields equal events and their rows, in the order of their first occurrence.
+
+    Args:
+        profile: Columns of a piece.
+        rows: Which of its events, shape (n,).
+
+    Yields:
+        What the events share, and their rows, shape (members,).
+    """
     keys = np.stack(
         [column[rows].astype(np.int64) for column in (profile.instruction_id, *profile.naming)],
         axis=1,
@@ -222,7 +238,15 @@ def _event(
     *,
     is_timed: bool,
 ) -> Event:
-    """Returns an event of the block that `texts` name last, with what is known of its operator."""
+    """Returns an event of the block that `texts` name last, with what is known of its operator.
+
+    Args:
+        key: What the events share.
+        parts: Durations in ns, of each piece an array of shape (calls,).
+        texts: All names, and the block's.
+        known: Operators by their call and label.
+        is_timed: Whether durations may be shown.
+    """
     (names, block), durations = texts, np.concatenate(parts)
     instruction, *naming = key
     name, is_delegated = event_label(names, *naming)

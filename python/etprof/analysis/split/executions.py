@@ -339,7 +339,11 @@ class _Survey:
         self.events = [events if self.is_timed else replace(events, times=None)]
 
     def phases(self) -> NDArray[np.int8]:
-        """Of each execution, whether it is first inference, warm-up or steady."""
+        """Of each execution, whether it is first inference, warm-up or steady.
+
+        Returns:
+            _FIRST, _WARMUP, _PREFILL or _STEADY, int8, shape (executions,).
+        """
         phases: NDArray[np.int8] = np.concatenate(self._phases)
         if not (phases == _FIRST).any() and phases.size > 1:
             phases[0] = _FIRST
@@ -400,7 +404,16 @@ def count_left_out(launches: Sequence[Executions]) -> LeftOut:
 def _refuse_damaged(
     survey: _Survey, possible: NDArray[np.bool_], steady: NDArray[np.bool_]
 ) -> None:
-    """Raises for a file of which too much is impossible to believe the rest."""
+    """Raises for a file of which too much is impossible to believe the rest.
+
+    Args:
+        survey: What the pieces of the file had.
+        possible: Whether all events of an execution can be so, bool, shape (executions,).
+        steady: Whether an execution is neither first nor warm-up, bool, shape (executions,).
+
+    Raises:
+        ImplausibleETDumpError: more than MOST_IMPOSSIBLE of the executions cannot be so, or all steady ones.
+    """
     wrong = int(np.count_nonzero(~possible))
     if wrong <= MOST_IMPOSSIBLE * possible.size and possible[steady].any():
         return
@@ -414,7 +427,15 @@ def _refuse_damaged(
 
 
 def _phases(dump: ETDump, is_execute: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """Says of each `Method::execute` of a piece which block's it is."""
+    """Says of each `Method::execute` of a piece which block's it is.
+
+    Args:
+        dump: One piece of an ETDump.
+        is_execute: Whether an event is a `Method::execute`, bool, shape (events,).
+
+    Returns:
+        The phase of each execution, int8, shape (executions,): _FIRST, _WARMUP, _PREFILL or _STEADY.
+    """
     # A file has a block for each inference, and few names.
     names, which = np.unique(dump.blocks.name_id, return_inverse=True)
     by_name = np.array([_phase(dump, index) for index in names.tolist()], dtype=np.int8)

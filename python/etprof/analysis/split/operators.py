@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from etprof.analysis.split.duration_counts import (
+    ALL_DIGITS,
+    DurationCounts,
+    begins_of_runs,
+    duration_step,
+    pack_rows,
+)
 from etprof.analysis.split.executions import ImplausibleETDumpError, begins_alike, count_left_out
 from etprof.backends.backend import (
     CATEGORIES,
@@ -41,7 +48,6 @@ there are more, as with calls in ns, the steps between them are coarser: medians
 vary by 5 % were off by 0.003 %, those of 1000 that vary by half by 0.3 %."""
 _LEAST_DURATIONS: Final = 256
 """For each operator, however many there are."""
-_ALL_DIGITS: Final = 64
 _MOST_DIGITS: Final = 32
 """Binary digits to begin with where not all can be kept: those of 4 s in ns."""
 
@@ -196,61 +202,6 @@ class Whole:
         return PartTimes(sum(totals_ns), tuple(means), mean, share)
 
 
-class _Spread(NamedTuple):
-    """How often each operator took how long: what a median takes, however many calls there are."""
-
-    operator: NDArray[np.int64]
-    duration: NDArray[np.int64]
-    """In ns, rounded down to so many binary digits as the tally keeps."""
-    calls: NDArray[np.int64]
-
-    @classmethod
-    def of_calls(cls, operator: NDArray[np.int64], duration: NDArray[np.int64]) -> _Spread:
-        """Counts equal durations of an operator; by operator, the shortest first."""
-        packed = _pack(operator, duration)
-        if packed.dtype == object or not packed.size:
-            order = np.argsort(packed)
-            return cls(operator[order], duration[order], np.ones_like(operator))._add_up()
-        # Numbers are sorted in a third of the time that their places take.
-        packed.sort()
-        starts = np.flatnonzero(_begins(packed))
-        low = duration.min()
-        of_operator, above = np.divmod(packed[starts], duration.max() - low + 1)
-        calls = np.diff(starts, append=packed.size)
-        return cls(of_operator + operator.min(), above + low, calls)
-
-    @classmethod
-    def of_parts(cls, parts: Sequence[_Spread]) -> _Spread:
-        """Adds up what was counted apart."""
-        operator, duration, calls = (np.concatenate(each) for each in zip(*parts, strict=True))
-        # Each part is in order, which this way of sorting makes use of.
-        order = np.argsort(_pack(operator, duration), kind="stable")
-        return cls(operator[order], duration[order], calls[order])._add_up()
-
-    def rounded(self, digits: int) -> _Spread:
-        """The same in so many binary digits; no longer duration becomes the shorter one."""
-        if digits == _ALL_DIGITS:
-            return self
-        return self._replace(
-            duration=self.duration - self.duration % _step(self.duration, digits)
-        )._add_up()
-
-    def _add_up(self) -> _Spread:
-        """Makes one of neighbours that are equal."""
-        starts = np.flatnonzero(_begins(self.operator) | _begins(self.duration))
-        calls = np.add.reduceat(self.calls, starts) if starts.size else self.calls
-        return _Spread(self.operator[starts], self.duration[starts], calls)
-
-
-def _step(duration: NDArray[np.int64], digits: int) -> NDArray[np.int64] | int:
-    """The distance of two durations that differ when only so many binary digits are kept; ns."""
-    if digits == _ALL_DIGITS:
-        return 1
-    _, needed = np.frexp(duration.astype(np.float64))
-    step: NDArray[np.int64] = np.left_shift(1, np.maximum(needed.astype(np.int64) - digits, 0))
-    return step
-
-
 class _Kind(NamedTuple):
     """What makes events one operator, in every launch."""
 
@@ -281,25 +232,25 @@ class _Tally:
         self.shortest = np.zeros(0, np.int64)
         """Of each operator's calls, in ns, as `longest`."""
         self.longest = np.zeros(0, np.int64)
-        self._spreads = list[_Spread]()
-        self._digits = _ALL_DIGITS
+        self._spreads = list[DurationCounts]()
+        self._digits = ALL_DIGITS
         self._numbered: tuple[tuple[NDArray[np.int32], ...], NDArray[np.int64]] | None = None
         """What the events of the last piece are told by, and their operators' numbers: the next piece
         is mostly of the same inferences over again."""
 
     @property
-    def spread(self) -> _Spread:
+    def spread(self) -> DurationCounts:
         """How often each operator took how long, in the middle of the steps that are told apart."""
         found = self._merge()
-        middle = (_step(found.duration, self._digits) - 1) // 2
+        middle = (duration_step(found.duration, self._digits) - 1) // 2
         return found._replace(duration=found.duration + middle)
 
-    def _merge(self) -> _Spread:
+    def _merge(self) -> DurationCounts:
         """Adds up what there is so far; in coarser steps where it is too much.
 
         A file gives the same however it is cut: steps are those that all of it needs.
         """
-        found = _Spread.of_parts(self._spreads)
+        found = DurationCounts.of_parts(self._spreads)
         while found.calls.size > max(_MOST_DURATIONS, _LEAST_DURATIONS * len(self.kinds)):
             self._digits = min(self._digits, _MOST_DIGITS) - 1
             found = found.rounded(self._digits)
@@ -337,12 +288,21 @@ class _Tally:
         is_delegated: NDArray[np.bool_],
         names: Sequence[str],
     ) -> NDArray[np.int64]:
-        """Returns the number of each event's operator; gives the next ones to new operators."""
+        """Returns the number of each event's operator; gives the next ones to new operators.
+
+        Args:
+            keys: What tells operators apart: instruction, name and delegate's number, each shape (events,).
+            is_delegated: Whether a delegate's event, bool, shape (events,).
+            names: The file's names, which the second key numbers; -1 is none.
+
+        Returns:
+            Index into `kinds`, shape (events,).
+        """
         if self._numbered and begins_alike(self._numbered[0], keys):
             return self._numbered[1][: keys[0].size]
-        packed = _pack(*keys)
+        packed = pack_rows(*keys)
         known = np.sort(packed)
-        known = known[_begins(known)]
+        known = known[begins_of_runs(known)]
         group = np.searchsorted(known, packed)
         first = np.zeros(known.size, np.intp)
         first[group[::-1]] = np.arange(packed.size)[::-1]
@@ -359,6 +319,13 @@ class _Tally:
     def _count(
         self, operator: NDArray[np.int64], execution: NDArray[np.int64], position: int
     ) -> None:
+        """Adds the calls of a piece to those of a launch.
+
+        Args:
+            operator: Index into `kinds` of each call, shape (calls,).
+            execution: Number of the execution that holds the call, shape (calls,).
+            position: The launch's column.
+        """
         new = len(self.kinds) - self.executions.size
         self.totals = np.pad(self.totals, ((0, new), (0, 0)))
         self.calls = np.pad(self.calls, ((0, new), (0, 0)))
@@ -369,15 +336,22 @@ class _Tally:
         if operator.size:
             # Executions are whole in a piece, so that none is counted again in the next.
             runs = np.sort(operator * (int(execution.max()) + 1) + execution)
-            ran = runs[_begins(runs)] // (int(execution.max()) + 1)
+            ran = runs[begins_of_runs(runs)] // (int(execution.max()) + 1)
             self.executions += np.bincount(ran, minlength=len(self.kinds))
 
     def _measure(
         self, operator: NDArray[np.int64], duration: NDArray[np.int64], position: int
     ) -> None:
+        """Adds the durations of a piece to those of a launch.
+
+        Args:
+            operator: Index into `kinds` of each call, shape (calls,).
+            duration: How long each call took in ns, shape (calls,).
+            position: The launch's column.
+        """
         self.totals[:, position] += np.bincount(operator, duration, len(self.kinds))
-        part = _Spread.of_calls(operator, duration)
-        begins = _begins(part.operator)
+        part = DurationCounts.of_calls(operator, duration)
+        begins = begins_of_runs(part.operator)
         first, last = part.operator[begins], part.operator[np.roll(begins, -1)]
         self.shortest[first] = np.minimum(self.shortest[first], part.duration[begins])
         self.longest[last] = np.maximum(self.longest[last], part.duration[np.roll(begins, -1)])
@@ -385,28 +359,6 @@ class _Tally:
         # Twice as much as there is: every addition goes through all of it.
         if sum(each.calls.size for each in self._spreads[1:]) > 2 * self._spreads[0].calls.size:
             self._merge()
-
-
-def _pack(*columns: NDArray[np.integer[Any]]) -> NDArray[Any]:
-    """Makes one number of those of a row: equal ones of equal rows alone, in the same order.
-
-    Where 64 bits do not hold them, which takes years of ns, they are Python's own integers.
-    """
-    if not columns[0].size:
-        return np.zeros(0, np.int64)
-    lows = [int(column.min()) for column in columns]
-    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, lows, strict=True)]
-    packed = np.zeros(columns[0].size, np.int64 if math.prod(sizes) < 2**63 else object)
-    for column, low, size in zip(columns, lows, sizes, strict=True):
-        packed = packed * size + (column.astype(np.int64) - low)
-    return packed
-
-
-def _begins(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Says which of sorted values differ from the one before."""
-    differs = np.ones(values.size, np.bool_)
-    differs[1:] = values[1:] != values[:-1]
-    return differs
 
 
 def split_operators(launches: Sequence[Executions]) -> OperatorSplit:
@@ -435,7 +387,11 @@ def split_operators(launches: Sequence[Executions]) -> OperatorSplit:
 
 
 def _whole_calls(piece: Piece, delegates: Delegates) -> NDArray[np.bool_]:
-    """Says which events are calls of an opaque delegate, each one operator."""
+    """Says which events are calls of an opaque delegate, each one operator.
+
+    Returns:
+        One value an event of the piece, shape (events,).
+    """
     if not delegates.opaque:
         return np.zeros(piece.events.roles.size, np.bool_)
     opaque = np.isin(piece.dump.profile.instruction_id, delegates.opaque)
@@ -539,7 +495,16 @@ def _operator_rows(tally: _Tally, delegates: Delegates, whole: Whole) -> tuple[O
 def _describe(
     part: PartTimes, durations: NDArray[np.int64], calls: NDArray[np.int64]
 ) -> tuple[float, float]:
-    """Returns median and standard deviation of calls, by how often they took how long; in order."""
+    """Returns median and standard deviation of calls, by how often they took how long; in order.
+
+    Args:
+        part: The operator's times; its total is in ns.
+        durations: Distinct durations in ns, ascending, shape (n,).
+        calls: How many calls took each, shape (n,).
+
+    Returns:
+        Median and sample standard deviation of the calls, in ns.
+    """
     count, until = int(calls.sum()), np.cumsum(calls)
     middle = np.searchsorted(until, [(count - 1) // 2, count // 2], side="right")
     from_mean = durations - part.total_ns / count

@@ -79,7 +79,11 @@ class Functions:
         return len(self.numbers) * _WORD
 
     def name(self, counts: Counts) -> dict[str, int]:
-        """Returns counts by the functions' names, the largest first."""
+        """Returns counts by the functions' names, the largest first.
+
+        Args:
+            counts: Instructions of each function, shape (functions,).
+        """
         return {self.names[i]: int(counts[i]) for i in np.argsort(-counts) if counts[i]}
 
 
@@ -183,7 +187,11 @@ class Log:
             self._count(self._places(whole + newline))
 
     def _places(self, lines: bytes) -> Places:
-        """Reads the address of each line: the second of four numbers with slashes between them."""
+        """Reads the address of each line: the second of four numbers with slashes between them.
+
+        Returns:
+            The address in the library, in bytes from its begin, int32, shape (lines,).
+        """
         letters = np.frombuffer(lines, np.uint8)
         slashes = np.flatnonzero(letters == ord("/"))
         count = lines.count(b"\n")
@@ -202,6 +210,11 @@ class Log:
         return places
 
     def _count(self, places: Places) -> None:
+        """Adds up instructions by function, for each operator of each execution.
+
+        Args:
+            places: Addresses in the library, in the order of running, shape (lines,).
+        """
         functions = self.functions
         numbers = functions.numbers[(places - functions.begin) // _WORD]
         is_border = (places == functions.execute) | (places == functions.clock)
@@ -258,6 +271,13 @@ def _name(
     calls: Sequence[Sequence[Counts]],
     by_call: Mapping[int, Sequence[tuple[int, str]]],
 ) -> Iterator[OperatorInstructions]:
+    """Names each operator of one execution after another.
+
+    Args:
+        functions: The library's functions.
+        calls: Of each execution its operators' instructions by function, each shape (functions,).
+        by_call: Instruction and name of each operator, by delegate call.
+    """
     for (delegate, operators), (_, *pieces) in zip(by_call.items(), calls, strict=True):
         # After the last border, the profiler reports.
         own, rows = pieces[:-1], operators
