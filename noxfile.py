@@ -94,10 +94,7 @@ def packages(session: nox.Session) -> None:
 def distros(session: nox.Session) -> None:
     """README's commands in fresh roots of other distributions; needs root and debootstrap."""
     install_with_group(session, "test")
-    python = str(ENVIRONMENT / "bin" / "python")
-    # Ctrl-C: time to remove a root of some gigabytes.
-    patience = {"interrupt_timeout": 60, "terminate_timeout": 60}
-    session.run(python, "-m", "tests.distros", *session.posargs, **patience)
+    run(session, "python", "-m", "tests.distros", *session.posargs)
 
 
 @nox.session(python=False)

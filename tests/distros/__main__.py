@@ -195,6 +195,17 @@ class Trial:
         print(f"  {'; '.join(log.read_text().splitlines())}", flush=True)
 
 
+def does_readme_hold(trial: Trial, *, more: str, left_out: list[str]) -> bool:
+    """Does what README says, and says whether all of it worked."""
+    begun = time.monotonic()
+    try:
+        follow_readme(trial, more=more, left_out=left_out)
+    except StepFailedError:
+        return False
+    print(f"  {time.monotonic() - begun:6.0f} s  in all; README holds", flush=True)
+    return True
+
+
 def follow_readme(trial: Trial, *, more: str, left_out: list[str]) -> None:
     """Does what README says; raises StepFailedError for what does not work."""
     with trial.fresh_root() as root:
@@ -242,16 +253,15 @@ def try_one(
         trial = Trial(distribution, archive, folder, arguments.root or folder / "base")
         shutil.rmtree(trial.logs, ignore_errors=True)
         trial.logs.mkdir()
-        begun = time.monotonic()
         try:
-            follow_readme(trial, more=" ".join(arguments.also), left_out=arguments.skip)
-        except StepFailedError:
-            return False
-        finally:
-            if not arguments.keep:
-                remove_tree(folder / "root")
-        print(f"  {time.monotonic() - begun:6.0f} s  in all; README holds", flush=True)
-        return True
+            holds = does_readme_hold(trial, more=" ".join(arguments.also), left_out=arguments.skip)
+        except KeyboardInterrupt:
+            # Gigabytes of small files: some minutes, and whoever interrupts waits for none.
+            print(f"interrupted; {folder / 'root'} stays until the next run", file=sys.stderr)
+            raise
+        if not arguments.keep:
+            remove_tree(folder / "root")
+        return holds
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -276,7 +276,7 @@ def find_drift(logs: Sequence[float], prior: Spread | None = None) -> Drift | No
     length = values.size - 1
     error = length * spread.deviation / math.sqrt(extent)
     total = difference_with_error(slope * length, error, spread)
-    steps = (values[:cut].var() * cut + values[cut:].var() * (values.size - cut)
+    steps = (float(values[:cut].var() * cut + values[cut:].var() * (values.size - cut))
              for cut in range(1, values.size))  # fmt: skip
     is_steady = float(np.sum(deviations**2)) < min(steps)
     return Drift(values.size, float(values.mean()) - total.change / 2, total, is_steady)
