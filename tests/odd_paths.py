@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 from etprof.base.process import run_command
+from etprof.cli import COMMANDS
 
 ODD_NAME = "a longer path, with 'quotes', $HOME, `ls`, 100 % & ünïcödé 漢字 " + "long " * 20 + "#1"
 """Of a folder: whatever a shell, a URL, a format string or CMake could take for its own."""
-_LINE = re.compile(r"(?:^\s*|: )(etprof (?:[^\\\n]|\\\n)*)", re.MULTILINE)
-_BETWEEN = re.compile(r"`(etprof (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
+_NAMED = rf"etprof (?:{'|'.join(COMMANDS)})\b"
+_LINE = re.compile(rf"(?:^\s*|: )({_NAMED}(?:[^\\\n]|\\\n)*)", re.MULTILINE)
+_BETWEEN = re.compile(rf"`({_NAMED}(?:[^`'\"]|'[^']*'|\"[^\"]*\")*)`")
 _ECHO = """etprof() { printf '%s\\0' "$@"; }"""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
@@ -14,20 +13,11 @@ import pytest
 
 from etprof.base.errors import UsageError
 from etprof.cli import COMMANDS, EPILOG, build_parser, load_command
+from tests.page_commands import PAGES, commands_in, quoted_commands
 
-ROOT = Path(__file__).parents[2]
-FOR_ASSISTANTS = [ROOT / "llms.txt", ROOT / "skills/etprof/SKILL.md"]
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *FOR_ASSISTANTS,
-    *sorted((ROOT / "docs").glob("*.md")),
-]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-CODE = re.compile(r"^```\w*\n(.*?)^```|`([^`\n]+)`", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 BARE = ("compare", "export-llm", "history add", "import", "report")
-COMMAND = re.compile(r"(?:\S*/)?etprof (?!COMMAND\b)([a-z].*)")
 
 
 def page_id(page: Path) -> str:
@@ -53,20 +43,11 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
     assert not wrong
 
 
-def commands_in(text: str) -> Iterator[str]:
-    """Yields what follows `etprof` in each command of shell text."""
-    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
-        for part in re.split(r"&&|\||>", line):
-            if found := COMMAND.match(part.strip()):
-                yield found[1]
-
-
 def shown_commands() -> dict[str, set[str]]:
     """Every command that is shown to users, by where."""
-    shown = {page.name: set[str]() for page in PAGES}
-    for page in PAGES:
-        for block, inline in CODE.findall(page.read_text()):
-            shown[page.name] |= set(commands_in(block or inline))
+    shown: dict[str, set[str]] = {}
+    for quoted in quoted_commands():
+        shown.setdefault(quoted.page, set()).add(quoted.text)
     for name in COMMANDS:
         module = load_command(name)
         help_text = f"{module.__doc__}\n{getattr(module, 'EXAMPLES', '')}"

@@ -438,7 +438,7 @@ def test_tokenizers_that_are_none_are_named(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--prompt-tokens", "1"], "--prompt-tokens is given without --generate N"),
-        (["--generate", "4"], "tokens are generated after one prompt"),
+        (["--generate", "4"], "--generate reads a prompt first: give --prompt-length N"),
         (["--generate", "4", "--prompt-tokens", "1", "--method", "decode"],
          "--generate takes its methods from --prefill-method and --decode-method"),
         (["--generate", "4", "--prompt-tokens", "nowhere.txt"], "cannot read nowhere.txt"),

@@ -219,6 +219,11 @@ def _find_generation(arguments: argparse.Namespace) -> GenerationConfig | None:
     if arguments.method is not None or arguments.inputs:
         msg = "--generate takes its methods from --prefill-method and --decode-method, its inputs "
         raise UsageError(msg + "from the prompt; leave out --method and --inputs")
+    if not any(given[name] for name in ("prompt_tokens", "prompt_length", "prompt")):
+        raise UsageError(
+            "--generate reads a prompt first: give --prompt-length N, of arbitrary tokens, where only "
+            "speed matters, --prompt-tokens 1,2,3, or --prompt TEXT with --tokenizer FILE"
+        )
     tokens = given["prompt_tokens"]
     if tokens is not None:
         given["prompt_tokens"] = parse_ids(tokens) or Path(tokens)
