@@ -72,7 +72,7 @@ def tests(session: nox.Session) -> None:
     install_with_group(session, "test")
     # Whole files, so that what a module sets up is made once; in order, so that unit tests come first.
     words = session.posargs or ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
-    run(session, "pytest", "-m", "not full and not android and not browser", *words)
+    run(session, "pytest", "-m", "not full and not android and not browser and not pages", *words)
     session.env["ETPROF_WERROR"] = "ON"
     run(session, "cmake", "--workflow", "--preset", "host")
 
@@ -81,6 +81,13 @@ def tests(session: nox.Session) -> None:
 def full(session: nox.Session) -> None:
     """Every lane of CI, and the record of it, .ci/full.json: some 45 minutes on two cores."""
     session.run(".ci/run", "full", external=True)
+
+
+@nox.session(python=False)
+def pages(session: nox.Session) -> None:
+    """Every command that README and docs quote with a real model, and what it prints to be pasted."""
+    install_with_group(session, "test")
+    run(session, "pytest", "-m", "pages", "--durations", "0", *session.posargs)
 
 
 @nox.session(python=False)

@@ -95,6 +95,18 @@ def test_without_pip_the_package_is_named(clone: Path, tmp_path: Path) -> None:
     assert "apt install python3-pip" in said(done)
 
 
+@pytest.mark.parametrize("sign", [*'[]";|<>'])
+def test_a_folder_in_which_cmake_cannot_build_is_named(
+    clone: Path, tmp_path: Path, sign: str
+) -> None:
+    """U3-13: a compiler that works was said to be broken, or a file of CMake's to be missing."""
+    folder = tmp_path / f"a {sign} b"
+    shutil.copytree(clone, folder, symlinks=True)
+    done = configure(folder, folder / "build", "-DETPROF_BUILD_RUNNER=OFF")
+    assert done.exit_code == 1
+    assert f"give folders without {sign} in their names" in said(done)
+
+
 def test_warnings_are_errors_for_developers_alone(tmp_path: Path) -> None:
     """C5: they were in every preset, so a newer compiler stopped a user's build."""
     parts = ("-DETPROF_BUILD_RUNNER=OFF", "-DETPROF_BUILD_PYTHON=OFF")
