@@ -141,6 +141,13 @@ def kill(session: nox.Session) -> None:
 
 
 @nox.session(python=False)
+def sandbox(session: nox.Session) -> None:
+    """Fails on what commands start, load, connect to or open unnamed; Linux, with strace."""
+    install_with_group(session, "test")
+    run(session, "python", "-m", "tests.sandbox", *session.posargs)
+
+
+@nox.session(python=False)
 def mutants(session: nox.Session) -> None:
     """Changes that a test must notice: at most a tenth may live; `-- --random 300` draws them."""
     install_with_group(session, "test")

@@ -113,3 +113,31 @@ def test_outside_of_git_nothing_is_known(tmp_path: Path, monkeypatch: pytest.Mon
 def test_without_git_nothing_is_known(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tree))
     assert read_git_state(tree) is None
+
+
+@pytest.mark.parametrize(
+    "setting", ["core.fsmonitor", "filter.own.clean", "filter.own.process", "included"]
+)
+def test_no_program_of_the_tree_is_run(tree: Path, setting: str) -> None:
+    """What a stranger's .git names would run in an unpacked folder, as `git status` does."""
+    program = tree / "planted"
+    program.write_text(f"#!/bin/sh\ntouch {tree}/run\nexit 1\n")
+    program.chmod(0o755)
+    (tree / ".git/info").mkdir(exist_ok=True)
+    (tree / ".git/info/attributes").write_text("* filter=own\n")
+    if setting == "included":
+        (tree / "more").write_text('[filter "own"]\n\tclean = ./planted\n')
+        git(tree, "config", "include.path", "../more")
+    else:
+        git(tree, "config", setting, "./planted")
+    (tree / "file").write_text("two")
+    assert state_of(tree).commit == git(tree, "rev-parse", "HEAD")
+    assert not is_tracked(program)
+    assert not (tree / "run").exists()
+    assert state_of(tree).dirty is (True if setting == "core.fsmonitor" else None)
+
+
+def test_filters_of_the_user_are_the_users(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "settings").write_text('[filter "own"]\n\tclean = cat\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tree / "settings"))
+    assert state_of(tree).dirty is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,15 @@ from etprof.base.process import run_command
 from etprof.run.manifest import GitState
 
 _TIMEOUT_S: Final = 10.0
-_QUIET: Final = {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+_QUIET: Final = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+    # A tree may come from a stranger: nothing that its configuration names is fetched.
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_OWN_FILTER: Final = re.compile(r"^(?:local|worktree)\t", re.MULTILINE)
+"""Of what git's configuration says in the tree itself; the user's own filters are the user's."""
 
 
 def read_git_state(folder: Path) -> GitState | None:
@@ -19,13 +28,28 @@ def read_git_state(folder: Path) -> GitState | None:
     commit = _git(folder, "rev-parse", "--verify", "HEAD")
     if not commit:
         return None
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    changes = _changes(folder)
     branch = _git(folder, "symbolic-ref", "--short", "--quiet", "HEAD")
     return GitState(
         commit=commit,
         branch=branch or _branch_of_workflow(commit),
         dirty=None if changes is None else bool(changes),
     )
+
+
+def _changes(folder: Path) -> str | None:
+    """Lists what differs from the commit; None where telling it would run the tree's programs.
+
+    Those are filters of its own configuration. What is changed inside submodules is not looked at.
+    """
+    pattern = r"^filter\..*\.(clean|process)$"
+    filters = _git(
+        folder, "config", "--includes", "--show-scope", "--name-only", "--get-regexp", pattern
+    )
+    if filters is not None and _OWN_FILTER.search(filters):
+        return None
+    flags = ("--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    return _git(folder, "status", *flags)
 
 
 def is_tracked(file: Path) -> bool:
@@ -44,7 +68,11 @@ def _git(folder: Path, *words: str) -> str | None:
     """Returns what git prints; None when it refuses, is missing or does not answer in time."""
     try:
         completed = run_command(
-            ["git", *words], folder=folder, timeout_s=_TIMEOUT_S, environment=_QUIET
+            # The tree's own program that says what has changed would be run.
+            ["git", "-c", "core.fsmonitor=false", *words],
+            folder=folder,
+            timeout_s=_TIMEOUT_S,
+            environment=_QUIET,
         )
     except TargetError:
         return None

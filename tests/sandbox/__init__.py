@@ -1,0 +1,1 @@
+"""Watches what commands start, load, connect to and open: `nox -s sandbox`."""
