@@ -135,7 +135,7 @@ def gallery(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def kill(session: nox.Session) -> None:
-    """Random signals at random moments in five commands; `-- --rounds 20 --seed 7` for fewer."""
+    """Random signals at random moments in ten commands; `-- --rounds 20 --seed 7` for fewer."""
     install_with_group(session, "test")
     run(session, "python", "-m", "tests.random_kills", *session.posargs)
 

@@ -1,7 +1,7 @@
 """Ends real commands by random signals at random moments, and checks what is left (S2, I11).
 
-`nox -s kill -- --rounds 200 --seed 7`. After each signal: no process lives 2 s after etprof's end,
-no lock is held, the exit code is the signal's; then the command is done again (`--resume` where
+`nox -s kill -- --rounds 200 --seed 7`. After each signal: etprof ends within 2 s of SIGTERM and SIGHUP,
+no process lives 2 s after its end, no lock is held, the exit code is the signal's; then the command is done again (`--resume` where
 there is one), and nothing finished was lost, nothing is there twice. Exit code 1 on any breach.
 """
 
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -40,8 +40,10 @@ from tests.process_tree import LONGEST_END_S, ProcessTree
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 LONGEST_COMMAND_S: Final = 300
 LONGEST_WAY_OUT_S: Final = 30
-"""A library may be busy in C for seconds before Python hears of the signal; not longer."""
-ORDER: Final = ("signal", "orphan", "lock", "lost", "doubled", "again", "validate")
+"""A library may be busy in C for seconds before Python hears of Ctrl-C; not longer."""
+LONGEST_PROMPT_END_S: Final = 2.0
+"""From SIGTERM or SIGHUP to etprof's end, wherever it is."""
+ORDER: Final = ("signal", "slow", "orphan", "lock", "lost", "doubled", "again", "validate")
 """Kinds of breach, as the table has them."""
 QUICK: Final = {"blocks": 3, "min_seconds": 0.02, "etdump_runs": 2}
 
@@ -139,6 +141,11 @@ class Scenario(ABC):
     template: Path
     """What was made once for all rounds: programs, runs."""
 
+    takes_s: ClassVar[float | None] = None
+    """How long it is watched where it does not end by itself."""
+    planned: int = 0
+    """Launches of each of its runs, as one that nothing disturbed has them."""
+
     @abstractmethod
     def words(self, folder: Path) -> list[object]:
         """The command."""
@@ -199,8 +206,6 @@ def _explained(run: Path) -> Iterator[Breach]:
 class Run(Scenario):
     """`etprof run`: continued with --resume."""
 
-    PLANNED: Final = 2 * 3 + 2
-
     def words(self, folder: Path) -> list[object]:
         return ["run", folder / "config.json"]
 
@@ -218,13 +223,11 @@ class Run(Scenario):
         yield from _explained(run)
         earlier, _ = _read(run)
         yield from _again(place, [*self.words(place.folder), "--resume"])
-        yield from _check_run(run, self.PLANNED, earlier)
+        yield from _check_run(run, self.planned, earlier)
 
 
 class Profile(Scenario):
     """`etprof profile`: measured anew, the cut-off run set aside."""
-
-    PLANNED: Final = 3 + 1
 
     def words(self, folder: Path) -> list[object]:
         program = self.template / "toy_cnn_xnnpack_fp32.pte"
@@ -239,13 +242,11 @@ class Profile(Scenario):
     def check(self, place: Place) -> Iterator[Breach]:
         yield from _explained(place.folder / "run")
         yield from _again(place, self.words(place.folder))
-        yield from _check_run(place.folder / "run", self.PLANNED, {})
+        yield from _check_run(place.folder / "run", self.planned, {})
 
 
 class Bench(Scenario):
     """`etprof bench`: two runs and a history, continued with --resume."""
-
-    PLANNED: Final = 3 + 1
 
     def words(self, folder: Path) -> list[object]:
         return ["bench", folder / "matrix.json", "--out", "out", "--store", "history.sqlite"]
@@ -270,7 +271,7 @@ class Bench(Scenario):
         yield from _again(place, [*self.words(place.folder), "--resume"])
         runs = [run for run in _run_directories(out) if "programs" not in run.parts]
         for run in runs:
-            yield from _check_run(run, self.PLANNED, earlier.get(run, {}))
+            yield from _check_run(run, self.planned, earlier.get(run, {}))
         if len(runs) != 2:
             yield Breach("lost" if len(runs) < 2 else "doubled", f"{len(runs)} runs of 2")
         yield from _check_history(place.folder / "history.sqlite", 2)
@@ -337,12 +338,92 @@ class Export(Scenario):
             yield Breach("lost", f"a manifest without its program; missing: {sorted(missing)}")
 
 
+class Reading(Scenario):
+    """A command that leaves nothing behind that has to be done again."""
+
+    def check(self, place: Place) -> Iterator[Breach]:
+        assert place.folder.is_dir()
+        yield from _explained(self.template / "run0")
+
+
+class Analyze(Reading):
+    """`etprof analyze`."""
+
+    def words(self, folder: Path) -> list[object]:
+        # By a path from there, as people write it.
+        return ["analyze", os.path.relpath(self.template / "run0", folder), "--json"]
+
+
+class Report(Reading):
+    """`etprof report`, with a page and tables."""
+
+    def words(self, folder: Path) -> list[object]:
+        return ["report", self.template / "run0", "--format", "html,csv", "--out", folder / "page"]
+
+
+class Numerics(Reading):
+    """`etprof numerics`: an export, and every operator beside eager PyTorch's."""
+
+    def words(self, folder: Path) -> list[object]:
+        return ["numerics", "toy_cnn", "--dtype", "fp16", "--out", folder / "numerics.json"]
+
+
+class ExportLlm(Scenario):
+    """`etprof export-llm`: ExecuTorch's export as a process of its own."""
+
+    SIZES: Final = {"dim": 64, "n_layers": 1, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 64}
+
+    def words(self, folder: Path) -> list[object]:
+        return ["export-llm", folder / "c.yaml", "--quiet", "--outdir", folder / "program"]
+
+    def prepare(self, folder: Path) -> None:
+        (folder / "p.json").write_text(json.dumps(self.SIZES))
+        (folder / "c.yaml").write_text("base: {params: p.json}\n")
+
+    def check(self, place: Place) -> Iterator[Breach]:
+        made = list(place.folder.glob("program/*.pte.json"))
+        if made and not made[0].with_suffix("").exists():
+            yield Breach("lost", "a manifest without its program")
+
+
+class LockedHistory(Reading):
+    """`etprof history add` beside a writer that does not end: SQLite waits in its own code."""
+
+    takes_s = 8.0
+    WRITER: Final = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+time.sleep(600)
+"""
+
+    def words(self, folder: Path) -> list[object]:
+        return ["history", "add", self.template / "run0", "--store", folder / "history.sqlite"]
+
+    def prepare(self, folder: Path) -> None:
+        command = [sys.executable, "-c", self.WRITER, str(folder / "history.sqlite")]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        (folder / "writer").write_text(str(writer.pid))
+
+    def check(self, place: Place) -> Iterator[Breach]:
+        os.kill(int((place.folder / "writer").read_text()), signal.SIGKILL)
+        yield from super().check(place)
+
+
 SCENARIOS: Final[dict[str, type[Scenario]]] = {
     "run": Run,
     "profile": Profile,
     "bench": Bench,
     "history add": HistoryAdd,
     "export": Export,
+    "export-llm": ExportLlm,
+    "numerics": Numerics,
+    "analyze": Analyze,
+    "report": Report,
+    "history add, locked": LockedHistory,
 }
 
 
@@ -362,6 +443,7 @@ class Field:
 
     folder: Path
     seed: str
+    signals: Sequence[signal.Signals] = SIGNALS
     scenarios: dict[str, Scenario] = field(default_factory=dict)
     durations_s: dict[str, float] = field(default_factory=dict)
 
@@ -377,6 +459,9 @@ class Field:
             place.run([*words[:3], template / f"run{number}", *words[4:]])
         for name in (name for name in SCENARIOS if name in names):
             self.scenarios[name] = SCENARIOS[name](template)
+            if self.scenarios[name].takes_s is not None:
+                self.durations_s[name] = self.scenarios[name].takes_s or 0
+                continue
             whole = self._place(f"whole {name}")
             self.scenarios[name].prepare(whole.folder)
             start = time.monotonic()
@@ -390,6 +475,8 @@ class Field:
                 start = time.monotonic()
                 whole.run(self.scenarios[name].words(whole.folder))
             self.durations_s[name] = time.monotonic() - start
+            rows = [_read(run)[1] for run in _run_directories(whole.folder)]
+            self.scenarios[name].planned = max(rows, default=0)
 
     def _place(self, name: str) -> Place:
         folder = self.folder / name
@@ -399,7 +486,7 @@ class Field:
     def play(self, index: int, name: str) -> Round:
         """Plays one round; its folder stays when something is wrong."""
         chooser = random.Random(f"{self.seed}-{index}")  # noqa: S311 - moments, no secrets
-        number = chooser.choice(SIGNALS)
+        number = chooser.choice(self.signals)
         after_s = chooser.uniform(0, self.durations_s[name])
         place, scenario = self._place(f"round {index} {name}"), self.scenarios[name]
         scenario.prepare(place.folder)
@@ -427,6 +514,9 @@ def _judge(place: Place, ended: Ended, number: signal.Signals) -> Iterator[Breac
     expected = {-number} if number == signal.SIGKILL else {128 + number, -number, 0}
     if ended.was_ended and ended.exit_code not in expected and not _is_pythons_own(ended.said):
         yield Breach("signal", f"exit code {ended.exit_code}: {ended.said[-1000:]}")
+    is_prompt = number in {signal.SIGTERM, signal.SIGHUP}
+    if is_prompt and ended.was_ended and ended.way_out_s > LONGEST_PROMPT_END_S:
+        yield Breach("slow", f"ended {ended.way_out_s:.2f} s after {number.name}")
     if ended.exit_code >= 0 and "Traceback" in ended.said and not _is_pythons_own(ended.said):
         yield Breach("signal", f"a traceback: {ended.said[-1000:]}")
     if ended.rest_s is None:
@@ -469,13 +559,19 @@ def main() -> int:
     parser.add_argument("--seed", default=str(random.SystemRandom().randrange(10**6)))
     parser.add_argument("--lanes", type=int, default=2, help="rounds side by side")
     parser.add_argument("--commands", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    names = [each.name for each in SIGNALS]
+    parser.add_argument("--signals", nargs="+", choices=names, default=names)
     arguments = parser.parse_args()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # A background job's; commands would inherit it and rightly never end.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"seed {arguments.seed}, {arguments.rounds} rounds", flush=True)
     start = time.monotonic()
-    ground = Field(Path(tempfile.mkdtemp(prefix="kills-")), arguments.seed)
+    ground = Field(
+        Path(tempfile.mkdtemp(prefix="kills-")),
+        arguments.seed,
+        [signal.Signals[name] for name in arguments.signals],
+    )
     ground.make_templates(arguments.commands)
     names = list(ground.scenarios)
     with ThreadPoolExecutor(arguments.lanes) as lanes:

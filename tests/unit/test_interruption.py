@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from etprof.base.interruption import Interrupted, interruptible, until_interrupted
 from etprof.cli import main
+from tests.process_tree import ProcessTree, wait_for
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -157,3 +159,74 @@ def test_a_second_wish_ends_at_once() -> None:
             process.terminate()
             time.sleep(0.05)
         assert process.wait(1) == -signal.SIGTERM
+
+
+_IN_SQLITE = """
+import sqlite3, sys, threading
+from etprof.base.interruption import interruptible
+from etprof.base.process import run_command
+if sys.argv[1] == "child":
+    threading.Thread(target=run_command, args=(["sleep", "60"],), daemon=True).start()
+with interruptible(ends_process=True):
+    print("ready", flush=True)
+    sqlite3.connect(":memory:").execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+    ).fetchall()
+"""
+"""Native code that never comes back to Python: no handler of Python's runs."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("child", ["child", "alone"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+def test_native_code_is_ended_in_two_seconds(number: signal.Signals, child: str) -> None:
+    """S3-2: SIGTERM did nothing inside SQLite."""
+    tree = ProcessTree()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _IN_SQLITE, child],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **tree.environment},
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"ready\n"
+        if child == "child":
+            wait_for(lambda: tree.running("sleep 60"), "no child")
+        time.sleep(0.2)
+        start = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+        assert time.monotonic() - start < 2
+        told = f"etprof: interrupted by {number.name} while it was busy; finished work is kept\n"
+        assert process.stderr.read() == told.encode()
+    assert tree.seconds_until_empty() is not None
+
+
+@pytest.mark.slow
+def test_a_second_wish_ends_native_code_too() -> None:
+    command = [sys.executable, "-c", _IN_SQLITE, "alone"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        time.sleep(1.2)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+
+
+def test_a_block_that_has_ended_is_watched_no_more() -> None:
+    """A command in a program of somebody else's must not end that."""
+    before = threading.active_count()
+
+    def work() -> None:
+        assert threading.active_count() == before + 1
+        signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted), interruptible():
+        work()
+    assert threading.active_count() == before
+    assert signal.set_wakeup_fd(-1) == -1

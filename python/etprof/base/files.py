@@ -9,14 +9,17 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import pwd
 import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from etprof.base.errors import InputFileError
+from etprof.base.errors import InputFileError, OutputError
 
 if TYPE_CHECKING:
     from io import BufferedReader
-    from pathlib import Path
 
     from etprof.base.errors import EtprofError
 
@@ -125,3 +128,45 @@ def hash_file(path: Path) -> str:
     """Returns a regular file's SHA-256 in hexadecimal; raises OSError."""
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def user_folder(variable: str, below_home: str) -> Path:
+    """Returns etprof's folder in one of XDG's base directories; it need not exist.
+
+    `variable` names the directory; a relative path in it does not count, as XDG says. Without it,
+    it is `below_home`, and where nobody says where home is, as in a container that runs as a bare
+    number, a folder of this user alone in the one for temporary files. Raises OutputError where
+    there is no such folder, or somebody else has made it.
+    """
+    for base, rest in ((os.environ.get(variable), ""), (_home(), below_home)):
+        if base and Path(base).is_absolute():
+            return Path(base, rest, "etprof")
+    way_out = f"set HOME or {variable} to a folder that may be written"
+    try:
+        folder = Path(tempfile.gettempdir(), f"etprof-user-{os.getuid()}")
+        # Made at once: a name that all know would be somebody else's by the time it is used.
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        state = folder.lstat()
+    except OSError as error:
+        raise OutputError(
+            f"no folder for etprof's own files ({error.strerror}); {way_out}"
+        ) from None
+    is_ours = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
+    if not is_ours or state.st_mode & 0o022:
+        raise OutputError(f"{folder} is not this user's alone; {way_out}")
+    return folder / Path(below_home).name / "etprof"
+
+
+def expand_home(text: str) -> Path:
+    """Returns the path, `~` in it as this user's folder where there is one."""
+    with suppress(RuntimeError):
+        return Path(text).expanduser()
+    return Path(text)
+
+
+def _home() -> str | None:
+    """Returns this user's folder; None where neither HOME nor the system's list of users has it."""
+    with suppress(KeyError):
+        return os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
+    return None

@@ -183,11 +183,12 @@ def main(words: Sequence[str] | None = None) -> int:
     So is a defect of etprof, with exit code 70 and a report for its maintainers.
     """
     _prepare_streams()
+    is_process = words is None
     if words is None:
         words = sys.argv[1:]
         _prepare_process(words)
     try:
-        with interruptible():
+        with interruptible(ends_process=is_process):
             code = run_command_line(words)
             sys.stdout.flush()
     except EtprofError as error:

@@ -27,28 +27,13 @@ _SQLITES_OWN: Final = "sqlite_"
 _TOKEN: Final = re.compile(
     r"""\s+|"(?P<name>[^"]+)"|(?P<word>\w+)|(?P<mark>[(),])|(?P<other>.)""", re.DOTALL
 )
-_WORDS: Final = frozenset(
-    (
-        *[
-            "create",
-            "table",
-            "index",
-            "on",
-            "not",
-            "null",
-            "constraint",
-            "primary",
-            "unique",
-            "foreign",
-            "key",
-            "references",
-        ],
-        *["delete", "cascade"],
-        *["integer", "varchar", "float", "datetime", "boolean", "json", "blob"],
-        # Of Alembic's own table: VARCHAR(32).
-        *("version_num", "alembic_version", "alembic_version_pkc", "32"),
-    )
-)
+_WORDS: Final = frozenset((
+    "create", "table", "index", "on", "not", "null", "constraint", "primary", "unique", "foreign",
+    "key", "references", "delete", "cascade",
+    "integer", "varchar", "float", "datetime", "boolean", "json", "blob",
+    # Of Alembic's own table: VARCHAR(32).
+    "version_num", "alembic_version", "alembic_version_pkc", "32",
+))  # fmt: skip
 """What a definition of etprof's consists of beside names; not generated, as, check, default,
 collate, conflict, where, using, update."""
 

@@ -23,6 +23,7 @@ from model_explorer import (
 )
 
 from etprof.base.errors import EtprofError
+from etprof.base.files import expand_home
 from etprof.base.text import clean
 from etprof.model_explorer.run_graph import (
     COLOURS,
@@ -170,7 +171,7 @@ class RunProvider(NodeDataProvider):  # type: ignore[misc]
         del provider_id, graph_id, graph
         asked = str(config_values.get(_RUN) or "").strip()
         try:
-            assessment, _ = read_run(find_run(Path(asked or model_path).expanduser()))
+            assessment, _ = read_run(find_run(expand_home(asked or model_path)))
         except EtprofError as error:
             return NodeDataProviderResult(error=clean(str(error)))
         return NodeDataProviderResult(result=_quantities(assessment))

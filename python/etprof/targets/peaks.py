@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from etprof.base.atomic import write_json
+from etprof.base.errors import OutputError
 from etprof.base.records import read_record
 from etprof.run.peaks import Peaks
 from etprof.targets.emulator.cache import cache_root
@@ -35,7 +36,11 @@ def with_peaks(run: Run, path: Path | None = None) -> Run:
     if not run.is_timed or (path is None and run.manifest is None):
         return run
     if path is None and run.manifest is not None:
-        path = _place(device_of(run.manifest))
+        try:
+            path = _place(device_of(run.manifest))
+        except OutputError:
+            # No place to keep any: not to know them is no reason to show nothing of the run.
+            return run
         if not path.is_file():
             return run
     return replace(run, peaks=read_record(Peaks, Path(path or ""), way_out=WAY_OUT))

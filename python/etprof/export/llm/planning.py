@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from etprof.backends.registry import DEFAULT
 from etprof.base.errors import UsageError
-from etprof.base.files import check_regular, read_input
+from etprof.base.files import check_regular, expand_home, read_input
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.text import clean, suggest
 from etprof.export.llm.schema import Settings, read_settings
@@ -167,7 +167,7 @@ def _check_settings(settings: Settings) -> None:
 
 def _find(settings: Settings, place: str, text: str) -> Path:
     """Returns the file's absolute path; relative ones are beside the YAML, or else here."""
-    given = Path(text).expanduser()
+    given = expand_home(text)
     found = next(
         (path for each in (settings.path.parent, Path()) if (path := each / given).exists()), None
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 from etprof.base.atomic import write_json
 from etprof.base.errors import OutputError, TargetError, UsageError
+from etprof.base.files import user_folder
 from etprof.base.records import Record, read_record
 from etprof.base.text import clean
 from etprof.targets.android.adb import own_serial
@@ -167,5 +167,5 @@ def saved_path(adb: Adb) -> Path:
     The device's own serial number names it, so that it can be prepared by cable and restored
     over the network. The folder (XDG_STATE_HOME) is for what must outlive a process.
     """
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "etprof" / f"device-{quote(own_serial(adb), safe='')[:150]}.json"
+    folder = user_folder("XDG_STATE_HOME", ".local/state")
+    return folder / f"device-{quote(own_serial(adb), safe='')[:150]}.json"

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from etprof.base.atomic import write_json
 from etprof.base.errors import BuildError, InputFileError, OutputError
-from etprof.base.files import hash_file
+from etprof.base.files import hash_file, user_folder
 from etprof.base.records import Count, Record, read_record
 
 SETUP = "etprof emulator setup"
@@ -46,10 +46,13 @@ class Manifest(Record):
 
 
 def cache_root() -> Path:
-    """Returns ETPROF_CACHE, or etprof's folder in the user's cache (XDG_CACHE_HOME)."""
+    """Returns ETPROF_CACHE, or etprof's folder in the user's cache (XDG_CACHE_HOME).
+
+    Raises OutputError where this user has no place for one.
+    """
     if chosen := os.environ.get("ETPROF_CACHE"):
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "etprof"
+    return user_folder("XDG_CACHE_HOME", ".cache")
 
 
 @dataclass(frozen=True)
