@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from etprof.base.errors import OutputError
-from etprof.base.files import expand_home, user_folder
+from etprof.base.files import expand_home, provide_home, user_folder
 from etprof.run.load import Run
-from etprof.targets.peaks import with_peaks
+from etprof.run.peaks import Peaks
+from etprof.targets.peaks import keep_peaks, with_peaks
 from tests.measured_runs import MeasuredRun, write_measured
 
 
@@ -91,3 +92,17 @@ def test_a_run_is_shown_where_no_peaks_can_be_kept(nobody: Path) -> None:
 def test_a_path_with_a_tilde_stays_where_nobody_has_a_home(nobody: Path) -> None:
     assert nobody.is_dir()
     assert expand_home("~/a.json") == Path("~/a.json")
+
+
+def test_what_is_started_has_a_home(nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`device list` said that adb cannot connect to its server, which ends without HOME."""
+    provide_home()
+    assert os.environ["HOME"] == str(nobody / f"etprof-user-{os.getuid()}")
+    monkeypatch.setenv("HOME", "/somewhere")
+    provide_home()
+    assert os.environ["HOME"] == "/somewhere"
+
+
+def test_peaks_are_kept_by_who_has_no_home(nobody: Path) -> None:
+    peaks = Peaks(device="a", measured_at="2026-11-25T00:00:00+00:00", peaks=())
+    assert keep_peaks(peaks).is_relative_to(nobody / f"etprof-user-{os.getuid()}")

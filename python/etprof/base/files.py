@@ -11,7 +11,6 @@ import hashlib
 import os
 import pwd
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -141,6 +140,20 @@ def user_folder(variable: str, below_home: str) -> Path:
     for base, rest in ((os.environ.get(variable), ""), (_home(), below_home)):
         if base and Path(base).is_absolute():
             return Path(base, rest, "etprof")
+    return _private_folder(variable) / Path(below_home).name / "etprof"
+
+
+def provide_home() -> None:
+    """Sets HOME for this process and what it starts where nobody says it: adb ends without."""
+    if _home() is None:
+        # Without such a folder adb says what it lacks; all else has its answer.
+        with suppress(OutputError):
+            os.environ["HOME"] = str(_private_folder("HOME"))
+
+
+def _private_folder(variable: str) -> Path:
+    import tempfile
+
     way_out = f"set HOME or {variable} to a folder that may be written"
     try:
         folder = Path(tempfile.gettempdir(), f"etprof-user-{os.getuid()}")
@@ -155,7 +168,7 @@ def user_folder(variable: str, below_home: str) -> Path:
     is_ours = stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
     if not is_ours or state.st_mode & 0o022:
         raise OutputError(f"{folder} is not this user's alone; {way_out}")
-    return folder / Path(below_home).name / "etprof"
+    return folder
 
 
 def expand_home(text: str) -> Path:

@@ -23,7 +23,7 @@ _INSIST_S: Final = 0.25
 """Until a swallowed exception is raised again."""
 _PROMPT: Final = (signal.SIGTERM, signal.SIGHUP)
 """Signals of whoever kills next: a service manager, a scheduler, a system that shuts down."""
-_LONGEST_END_S: Final = 1.4
+_LONGEST_END_S: Final = 1.2
 """From one of these to the process's end; what it has started ends within half a second of that."""
 
 

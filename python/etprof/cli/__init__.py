@@ -26,6 +26,7 @@ from etprof.base.errors import (
     TargetError,
     UsageError,
 )
+from etprof.base.files import provide_home
 from etprof.base.interruption import Interrupted, interruptible
 from etprof.base.text import ASCII_ERRORS, clean_lines, suggest
 from etprof.cli.last_resort import DEBUG_FLAG, DEBUG_VARIABLE, end_unexpectedly, is_debugging
@@ -197,7 +198,10 @@ def main(words: Sequence[str] | None = None) -> int:
         print(clean_lines(f"etprof: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
-        return _tell_interruption(interrupt)
+        code = _tell_interruption(interrupt)
+        if is_process:
+            _leave(code)
+        return code
     except BrokenPipeError:
         _give_up_output()
         return 141
@@ -212,7 +216,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _prepare_process(words: Sequence[str]) -> None:
-    """Saves a process of etprof's own what only a long one has use for: a third of `analyze`."""
+    """Saves a process of etprof's own what only a long one has use for: a third of `analyze`.
+
+    And gives it a home where its user has none.
+    """
+    provide_home()
     gc.set_threshold(_OBJECTS_UNTIL_COLLECTION, *gc.get_threshold()[1:])
     # At its end the interpreter looks through all objects once more, to free what the system does.
     atexit.register(gc.freeze)
@@ -265,6 +273,14 @@ def _tell_interruption(interrupt: KeyboardInterrupt) -> int:
     with suppress(OSError):
         print(f"etprof: {caught.text}; finished work is kept", file=sys.stderr, flush=True)
     return caught.exit_code
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process at once: taking PyTorch's modules apart takes Python seconds."""
+    # Its reader may be gone, and a caller may have closed it.
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(code)
 
 
 def _prepare_streams() -> None:
