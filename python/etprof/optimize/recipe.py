@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 import etprof
 
@@ -22,8 +23,9 @@ _INTEGER = """\
             name, each, precision, BY_NAME[BACKEND], rewriting{also}
         )
 """
+_NO_NAME: Final = re.compile(r"[^\w.:/ -]")
 _RECIPE = '''\
-"""Makes the program that `etprof optimize` found for {model} in {precision}.
+"""Makes the program that `etprof optimize` found for {title} in {precision}.
 
 Needs ExecuTorch and etprof {version}: python recipe.py OUT.pte
 What each rewrite changes, and why that is legal: docs/optimize.md.
@@ -85,6 +87,8 @@ def write_recipe(request: ExportRequest) -> str:
     scopes = f"SCOPES = [\n{_listed(options.scopes)}\n]\n"
     weights = request.options.weights
     return _RECIPE.format(
+        # Where a text ends there is code: a folder may have quotes in its name.
+        title=_NO_NAME.sub("_", request.model),
         model=request.model,
         precision=precision.name,
         backend=request.backend,
