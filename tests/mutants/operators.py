@@ -42,6 +42,11 @@ _NAMED_BY_ORDER: Final = frozenset(
     {"isinstance", "issubclass", "getattr", "setattr", "hasattr", "cast", "replace", "field"}
 )
 """Swapped arguments of these are a mistake that no test is needed for."""
+_COMMUTE: Final = frozenset(
+    {"max", "min", "maximum", "minimum", "gcd", "hypot", "isclose", "array_equal"}
+)
+"""Swapped arguments of these are the same, but for what is neither more nor less."""
+_LARGE: Final = 10
 _TOLD: Final = frozenset({"log", "logger", "logging", "warnings"})
 _NOT_CODE: Final = frozenset({"__all__", "__version__"})
 
@@ -278,8 +283,9 @@ class _Finder(ast.NodeVisitor):
         if isinstance(value, bool):
             self._add("constant", start, end, str(not value))
         elif isinstance(value, int):
-            for new in {value + 1, value - 1 if value else 1}:
-                self._add("constant", start, end, str(new) if new >= 0 else f"({new})")
+            # Of a large one, the neighbours are much the same.
+            for new in {value + 1, abs(value - 1)} if value < _LARGE else {value * 3, value // 3}:
+                self._add("constant", start, end, str(new))
         elif isinstance(value, float):
             self._add("constant", start, end, repr(value * 2 if value else 1.0))
 
@@ -287,13 +293,13 @@ class _Finder(ast.NodeVisitor):
         """Swaps neighbours among the arguments, or leaves the call out."""
         if _is_telling(node):
             return
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
         if name == "dataclass":
             return
         if name in _UNWRAPPED and len(node.args) == 1:
             text = self._source(node.args[0])
             self._add("removed call", self._start(node), self._end(node), f"({text})")
-        if name not in _NAMED_BY_ORDER:
+        if name not in _NAMED_BY_ORDER | _COMMUTE:
             for left, right in zip(node.args, node.args[1:], strict=False):
                 if not isinstance(left, ast.Starred) and not isinstance(right, ast.Starred):
                     gap = self._text[self._end(left) : self._start(right)]

@@ -34,8 +34,12 @@ MAP: Final = ROOT / "build/mutants/map"
 LAST: Final = ROOT / "build/mutants/last.json"
 """Which changes of the last run are alive, for `--again`."""
 _HASHES: Final = "files.json"
-TRACED: Final = ("tests/unit", "tests/integration")
-"""Of these the tests that are not marked slow."""
+_INTEGRATION: Final = (
+    "analyze_etrecord", "export", "export_bad_input", "export_options", "half_constants", "one_report",
+    "profile", "promises", "replicated_split", "run_config", "stranger_runs", "untimed",
+    "user_mistakes",
+)  # fmt: skip
+"""Files of tests/integration that run much of the package in little time."""
 _READ_SOURCES: Final = (
     "canary", "codebase", "docs", "house_debts", "model_docs", "packages", "plain_words", "presets",
     "site", "workflows",
@@ -86,30 +90,45 @@ def draw(count: int, seed: int) -> list[tuple[str, Change, str]]:
 def make_map(jobs: int) -> None:
     """Traces the test files that have changed since the last time, all where the package has."""
     package = _hash(sorted((ROOT / PACKAGE).rglob("*.py")))
-    tests = {
-        str(path.relative_to(ROOT)): _hash([path])
-        for folder in TRACED
-        for path in sorted((ROOT / folder).rglob("test_*.py"))
-        if path.stem.removeprefix("test_") not in _READ_SOURCES
-    }
+    tests = {str(path.relative_to(ROOT)): _hash([path]) for path in _traced_files()}
     parts = sorted(MAP.glob("*"), key=lambda path: int(path.name)) if MAP.is_dir() else []
-    traced: dict[str, str] = {}
+    known_files: dict[str, str] = {}
     for part in parts:
         if not (part / _HASHES).is_file():
             shutil.rmtree(part)
             continue
         known = json.loads((part / _HASHES).read_text())
         if known["package"] == package:
-            traced |= known["tests"]
+            known_files |= known["tests"]
         else:
             shutil.rmtree(part)
-    changed = [name for name, content in tests.items() if traced.get(name) != content]
+    changed = [name for name, content in tests.items() if known_files.get(name) != content]
     if changed:
         part = MAP / str(max((int(each.name) for each in MAP.glob("*")), default=-1) + 1)
         part.mkdir(parents=True)
-        _trace(part, changed, jobs)
-        document = {"package": package, "tests": {name: tests[name] for name in changed}}
-        (part / _HASHES).write_text(json.dumps(document))
+        try:
+            _trace(part, changed, jobs)
+        finally:
+            # Whoever ends it early goes on where it was.
+            traced = {name for file in part.glob("tests.*") for name in _files_of(file)}
+            document = {"package": package, "tests": {name: tests[name] for name in traced}}
+            (part / _HASHES).write_text(json.dumps(document))
+
+
+def _traced_files() -> list[Path]:
+    """The test files of which all that is not marked slow may judge."""
+    units = sorted((ROOT / "tests/unit").glob("test_*.py"))
+    integration = ROOT / "tests/integration"
+    return [
+        *(path for path in units if path.stem.removeprefix("test_") not in _READ_SOURCES),
+        *(integration / f"test_{name}.py" for name in _INTEGRATION),
+        *sorted((integration / "history").glob("test_*.py")),
+    ]
+
+
+def _files_of(traced: Path) -> set[str]:
+    """The test files of which a tracing is whole."""
+    return {name.partition("::")[0] for name in json.loads(traced.read_text())}
 
 
 def _hash(paths: Sequence[Path]) -> str:

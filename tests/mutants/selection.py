@@ -15,6 +15,10 @@ from tests.mutants.tracing import COVERAGE, FIXTURE
 if TYPE_CHECKING:
     from tests.mutants.operators import Change
 
+_RUN_APART: Final = {
+    "base/guard.py": ("tests/unit/test_process.py", "tests/unit/test_leftovers.py")
+}
+"""Files of which each process of their own runs the lines, where nothing is traced, and their tests."""
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -93,6 +97,8 @@ class Selection:
         What runs at import belongs to the tests that run a line with its name, else any of its file.
         """
         names = self._of_lines(file, range(change.lines[0], change.lines[1] + 1))
+        apart = _RUN_APART.get(file, ())
+        names |= {name for name in self.tests if name.partition("::")[0] in apart}
         if not names and not change.names:
             first, last = change.statement
             names = self._of_lines(file, range(first, last + 1))

@@ -46,13 +46,17 @@ class Tracer:
         self._coverage.switch_context(context)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """What a test runs is its own."""
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Iterator[None]:
+        """What a test runs is its own; what is known of a whole file is written at once."""
         fixtures = getattr(item, "fixturenames", [])
         self._tests[item.nodeid] = {"seconds": 0.0, "passed": True, "fixtures": list(fixtures)}
         self._switch(item.nodeid)
         result = yield
         self._switch("")
+        if nextitem is None or nextitem.path != item.path:
+            self._save()
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -73,9 +77,7 @@ class Tracer:
         row["seconds"] += report.duration
         row["passed"] = row["passed"] and report.passed
 
-    def pytest_sessionfinish(self) -> None:
-        """Writes both files."""
-        self._coverage.stop()
+    def _save(self) -> None:
         self._coverage.save()
         (self._folder / f"tests.{self._name}.json").write_text(json.dumps(self._tests))
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from etprof.base.errors import BuildError
+from etprof.base.process import Completed
 from etprof.cli import main
 from etprof.tables.machine import EMULATOR_PARTS
-from etprof.targets.emulator import build, installation, qemu, sysroot
-from etprof.targets.emulator.apt import Archive, PackageSource, find_archive
+from etprof.targets.emulator import apt, build, installation, qemu, sysroot
+from etprof.targets.emulator.apt import Archive, Package, PackageSource, find_archive, unpack
 from etprof.targets.emulator.cache import SETUP, Cache
 from etprof.targets.emulator.installation import Emulator, locate
 from etprof.targets.emulator.target import EmulatorTarget
@@ -226,3 +227,142 @@ def test_a_path_is_one_piece(
     program = make_program(tmp_path / "bin" / "qemu-aarch64", "qemu-aarch64 version 10.1.0")
     assert main(["emulator", "status", "--full"]) == BuildError.exit_code
     assert str(program) in capsys.readouterr().out
+
+
+def make_script(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("listed", "uri"),
+    [
+        ("http://a/|bookworm|main", "http://a/"),
+        ("http://b/|bookworm-updates|main\nhttp://s/|bookworm|contrib\nhttp://a/|bookworm|main", "http://a/"),
+        ("http://a/|bookworm", None),
+        ("http://a/", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_the_archive_is_the_main_one_of_the_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str, uri: str | None
+) -> None:
+    release = {"VERSION_CODENAME": "bookworm", "ID": "ubuntu"}
+    monkeypatch.setattr(apt, "_os_release", lambda: release)
+    make_script(tmp_path / "bin/apt-get", f"/bin/cat <<'END'\n{listed}\nEND")
+    assert find_archive() is None, "without dpkg-deb nothing can be unpacked"
+    make_script(tmp_path / "bin/dpkg-deb", "exit 1")
+    archive = find_archive()
+    assert (archive.uri if archive else None) == uri
+    assert archive is None or (archive.distribution, archive.codename) == ("ubuntu", "bookworm")
+    monkeypatch.setattr(apt, "_os_release", dict)
+    assert find_archive() is None
+
+
+APT_GET = """\
+while [ "$1" = -o ]; do shift 2; done
+case "$1 $2" in
+"download good") touch good_1.0_arm64.deb ;;
+"download both") touch both_1.deb both_2.deb ;;
+"download none") ;;
+*) touch half.deb; echo 'W: slow' >&2; echo "E: cannot find $2" >&2; echo later >&2; exit 100 ;;
+esac"""
+APT_CACHE = """\
+while [ "$1" = -o ]; do shift 2; done
+[ "$1 $2 $3" = "show --no-all-versions good" ] || exit 100
+printf 'Package: good\\nXVersion: 0\\nVersion: 1.0-2\\nSHA256: abc\\n'"""
+
+
+def test_a_package_is_fetched_with_its_version_and_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_script(tmp_path / "bin/apt-get", APT_GET)
+    make_script(tmp_path / "bin/apt-cache", APT_CACHE)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    source = PackageSource(Archive("debian", "bookworm", "http://a/"), "bookworm", tmp_path / "apt")
+    assert (source.find_version("good"), source.find_version("bad")) == ("1.0-2", None)
+    package = source.fetch("good")
+    file = tmp_path / "apt/packages/good_1.0_arm64.deb"
+    assert package == Package("good", "1.0-2", "abc", file)
+    assert file.is_file()
+    for name, reason in (
+        ("bad", "E: cannot find bad"), ("none", "exit code 0"), ("both", "exit code 0"),
+    ):  # fmt: skip
+        with pytest.raises(BuildError) as caught:
+            source.fetch(name)
+        assert str(caught.value) == f"{name} could not be fetched from http://a/: {reason}"
+
+
+def test_a_package_that_cannot_be_unpacked_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_script(tmp_path / "bin/dpkg-deb", '[ "$1" = --extract ] && echo "$2" >"$3/out"')
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    package = Package("good", "1", "", tmp_path / "good.deb")
+    unpack(package, tmp_path)
+    assert (tmp_path / "out").read_text() == f"{tmp_path / 'good.deb'}\n"
+    make_script(tmp_path / "bin/dpkg-deb", "echo 'not a Debian archive' >&2; exit 2")
+    with pytest.raises(BuildError, match=r"^good\.deb cannot be unpacked: not a Debian archive$"):
+        unpack(package, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "components"),
+    [("debian", "Components: main\n"), ("ubuntu", "Components: main universe\n")],
+)
+def test_ubuntu_has_its_compilers_in_universe(tmp_path: Path, entry: str, components: str) -> None:
+    PackageSource(Archive(entry, "x", "http://a/"), "x", tmp_path)
+    text = (tmp_path / "sources/etprof.sources").read_text()
+    assert components in text
+    assert text.startswith("Types: deb\nURIs: http://a/\nSuites: x\n")
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "told"),
+    [
+        ("b: error: two\n", "warning\n  a.cpp:1: Error: one\n", "a.cpp:1: Error: one"),
+        ("b: error: two\n", "warning\n", "b: error: two"),
+        ("later\n", "first\n", "first"),
+        ("", "", "exit code 3"),
+    ],
+)
+def test_the_first_error_of_a_build_is_told(stdout: str, stderr: str, told: str) -> None:
+    assert build._first_error(Completed(("cmake",), 3, stdout, stderr)) == told
+
+
+@pytest.mark.parametrize(
+    ("printed", "is_taken"), [("3.28.0", True), ("3.27.9", False), ("4.1.0", True), ("?", False)]
+)
+def test_an_old_cmake_is_replaced_by_pip_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, is_taken: bool
+) -> None:
+    cmake = make_program(tmp_path / "bin/cmake", f"cmake version {printed}")
+    make_program(tmp_path / "bin/ninja", "1.11")
+    fetched: list[tuple[object, ...]] = []
+
+    def run_pip(*words: object) -> Completed:
+        fetched.append(words)
+        (tmp_path / "tools").mkdir()
+        return Completed(("pip",), 0, "", "")
+
+    monkeypatch.setattr(build, "run_pip", run_pip)
+    tools = build.find_build_tools(tmp_path)
+    if is_taken:
+        assert (tools.cmake, tools.environment, fetched) == (cmake, {}, [])
+        return
+    assert tools.cmake == tmp_path / "tools/bin/cmake"
+    assert tools.environment["PYTHONPATH"] == str(tmp_path / "tools")
+    assert tools.environment["PATH"] == f"{tmp_path / 'tools/bin'}:{tmp_path / 'bin'}"
+    assert fetched == [("install", "--target", tmp_path / "tools", "cmake>=3.28", "ninja")]
+    # AND what is there already is not fetched again.
+    assert build.find_build_tools(tmp_path) == tools
+    assert len(fetched) == 1
+
+
+def test_pip_that_fails_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "run_pip", lambda *_: Completed(("pip",), 1, "", ""))
+    with pytest.raises(BuildError, match=r"install cmake 3\.28 or newer, and ninja"):
+        build.find_build_tools(tmp_path)
