@@ -17,7 +17,7 @@ from typing import Literal
 
 from tests.mutants.copies import copy_tree, environment_of, is_editable
 from tests.mutants.known import MUTATIONS, Mutation
-from tests.mutants.sampled import MOST_ALIVE, run_sample
+from tests.mutants.sampled import MOST_ALIVE, Asked, run_sample
 
 Fate = Literal["killed", "alive", "lost"]
 
@@ -86,11 +86,14 @@ def main() -> int:
     parser.add_argument(
         "--again", action="store_true", help="try what was alive in the last run of this seed"
     )
-    asked = parser.parse_args()
-    if asked.random is None:
-        return try_known(asked.numbers)
+    parser.add_argument(
+        "--as-mapped", action="store_true", help="trace no test again, whatever has changed"
+    )
+    words = parser.parse_args()
+    if words.random is None:
+        return try_known(words.numbers)
     return run_sample(
-        asked.random, asked.seed, jobs=asked.jobs, minutes=asked.minutes, again=asked.again
+        Asked(words.random, words.seed, words.jobs, words.minutes, words.again, words.as_mapped)
     )
 
 

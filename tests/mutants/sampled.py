@@ -47,7 +47,7 @@ _READ_SOURCES: Final = (
 """Tests of texts, not of what the package does: a change of code that they notice is not tested."""
 _FIRST: Final = 12
 """Tests of the first run: most changes are noticed by one of them, and few are quickly collected."""
-_SECONDS: Final = 40.0
+_SECONDS: Final = 20.0
 """Of tests, for a change that no test has noticed yet."""
 
 Fate = Literal["killed", "alive", "timed out", "equivalent"]
@@ -222,13 +222,11 @@ def try_one(bench: Bench, mutant: Mutant, sound: dict[str, bool]) -> tuple[Fate,
     for part in (tests[:_FIRST], tests[_FIRST:]):
         while part:
             run = bench.run(part, change)
-            if run.outcome == "timed out":
-                return "timed out", ""
-            if run.outcome != "failed":
+            if run.outcome in {"passed", "absent"}:
                 break
             culprit = [test for test in part if test.name == run.failed]
             if _pass(bench, culprit or part, sound):
-                return "killed", run.failed
+                return ("killed" if run.outcome == "failed" else "timed out"), run.failed
             part = [test for test in part if sound.get(test.name, True)]  # noqa: PLW2901
     return "alive", "" if mutant.tests else "no test runs it"
 
@@ -247,17 +245,33 @@ def _pass(bench: Bench, tests: Sequence[TimedTest], sound: dict[str, bool]) -> b
     return True
 
 
-def run_sample(count: int, seed: int, *, jobs: int, minutes: float, again: bool) -> int:
+@dataclass(frozen=True)
+class Asked:
+    """What a run was asked for."""
+
+    count: int
+    seed: int
+    jobs: int
+    minutes: float
+    again: bool
+    """Only what was alive in the last run of the same seed."""
+    as_mapped: bool
+    """By the map as it is, whatever has changed since."""
+
+
+def run_sample(asked: Asked) -> int:
     """Draws, tries and tells; 1 when more than a tenth is alive."""
-    make_map(jobs)
+    count, seed = asked.count, asked.seed
+    if not asked.as_mapped:
+        make_map(asked.jobs)
     selection = Selection(MAP, ROOT / PACKAGE)
     chosen = {}
-    wanted = json.loads(LAST.read_text()).get(f"{count} {seed}") if again else None
+    wanted = json.loads(LAST.read_text()).get(f"{count} {seed}") if asked.again else None
     for number, (file, change, text) in enumerate(draw(count, seed)):
         if wanted is None or number in wanted:
             tests = within(selection.tests_of(file, change), _SECONDS)
             chosen[number] = Mutant(file, change, *describe_change(text, change), tuple(tests))
-    tally = try_all(chosen, jobs, minutes)
+    tally = try_all(chosen, asked.jobs, asked.minutes)
     LAST.write_text(json.dumps({f"{count} {seed}": tally.alive}))
     for number in tally.alive:
         print(f"\n{chosen[number].text}\n  {tally.fates[number][1]}".rstrip())

@@ -26,8 +26,11 @@ from etprof.targets.android.adb import (
     parse_devices,
     reconnect,
 )
+from etprof.targets.android.store import remove_files
 from etprof.targets.android.target import AndroidTarget
 from etprof.targets.request import RunnerRequest
+from etprof.targets.state import TargetState
+from tests.world.host import etprof
 
 # As adb 29 and 34 print it, with real-world states; not made on this machine.
 LISTED = """\
@@ -349,3 +352,46 @@ def test_the_script_s_own_exit_code_is_the_shell_s(monkeypatch: pytest.MonkeyPat
         assert result == ShellResult(code, "out\n", "one\nlast\n")
         assert result.reason() == "last"
     assert ShellResult(1, "", " ").reason("nothing") == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("answer", "freed"),
+    [
+        (ShellResult(0, "24\n", ""), 24 * 1024),
+        (ShellResult(0, "", ""), 0),
+        (ShellResult(0, "du: no\n", ""), 0),
+        (ShellResult(1, "24\n", "rm: a\nrm: b\n"), "did not remove the files in /d/e: rm: b"),
+        (ShellResult(137, "", ""), "did not remove the files in /d/e: no reason given"),
+    ],
+)
+def test_what_was_removed_from_a_device_is_told_in_bytes(
+    monkeypatch: pytest.MonkeyPatch, answer: ShellResult, freed: int | str
+) -> None:
+    asked: list[str] = []
+
+    def shell(_: Adb, script: str, **__: object) -> ShellResult:
+        asked.append(script)
+        return answer
+
+    monkeypatch.setattr(Adb, "shell", shell)
+    if isinstance(freed, int):
+        assert remove_files(Adb("X"), "/d/e") == freed
+    else:
+        with pytest.raises(TargetError, match=f"device X {freed}"):
+            remove_files(Adb("X"), "/d/e")
+    assert "rm -rf etprof-store etprof-session-*" in asked[0]
+
+
+def test_a_device_is_described_fact_by_fact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = "etprof.targets.android.identity.read_device_state"
+    described = {"model": "P", "battery": {"level_percent": 80}}
+    monkeypatch.setattr("etprof.targets.android.adb.choose_device", lambda _: Adb("X"))
+    monkeypatch.setattr("etprof.targets.android.identity.describe_device", lambda _: described)
+    monkeypatch.setattr(state, lambda _: TargetState(thermal_status="light"))
+    done = etprof(tmp_path, "device", "describe")
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert done.exit_code == 0
+    for row in (["model", "P"], ["battery.level_percent", "80"], ["state.thermal_status", "light"]):
+        assert any(row == [cell for cell in told if cell != "│"] for told in rows), done.stdout

@@ -400,3 +400,20 @@ def test_a_config_of_a_model_has_no_placeholder_left(
     assert main([*words, "--out", str(config)]) == 0
     assert "REPLACE_WITH" not in config.read_text() + capsys.readouterr().out
     assert str(load_config(config).output_root).endswith("out_net/runs/emulator")
+
+
+def test_a_valid_config_is_told_with_its_experiments_and_ends_well(
+    good: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(good | {"experiments": [{"name": "a"}, {"name": "b"}]}))
+    assert main(["config", "check", str(path)]) == 0
+    assert f"{path} is valid: 2 experiments (a, b)" in " ".join(capsys.readouterr().out.split())
+    assert main(["config", "check", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["config"], document["experiments"]) == (str(path), ["a", "b"])
+    assert main(["config", "schema"]) == 0
+    assert "experiments" in json.loads(capsys.readouterr().out)["properties"]
+    assert main(["config", "init", "--template", "linux", "--model", "x/n.pte"]) == 0
+    filled = json.loads(capsys.readouterr().out)
+    assert (filled["model"], filled["output_root"].startswith("out_n")) == ("x/n.pte", True)

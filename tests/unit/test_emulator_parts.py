@@ -366,3 +366,42 @@ def test_pip_that_fails_says_what_to_install(
     monkeypatch.setattr(build, "run_pip", lambda *_: Completed(("pip",), 1, "", ""))
     with pytest.raises(BuildError, match=r"install cmake 3\.28 or newer, and ninja"):
         build.find_build_tools(tmp_path)
+
+
+def test_a_runner_is_configured_built_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_machine: Cache
+) -> None:
+    sources, asked = tmp_path / "sources", list[list[str]]()
+    for name in ("CMakeLists.txt", "cpp/a.cpp", "cpp/b/c.h"):
+        (sources / name).parent.mkdir(parents=True, exist_ok=True)
+        (sources / name).write_text(name)
+
+    def run_command(words: list[object], **settings: object) -> Completed:
+        asked.append([str(word) for word in words])
+        assert settings["folder"] == sources
+        if "--build" in words:
+            built = tmp_path / "build-linux/cpp/runner/etprof-runner"
+            built.parent.mkdir(parents=True)
+            built.write_text("the runner")
+        return Completed(("cmake",), 0, "", "")
+
+    monkeypatch.setattr(build, "find_sources", lambda: sources)
+    monkeypatch.setattr(build, "run_command", run_command)
+    empty_machine.folder.mkdir(parents=True)
+    tools = build.BuildTools(Path("/cmake"), {"A": "b"})
+    monkeypatch.setattr(build, "find_build_tools", lambda _: tools)
+    told = build.build_runner(empty_machine, tmp_path, preset="linux", sdk=Path("/sdk"))
+    assert told.startswith("built, preset linux, sources ")
+    configure, compile_it = asked
+    folder = str(tmp_path / "build-linux")
+    assert configure[:7] == ["/cmake", "--preset", "linux", "-S", str(sources), "-B", folder]
+    assert "-DETPROF_EXECUTORCH_SDK=/sdk" in configure
+    assert compile_it == ["/cmake", "--build", folder, "--target", "etprof-runner"]
+    runner = build.find_runner(empty_machine, "linux")
+    assert runner is not None
+    assert runner.read_text() == "the runner"
+    # AND it is current until one of the sources is another.
+    assert build.is_current(empty_machine, "linux")
+    assert not build.is_current(empty_machine, "mac")
+    (sources / "cpp/b/c.h").write_text("changed")
+    assert not build.is_current(empty_machine, "linux")

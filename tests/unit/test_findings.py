@@ -193,6 +193,10 @@ def test_layout_advice_is_about_this_model(tmp_path: Path) -> None:
     # THEN only the first is told about the layout of images
     assert "channels-last" in convolutional.action
     assert plain.action == "move the transposes and copies to the model's edge, or leave them out"
+    # AND what a delegate could have taken is counted
+    outside = [*products, *(Op("native_call_slice_copy.Tensor_out", 20, i) for i in (1, 2))]
+    action = fired(insight(tmp_path / "c", one(outside)))["F2c"].action
+    assert action.startswith(f"{plain.action}; have the 2 outside the delegate delegated")
 
 
 @pytest.mark.parametrize(

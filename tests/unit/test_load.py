@@ -388,3 +388,12 @@ def test_several_runs_are_described_once_each_and_their_reference_once(
     found = assess_runs(runs[:2], reference=runs[2])
     assert [each.reference.source.name for each in found if each.reference] == ["beside"] * 2
     assert sorted(described) == ["a", "b", "beside"]
+
+
+def test_an_etdump_alone_is_the_first_launch_of_its_experiment(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "r", on_off_run())
+    file = run / "android_off" / "known_android_off_t1.etdump"
+    (alone,) = Run.load(file).experiments
+    assert (alone.name, [split.number for split in alone.splits]) == (file.stem, [0])
+    within = {each.name: each for each in Run.load(run).experiments}["android_off"]
+    assert [split.number for split in within.splits] == [0]

@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 from etprof.export.request import ExportedFiles, ExportRequest
 from etprof.optimize.optimizing import Optimizer
 from etprof.optimize.search import Search, choose_layers
-from etprof.optimize.trial import Counted, Gain, Trial, compare
-from etprof.run.program import AppliedRewrite
+from etprof.optimize.trial import Counted, Gain, Trial, compare, describe_trial
+from etprof.run.delegation import DelegationReport, MethodReport, MethodSummary
+from etprof.run.program import (
+    AppliedRewrite,
+    CheckedOutput,
+    ExportCheck,
+    ExportManifest,
+    MethodFiles,
+)
 from etprof.statistics.effect import estimate_effect
 
 MACS = 1000
@@ -388,3 +395,53 @@ def test_the_result_is_never_worse_and_two_searches_decide_the_same(
         assert step.without is not None
         is_refused = first.objection(step.without, baseline) is not None
         assert is_refused or step.rewrite not in step.without.rewrites
+
+
+def test_a_trial_is_what_its_export_says() -> None:
+    """The totals are of all methods, and the outputs have to pass in each."""
+    manifest, report = exported(passed=(True, True)), reported()
+    trial = describe_trial(program(("a",)), manifest, report, 77)
+    assert trial.passed
+    assert (trial.macs, trial.macs_without_sme2) == (300, 100)
+    assert (trial.delegate_calls, trial.outside, trial.size_bytes) == (3, 7, 77)
+    assert trial.snr_db == 41.0
+    for passed in ((True, False), (False, False), (True, None), ()):
+        assert not describe_trial(program(("a",)), exported(passed=passed), report, 77).passed
+
+
+def exported(*, passed: tuple[bool | None, ...]) -> ExportManifest:
+    ratios = ((60.0, None), (41.0, 50.0))
+    return ExportManifest(
+        model="m",
+        backend="xnnpack",
+        precision="fp16",
+        methods={
+            f"m{n}": MethodFiles(
+                check=ExportCheck(
+                    passed=each,
+                    outputs=tuple(
+                        CheckedOutput(index=i, snr_db=ratio) for i, ratio in enumerate(ratios[n])
+                    ),
+                )
+            )
+            for n, each in enumerate(passed)
+        },
+    )
+
+
+def reported() -> DelegationReport:
+    def summary(macs: int, share: float | None, calls: int, outside: int) -> MethodReport:
+        return MethodReport(
+            summary=MethodSummary(
+                delegate_calls=calls,
+                delegated_operators=9,
+                undelegated_operators=outside,
+                delegated_operator_share=0.5,
+                macs=macs,
+                delegated_macs_share=1.0,
+                predicted_sme2_macs_share=share,
+            )
+        )
+
+    methods = {"m0": summary(100, 1.0, 1, 3), "m1": summary(200, 0.5, 2, 4), "m2": MethodReport()}
+    return DelegationReport(model="m", methods=methods)
