@@ -231,6 +231,7 @@ HOST: dict[str, Row] = {
     "profile … --method prefill": Row("host", "profile llm.pte --method prefill"),
     "export-llm tiny_llama.yaml --dry-run": Row("host"),
     "export-llm CONFIG.yaml": Row("host", "export-llm tiny_llama.yaml --dry-run"),
+    "export-llm CONFIG.yaml --dry-run": Row("host", "export-llm tiny_llama.yaml --dry-run"),
     "export-llm tiny_llama.yaml -o tiny_llama.pte": Row("host"),
     "profile tiny_llama.pte --generate 32 --prompt-tokens 11,42,7": Row("host"),
     "bench llm.json --full": Row("host"),

@@ -15,6 +15,7 @@ from etprof.base.errors import UsageError
 from etprof.cli import COMMANDS, EPILOG, build_parser, load_command
 from tests.page_commands import PAGES, commands_in, quoted_commands
 
+ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 BARE = ("compare", "export-llm", "history add", "import", "report")
