@@ -266,8 +266,8 @@ EMULATOR: dict[str, Row] = {
 """The same where the emulator is set up."""
 
 OTHERS: dict[str, Row] = {
-    "emulator setup": Row("elsewhere", why=".ci/run"),
-    "bench configs/examples/matrix_host.json": Row("elsewhere", why=".ci/run"),
+    "emulator setup": Row("elsewhere", why=".ci/lane"),
+    "bench configs/examples/matrix_host.json": Row("elsewhere", why=".ci/lane"),
     "bench matrix.json --scheduler 10.0.0.1:8786": Row(
         "elsewhere", why="tests/integration/test_bench_cluster.py"
     ),
