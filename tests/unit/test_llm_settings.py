@@ -214,9 +214,9 @@ def test_checking_loads_no_pytorch(tmp_path: Path) -> None:
 def fields_of(kind: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
     """Every field of a class of ExecuTorch's and of those within, with its class."""
     hints = get_type_hints(kind)
-    for each in dataclasses.fields(kind):
-        yield kind.__name__.lower(), each.name
-        for part in (hints[each.name], *get_args(hints[each.name])):
+    for entry in dataclasses.fields(kind):
+        yield kind.__name__.lower(), entry.name
+        for part in (hints[entry.name], *get_args(hints[entry.name])):
             if dataclasses.is_dataclass(part):
                 yield from fields_of(part)
 

@@ -109,8 +109,8 @@ def _show_plan(arguments: argparse.Namespace, plan: LlmPlan) -> None:
         lines=(
             *_asked(plan),
             *(
-                f"Reads {place}: {clean(told['path'])} as {told['read_as']}"
-                for place, told in plan.reads().items()
+                f"Reads {setting}: {clean(file['path'])} as {file['read_as']}"
+                for setting, file in plan.reads().items()
             ),
             Whole(f"Program: {plan.files.pte}"),
         ),

@@ -66,13 +66,13 @@ def _problem(kind: str, name: str, table: str, sql: object) -> str | None:
 
 def _odd_token(sql: str) -> str | None:
     """Returns the first part of a definition that none of etprof's has."""
-    known = _names()
+    names = _names()
     for token in _TOKEN.finditer(sql):
         name, word = token["name"], token["word"]
         if token["other"] is not None:
             return token["other"]
-        if (name is not None and name not in known) or (
-            word is not None and word.lower() not in _WORDS and word not in known
+        if (name is not None and name not in names) or (
+            word is not None and word.lower() not in _WORDS and word not in names
         ):
             return name or word
     return None

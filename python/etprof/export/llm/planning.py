@@ -90,10 +90,10 @@ class LlmPlan:
 
     def reads(self) -> dict[str, dict[str, str]]:
         """Returns what ExecuTorch is made to read, and as what, by its setting's place."""
-        uses = {place: use for place, (use, _) in self.settings.uses.items()}
+        uses = {setting: use for setting, (use, _) in self.settings.uses.items()}
         return {
-            place: {"path": str(path), "read_as": uses.get(place, LIBRARY).says}
-            for place, path in self.paths.items()
+            setting: {"path": str(path), "read_as": uses.get(setting, LIBRARY).says}
+            for setting, path in self.paths.items()
         }
 
     def record(self) -> dict[str, Any]:
@@ -115,7 +115,8 @@ def plan_export(request: LlmRequest) -> LlmPlan:
     settings = read_settings(request.config)
     _check_settings(settings)
     paths = {
-        place: _find(settings, place, text) for place, text in settings.of_kind("file").items()
+        setting: _find(settings, setting, text)
+        for setting, text in settings.of_kind("file").items()
     }
     paths |= _find_library(settings, request.so_library)
     if "base.params" not in paths:
@@ -141,14 +142,14 @@ def plan_export(request: LlmRequest) -> LlmPlan:
 
 
 def _check_settings(settings: Settings) -> None:
-    for place, (use, _) in settings.uses.items():
+    for setting, (use, _) in settings.uses.items():
         if use.kind == "refused":
-            settings.refuse(place, f"is not for etprof: {use.says}; leave it out")
-    for place, names in settings.of_kind("tasks").items():
+            settings.refuse(setting, f"is not for etprof: {use.says}; leave it out")
+    for setting, names in settings.of_kind("tasks").items():
         for name in names:
             if not TASK_NAME.fullmatch(name):
                 msg = f"{clean(name)!r} is no name of a task of lm_eval, whose files may name code"
-                settings.refuse(place, f"{msg}; write letters, digits, _ and - alone")
+                settings.refuse(setting, f"{msg}; write letters, digits, _ and - alone")
     for name, group in settings.given.get("backend", {}).items():
         if name != DEFAULT and any(value is True for value in group.values()):
             settings.refuse(
@@ -187,12 +188,13 @@ def _find_library(settings: Settings, named: Path | None) -> dict[str, Path]:
         if not named.is_file():
             raise UsageError(f"--so-library {named} is no file; give the path of the library")
         path = named.absolute()
-    for place, text in settings.of_kind("library").items():
-        asked = _find(settings, place, text)
+    for setting, text in settings.of_kind("library").items():
+        asked = _find(settings, setting, text)
         if path is None or not path.samefile(asked):
             msg = f"{clean(text)} is a native library that ExecuTorch would load, so its code would run"
             settings.refuse(
-                place, f"{msg}; leave it out, or name it yourself: --so-library {clean(str(asked))}"
+                setting,
+                f"{msg}; leave it out, or name it yourself: --so-library {clean(str(asked))}",
             )
     return {} if path is None else {_LIBRARY: path}
 
