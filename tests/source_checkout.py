@@ -46,7 +46,8 @@ target_compile_definitions(executorch_core PRIVATE
   TRACER=${{EXECUTORCH_ENABLE_EVENT_TRACER}} LOG=$<IF:$<BOOL:${{EXECUTORCH_XNNPACK_LOG_LEVEL}}>,1,0>)
 add_custom_command(TARGET flatccrt POST_BUILD
   COMMAND "${{CMAKE_COMMAND}}" -E make_directory "${{PROJECT_SOURCE_DIR}}/third-party/flatcc/lib"
-  COMMAND "${{CMAKE_COMMAND}}" -E touch "${{PROJECT_SOURCE_DIR}}/third-party/flatcc/lib/written")
+  COMMAND "${{CMAKE_COMMAND}}" -E touch "${{PROJECT_SOURCE_DIR}}/third-party/flatcc/lib/written"
+  VERBATIM)
 """
 # As the real one, it changes its own switches without a word.
 XNNPACK = """

@@ -37,7 +37,7 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.encoder = nn.Linear(64, 64)
-        self.blocks = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+        self.blocks = nn.Sequential(nn.Sequential(nn.Linear(64, 64), nn.ReLU()), nn.Linear(64, 64))
         self.head = nn.Linear(64, 32)
 
     def forward(self, x):

@@ -100,6 +100,8 @@ def _show_plan(
 
 def _planned(units: list[Unit], left_out: list[LeftOut]) -> Iterator[str]:
     """Yields a line for each run, what each device starts, and what is left out."""
+    from etprof.tables.brief import Whole
+
     for number, unit in enumerate(units, start=1):
         modes = ", ".join(unit.sme) or "the device's own"
         threads = ", ".join(map(str, unit.threads))
@@ -111,7 +113,7 @@ def _planned(units: list[Unit], left_out: list[LeftOut]) -> Iterator[str]:
         ):
             if runner is not None or preset is not None:
                 named = runner or f"the runner of preset {preset}"
-                yield f"device {device.name} {what} {named}"
+                yield Whole(f"device {device.name} {what} {named}")
     for each in left_out:
         yield f"   –  {each.text}: {each.reason}"
 
