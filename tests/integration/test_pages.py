@@ -138,6 +138,28 @@ def test_it_runs_on_this_machine(folder: Path, command: str) -> None:
     check(folder, row.words or command, row.exit_code)
 
 
+def test_what_a_run_prints_is_pasted_and_runs(folder: Path) -> None:
+    """U3-13: from elsewhere, so that the folder's name is in every command."""
+    command = [
+        "profile",
+        f"{ODD_NAME}/{ARTIFACTS}.pte",
+        "--out",
+        f"{ODD_NAME}/'mine'",
+        "--blocks",
+        "2",
+    ]
+    check(folder, "export toy_cnn --dtype fp16", 0)
+    done = run(folder.parent, shlex.join(command))
+    assert done.exit_code == 0, done.stderr
+    printed = printed_commands(done.stdout)
+    assert any(ODD_NAME.partition("'")[0] in each for each in printed)
+    function = f'etprof() {{ {shlex.quote(sys.executable)} -m etprof "$@"; }}'
+    for each in printed:
+        script = ["bash", "-c", f"{function}\n{each}"]
+        pasted_one = run_command(script, folder=folder.parent, timeout_s=MOST_S)
+        assert pasted_one.exit_code == 0, f"{each}\n{pasted_one.stdout}{pasted_one.stderr}"
+
+
 @pytest.mark.parametrize("command", EMULATOR)
 def test_it_runs_in_the_emulator(folder: Path, command: str) -> None:
     try:

@@ -76,6 +76,22 @@ def test_a_serial_that_is_not_attached_lists_what_is(monkeypatch: pytest.MonkeyP
     assert str(caught.value) == "device C3 is not attached; attached: A1 (device, P), B2 (offline)"
 
 
+def test_a_file_is_no_flag_of_adbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U3-13: adb refused a program whose name begins with a dash."""
+    given: list[str] = []
+
+    def note(*words: str, **_: object) -> Completed:
+        given.extend(words)
+        return Completed(("adb",), 0, "", "")
+
+    monkeypatch.setattr("etprof.targets.android.adb.run_adb", note)
+    monkeypatch.chdir(tmp_path)
+    Path("-m.pte").write_bytes(b"program")
+    Adb("X").push(Path("-m.pte"), "/data/m")
+    Adb("X").pull("/data/m", Path("-r"), size_bytes=1)
+    assert given == ["-s", "X", "push", "./-m.pte", "/data/m", "-s", "X", "pull", "/data/m", "./-r"]
+
+
 def test_without_adb_the_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ANDROID_HOME", raising=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from etprof.base.errors import EtprofError, OutputError, TargetError, UsageError
 from etprof.base.process import ProgramNotFoundError, ProgramTimeoutError, run_command
-from etprof.base.text import clean
+from etprof.base.text import as_operand, clean
 from etprof.targets.device_lock import MeasuredDevice
 from etprof.targets.policy import Part
 
@@ -139,7 +139,7 @@ class Adb:
             f"(`etprof device clean` removes etprof's files) or choose another remote folder"
         )
         failure = f"{local} could not be copied to device {self.serial}"
-        self._copy(("push", local, remote), local.stat().st_size, full, failure)
+        self._copy(("push", as_operand(str(local)), remote), local.stat().st_size, full, failure)
 
     def pull(self, remote: str, local: Path, *, size_bytes: int) -> None:
         """Copies a file from the device to `local`. Raises OutputError, DeviceLostError."""
@@ -147,10 +147,10 @@ class Adb:
             f"cannot write {local}: No space left on device; free space or choose another folder"
         )
         failure = f"{remote} could not be copied from device {self.serial}"
-        self._copy(("pull", remote, local), size_bytes, full, failure)
+        self._copy(("pull", remote, as_operand(str(local))), size_bytes, full, failure)
 
     def _copy(
-        self, words: tuple[str | Path, ...], size_bytes: int, full: EtprofError, failure: str
+        self, words: tuple[str, ...], size_bytes: int, full: EtprofError, failure: str
     ) -> None:
         """Runs adb's `words`; raises `full`, DeviceLostError, or TargetError with `failure`."""
         lost = f"device {self.serial} was lost"
