@@ -116,6 +116,15 @@ def test_no_line_ends_in_a_quoted_word(width: int) -> None:
     assert any(str(path).partition("'")[0] in line for line in lines)
 
 
+def test_a_command_in_a_sentence_is_on_one_line_where_it_fits() -> None:
+    """U3-13: with `--full`, half of a finding's command was on the next line, and a command there."""
+    command = "etprof export toy_cnn --dtype fp16 --rewrite half_pointwise_weights"
+    for before in range(0, 80, 7):
+        lines = fold(f"{'x ' * before}`{command}` {'y ' * 30}", 80)
+        assert printed_commands("\n".join(lines)) == [command]
+        assert max(map(len, lines)) <= 80
+
+
 def test_an_open_quote_is_a_character() -> None:
     lines = fold("  etprof analyze it's " + "word " * 9, 30)
     assert "it's" in " ".join(lines)

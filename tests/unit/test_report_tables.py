@@ -223,9 +223,10 @@ def test_an_unknown_table_names_those_that_are(tmp_path: Path) -> None:
 
 
 def test_validate_prints_the_rows_of_its_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A-cut 7: people and programs are told from one declared table."""
+    monkeypatch.setenv("COLUMNS", "1000")  # where no path is too long for its column
     folder = write_run(tmp_path / "r", on_off_run())
     code = run_command_line(["validate", str(folder), "--json"])
     found = json.loads(capsys.readouterr().out)["findings"]

@@ -40,15 +40,22 @@ def fold(text: str, width: int) -> list[str]:
             *first, last = _pack(_shell_words(part), width - len(GOES_ON))
             lines += [*(f"{line}{GOES_ON}" for line in first), last]
         else:
-            lines += _pack(_sentence_words(part), width)
+            lines += _pack(_sentence_words(part, width), width)
     return lines
 
 
-def _sentence_words(part: str) -> list[str]:
-    """Splits a sentence at its blanks, but for those of a quoted path in a command."""
-    held = _COMMAND_BETWEEN.sub(
-        lambda command: _QUOTED.sub(lambda path: path[0].replace(" ", HELD), command[0]), part
-    )
+def _sentence_words(part: str, width: int) -> list[str]:
+    """Splits a sentence at its blanks, but for those of a command that a line has room for.
+
+    Of a longer one quoted paths stay whole.
+    """
+
+    def hold(command: re.Match[str]) -> str:
+        if cell_len(command[0]) <= width:
+            return command[0].replace(" ", HELD)
+        return _QUOTED.sub(lambda path: path[0].replace(" ", HELD), command[0])
+
+    held = _COMMAND_BETWEEN.sub(hold, part)
     return [word.replace(HELD, " ") for word in held.split(" ")]
 
 
