@@ -106,9 +106,22 @@ def _watch(case: Case, folder: Path, words: Sequence[str]) -> tuple[Watched, lis
         "TMPDIR": str(folder / "tmp"),
         "ETPROF_LOCKS": str(folder / "locks"),
     }
+    if case.adb_port is not None:
+        environment["ANDROID_ADB_SERVER_PORT"] = str(case.adb_port)
+        # It looks for emulators on the ports up to there.
+        environment["ADB_LOCAL_TRANSPORT_MAX_PORT"] = "5553"
+        # It would be waited for.
+        script = '"$@"; code=$?; adb kill-server 2>/dev/null; exit $code'
+        words = ["sh", "-c", script, "sh", *words]
     watched = watch(words, folder, notes, **environment)
     scratch = (*(folder / name for name in ("home", "tmp", "locks", ".git")), notes)
-    rules = Rules(named=case.named(folder), before=before, scratch=scratch, folder=folder)
+    rules = Rules(
+        named=case.named(folder),
+        before=before,
+        scratch=scratch,
+        folder=folder,
+        adb_port=case.adb_port,
+    )
     return watched, [*rules.breaches(watched.events)]
 
 

@@ -49,6 +49,9 @@ class Case:
     beside: tuple[str, ...] = ()
     """What the named files name in their turn, and what stands beside them by etprof's own names."""
 
+    adb_port: int | None = None
+    """Of a server of adb, which the command starts as a daemon and the lane ends again."""
+
     @property
     def command(self) -> str:
         """The subcommand."""
@@ -56,7 +59,7 @@ class Case:
 
     def named(self, folder: Path) -> tuple[Path, ...]:
         """The files and folders of the command line that were there before."""
-        words = [part for word in shlex.split(self.line)[1:] for part in (word, word.split(":")[0])]
+        words = [part for word in shlex.split(self.line)[1:] for part in (word, *word.split(":"))]
         paths = (Path(os.path.normpath(folder / name)) for name in (*words, *self.beside))
         return tuple(path for path in paths if path.exists() and path != folder)
 
@@ -65,6 +68,19 @@ _RUN: Final = ("known.pte", "reference_0.bin", "run/manifest.json", "run/metrics
 _TOY: Final = "toy_cnn_xnnpack_fp16.pte"
 _PROGRAM: Final = tuple(f"{_TOY}{end}" for end in (".json", ".delegation.json", ".data"))
 _QUICK: Final = "--blocks 1 --min-seconds 0.01 --out out --no-wait"
+
+
+def _beside(line: str) -> tuple[str, ...]:
+    """What a command in the program's tree may open beside what it names."""
+    # A config names its program, and a YAML its parameters; Python files beside a model are hashed, as it may import them.
+    named = {
+        "config.json": (_TOY,),
+        "net.py": tuple(n for n in TRAPS if n.endswith(".py")),
+        "llm.yaml": ("params.json",),
+    }
+    return (*_PROGRAM, *(name for word in named if word in line for name in named[word]))
+
+
 CASES: Final = (
     *(
         Case("run", line, frozenset(codes), _RUN)
@@ -111,15 +127,10 @@ CASES: Final = (
         )
     ),
     *(
-        Case(
-            "program",
-            line,
-            frozenset(codes),
-            (*_PROGRAM, *(_TOY for _ in range("config.json" in line))),
-        )
+        Case("program", line, frozenset(codes), _beside(line))
         for line, *codes in (
             (f"profile {_TOY} {_QUICK}", 0),
-            (f"profile {_TOY} {_QUICK} --inputs x.npy", 0, 4),
+            (f"profile {_TOY} {_QUICK} --inputs x.npy", 0),
             (f"profile {_TOY} {_QUICK} --etrecord {_TOY}.etrecord", 0),
             (f"profile {_TOY} --against {_TOY} {_QUICK}", 0, 2),
             ("run config.json --no-wait", 0),
@@ -135,12 +146,12 @@ CASES: Final = (
             ("export-llm loading.yaml --dry-run", 2, 4),
             ("models", 0),
             ("doctor", 0, 3),
-            ("device list", 0, 3, 5),
             ("emulator status", 0, 3),
             ("completion bash", 0),
             ("config schema", 0),
         )
     ),
+    Case("program", "device list", frozenset({0, 3, 5}), adb_port=5938),
 )
 
 
@@ -152,7 +163,9 @@ def make_trees(folder: Path, etprof: list[str]) -> None:
     program = folder / "program"
     program.mkdir()
     subprocess.run([*etprof, "export", "toy_cnn", "--outdir", str(program)], check=True)
-    np.save(program / "x.npy", np.zeros((1, 3, 32, 32), "<f4"))
+    description = json.loads((program / f"{_TOY}.json").read_text())
+    (tensor,) = description["methods"]["forward"]["inputs"]
+    np.save(program / "x.npy", np.zeros(tensor["shape"], tensor["dtype"]))
     config = {
         "model": _TOY, "output_root": "out",
         "experiments": [{"name": "one", "sme": "off"}],

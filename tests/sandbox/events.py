@@ -115,6 +115,7 @@ class Rules:
     scratch: tuple[Path, ...]
     """Folders that it may use as it likes."""
     folder: Path
+    adb_port: int | None = None
 
     def breaches(self, events: Sequence[Event]) -> list[Event]:
         """Lists the events that nothing names."""
@@ -122,17 +123,23 @@ class Rules:
 
     def _allows(self, event: Event) -> bool:
         if event.kind in {"connect", "unpickle"}:
-            return event.what.startswith("sa_family=AF_UNIX") and "/nscd/" in event.what
+            is_lookup = event.what.startswith("sa_family=AF_UNIX") and "/nscd/" in event.what
+            is_adb = self.adb_port is not None and f"htons({self.adb_port})" in event.what
+            return is_lookup or is_adb
         path = Path(os.path.normpath(self.folder / event.what.removesuffix(" (deleted)")))
         if event.kind == "exec":
-            return _is_below(path, INSTALLED) or path.name in PROGRAMS
+            # The lane's own shell, around a command that leaves a daemon.
+            programs = {*PROGRAMS, *(["sh", "adb"] if self.adb_port is not None else [])}
+            is_system = path.name in programs and _is_below(path, SYSTEM)
+            return is_system or _is_below(path, INSTALLED)
         if event.kind == "load":
             return _is_below(path, (*INSTALLED, *SYSTEM))
         if _is_below(path, (*INSTALLED, *SYSTEM, *OURS, *self.scratch, *self.named)):
             return True
-        # What it makes is its own, and folders on the way to what is installed are looked through.
+        # What it makes is its own, and folders on the way to what is named are looked through.
         is_new = self.folder in path.parents and path not in self.before
-        return is_new or path == self.folder or any(path in other.parents for other in INSTALLED)
+        ends = (*INSTALLED, *self.named)
+        return is_new or path == self.folder or any(path in end.parents for end in ends)
 
 
 def _is_below(path: Path, folders: Sequence[Path]) -> bool:

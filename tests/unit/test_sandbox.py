@@ -58,6 +58,8 @@ def test_what_nothing_names_is_a_breach(tmp_path: Path) -> None:
         Event("open", f"{tmp_path}/other"),
         Event("open", "/root/.ssh/id"),
         Event("exec", "./fsmonitor"),
+        Event("exec", f"{tmp_path}/git"),
+        Event("exec", "/bin/sh"),
         Event("exec", f"{tmp_path}/m.pte"),
         Event("load", f"{tmp_path}/m.pte"),
         Event("load", f"{tmp_path}/made"),
