@@ -30,8 +30,8 @@ def copy_tree(folder: Path) -> Path:
     # Found and not imported: a process that has the package cannot test another copy of it.
     spec = importlib.util.find_spec("etprof")
     installed = [Path(p) for p in spec.submodule_search_locations or ()] if spec else []
-    for place in installed:
-        for path in (*place.glob("*.so"), *(place / name for name in _OF_THE_BUILD)):
+    for location in installed:
+        for path in (*location.glob("*.so"), *(location / name for name in _OF_THE_BUILD)):
             link = package / path.name
             if path.exists() and not link.exists():
                 link.symlink_to(path.resolve())

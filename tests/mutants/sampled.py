@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -50,6 +51,10 @@ _FIRST: Final = 12
 _SECONDS: Final = 20.0
 """Of tests, for a change that no test has noticed yet."""
 
+_FIRST_SHARE: Final = 0.7
+"""Of the time, in which new changes are tried."""
+Task = tuple[int, bool]
+"""The number of a change, and whether its first tests did not notice it."""
 Fate = Literal["killed", "alive", "timed out", "equivalent"]
 FATES: Final[tuple[Fate, ...]] = get_args(Fate)
 """A change that makes a test run out of its time is noticed."""
@@ -66,14 +71,14 @@ class Mutant:
     tests: tuple[TimedTest, ...]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Its file and line."""
         return f"{PACKAGE}/{self.file}:{self.change.lines[0]}"
 
     @property
     def text(self) -> str:
         """Where it is, and what it does."""
-        return f"{self.place}: {self.change.kind}\n  - {self.before}\n  + {self.after}"
+        return f"{self.location}: {self.change.kind}\n  - {self.before}\n  + {self.after}"
 
 
 def draw(count: int, seed: int) -> list[tuple[str, Change, str]]:
@@ -92,26 +97,28 @@ def make_map(jobs: int) -> None:
     package = _hash(sorted((ROOT / PACKAGE).rglob("*.py")))
     tests = {str(path.relative_to(ROOT)): _hash([path]) for path in _traced_files()}
     parts = sorted(MAP.glob("*"), key=lambda path: int(path.name)) if MAP.is_dir() else []
-    known_files: dict[str, str] = {}
+    traced: dict[str, str] = {}
     for part in parts:
         if not (part / _HASHES).is_file():
             shutil.rmtree(part)
             continue
-        known = json.loads((part / _HASHES).read_text())
-        if known["package"] == package:
-            known_files |= known["tests"]
+        document = json.loads((part / _HASHES).read_text())
+        if document["package"] == package:
+            traced |= document["tests"]
         else:
             shutil.rmtree(part)
-    changed = [name for name, content in tests.items() if known_files.get(name) != content]
+    changed = [name for name, content in tests.items() if traced.get(name) != content]
     if changed:
-        part = MAP / str(max((int(each.name) for each in MAP.glob("*")), default=-1) + 1)
+        part = MAP / str(max((int(path.name) for path in MAP.glob("*")), default=-1) + 1)
         part.mkdir(parents=True)
+        whole = set[str]()
         try:
             _trace(part, changed, jobs)
+            whole = set(changed)
         finally:
             # Whoever ends it early goes on where it was.
-            traced = {name for file in part.glob("tests.*") for name in _files_of(file)}
-            document = {"package": package, "tests": {name: tests[name] for name in traced}}
+            whole = whole.union(*map(_files_of, part.glob("tests.*")))
+            document = {"package": package, "tests": {name: tests[name] for name in whole}}
             (part / _HASHES).write_text(json.dumps(document))
 
 
@@ -170,28 +177,36 @@ class Tally:
 
 
 def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
-    """Tries the changes in so many processes, until all are tried or the time is over."""
+    """Tries the changes in so many processes, until all are tried or the time is over.
+
+    Each is tried with its first tests, and those that nobody noticed then with the others: so a
+    short time is of many changes. What the others had no time for is alive.
+    """
     fork, began = get_context("fork"), time.monotonic()
-    ends, numbers = fork.SimpleQueue(), fork.SimpleQueue()
+    ends, tasks = fork.SimpleQueue(), fork.SimpleQueue()
     fates: dict[int, tuple[Fate, str]] = {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        places = [Path(folder) / str(job) for job in range(jobs)]
-        workers = [fork.Process(target=_work, args=(chosen, p, numbers, ends)) for p in places]
+        folders = [Path(folder) / str(job) for job in range(jobs)]
+        workers = [fork.Process(target=_work, args=(chosen, p, tasks, ends)) for p in folders]
         for worker in workers:
             worker.start()
-        waiting, running = iter(chosen), jobs
+        waiting, running = deque((number, False) for number in chosen), jobs
         for _ in workers:
-            numbers.put(next(waiting, None))
+            tasks.put(waiting.popleft() if waiting else None)
         while running:
             end = ends.get()
             if end is None:
                 running -= 1
                 continue
-            number, fate, by = end
+            (number, is_second), fate, by = end
             fates[number] = fate, by
-            print(f"{len(fates):4} {fate:10} {chosen[number].place} {by}", flush=True)
-            is_late = time.monotonic() - began > 60 * minutes
-            numbers.put(None if is_late else next(waiting, None))
+            print(f"{len(fates):4} {fate:10} {chosen[number].location} {by}", flush=True)
+            spent = (time.monotonic() - began) / (60 * minutes)
+            if spent > _FIRST_SHARE:
+                waiting = deque(task for task in waiting if task[1])
+            if fate == "alive" and not is_second and len(chosen[number].tests) > _FIRST:
+                waiting.append((number, True))
+            tasks.put(waiting.popleft() if waiting and spent < 1 else None)
         for worker in workers:
             worker.join()
     return Tally(fates, time.monotonic() - began)
@@ -200,34 +215,37 @@ def try_all(chosen: Mapping[int, Mutant], jobs: int, minutes: float) -> Tally:
 def _work(
     chosen: Mapping[int, Mutant],
     folder: Path,
-    numbers: SimpleQueue[int | None],
-    ends: SimpleQueue[tuple[int, Fate, str] | None],
+    tasks: SimpleQueue[Task | None],
+    ends: SimpleQueue[tuple[Task, Fate, str] | None],
 ) -> None:
     """Is a worker: tries what it is given until there is no more, and says that it ended."""
     try:
         folder.mkdir()
         bench, sound = Bench(folder), dict[str, bool]()
-        while (number := numbers.get()) is not None:
-            ends.put((number, *try_one(bench, chosen[number], sound)))
+        while (task := tasks.get()) is not None:
+            number, is_second = task
+            tests = chosen[number].tests
+            part = tests[_FIRST:] if is_second else tests[:_FIRST]
+            ends.put((task, *try_one(bench, chosen[number], part, sound)))
     finally:
         ends.put(None)
 
 
-def try_one(bench: Bench, mutant: Mutant, sound: dict[str, bool]) -> tuple[Fate, str]:
-    """Runs the first tests, then the others; a test that kills has to pass without the change."""
+def try_one(
+    bench: Bench, mutant: Mutant, tests: Sequence[TimedTest], sound: dict[str, bool]
+) -> tuple[Fate, str]:
+    """Runs tests until one kills the change; that one has to pass without it."""
     if (mutant.file, mutant.before, mutant.after) in EQUIVALENT:
         return "equivalent", ""
-    tests = [test for test in mutant.tests if sound.get(test.name, True)]
-    change = (mutant.file, mutant.change)
-    for part in (tests[:_FIRST], tests[_FIRST:]):
-        while part:
-            run = bench.run(part, change)
-            if run.outcome in {"passed", "absent"}:
-                break
-            culprit = [test for test in part if test.name == run.failed]
-            if _pass(bench, culprit or part, sound):
-                return ("killed" if run.outcome == "failed" else "timed out"), run.failed
-            part = [test for test in part if sound.get(test.name, True)]  # noqa: PLW2901
+    part = [test for test in tests if sound.get(test.name, True)]
+    while part:
+        run = bench.run(part, (mutant.file, mutant.change))
+        if run.outcome in {"passed", "absent"}:
+            break
+        culprit = [test for test in part if test.name == run.failed]
+        if _pass(bench, culprit or part, sound):
+            return ("killed" if run.outcome == "failed" else "timed out"), run.failed
+        part = [test for test in part if sound.get(test.name, True)]
     return "alive", "" if mutant.tests else "no test runs it"
 
 

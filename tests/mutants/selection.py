@@ -64,8 +64,8 @@ class Selection:
         for name, row in traced.items():
             if row["passed"]:
                 seconds, fixtures = float(str(row["seconds"])), row["fixtures"]
-                known = frozenset(map(str, fixtures)) if isinstance(fixtures, list) else frozenset()
-                self.tests[name] = TimedTest(name, seconds, known)
+                names = frozenset(map(str, fixtures)) if isinstance(fixtures, list) else frozenset()
+                self.tests[name] = TimedTest(name, seconds, names)
         for file in part.glob("lines.*"):
             data = COVERAGE.CoverageData(str(file))
             data.read()
@@ -83,13 +83,13 @@ class Selection:
 
     def _of_lines(self, file: str, numbers: Iterable[int]) -> set[str]:
         lines = self._contexts.get(file, {})
-        found: set[str] = set()
-        for context in {each for number in numbers for each in lines.get(number, ())}:
+        names: set[str] = set()
+        for context in {c for number in numbers for c in lines.get(number, ())}:
             if context.startswith(FIXTURE):
-                found |= self._of_fixture[context.removeprefix(FIXTURE)]
+                names |= self._of_fixture[context.removeprefix(FIXTURE)]
             else:
-                found.add(context)
-        return found & self.tests.keys()
+                names.add(context)
+        return names & self.tests.keys()
 
     def tests_of(self, file: str, change: Change) -> list[TimedTest]:
         """Returns the tests that run what is changed, the most different ones first.
