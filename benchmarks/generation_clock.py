@@ -29,9 +29,9 @@ from typing import Any
 
 from etprof.base.json_input import read_json
 from etprof.export.exporter import export_model
-from etprof.export.llm.exporting import export_llm
-from etprof.export.llm.planning import LlmRequest, plan_export
 from etprof.export.request import ExportRequest
+from etprof.export_llm.exporting import export_llm
+from etprof.export_llm.planning import LlmRequest, plan_export
 from etprof.targets.runner import find_host_runner
 
 TOLERANCE = 0.02

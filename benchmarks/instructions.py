@@ -16,7 +16,7 @@ from pathlib import Path
 
 from etprof.base.units import format_count
 from etprof.cli import run_command_line
-from etprof.run.instructions import InstructionCounts, read_instructions
+from etprof.run.kernel_trace import InstructionCounts, read_instructions
 
 MODELS = ("toy_cnn:fp16", "toy_cnn:int8", "decoder:fp16")
 """Small ones, for each instruction takes about a microsecond."""

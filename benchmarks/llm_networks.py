@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from etprof.base.upstream_noise import quiet_upstream
-from etprof.export.eager_model import EagerModelBase, ExportMethod
 from etprof.export.model_loading import load_methods
+from etprof.model_registry.eager_model import EagerModelBase, ExportMethod
 
 _BYTES, _LENGTH, _CACHE, _PROMPT = 256, 128, 256, 64
 _RATE: Final = 2e-3

@@ -29,6 +29,7 @@ from etprof.export import lowering, runtime_check, upstream
 from etprof.export.request import ExportRequest, Precision
 from etprof.export.session import SEED
 from etprof.export.stages import StageClock
+from etprof.model_registry.registry import find_models
 from etprof.numerics.session import (
     GapRequest,
     Launched,
@@ -39,7 +40,6 @@ from etprof.numerics.session import (
     make_programs,
     start_export,
 )
-from etprof.registry import find_models
 from etprof.targets.local import LocalTarget
 
 LIMIT_RATIO, LIMIT_BYTES = 3.0, 10**9

@@ -39,10 +39,10 @@ from etprof.base.units import count_of, format_count, format_ratio, format_share
 from etprof.cli import main as run_etprof
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.optimize.optimizing import RECORD, identify_subject
-from etprof.optimize.trial import Optimization, least_gain
+from etprof.run.optimization import Optimization, least_gain
 
 if TYPE_CHECKING:
-    from etprof.optimize.trial import Trial
+    from etprof.run.optimization import Trial
 
 PRECISIONS: Final = ("fp16", "int8", "8da4w")
 OTHERS: Final = (

@@ -23,7 +23,7 @@ from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.base.units import format_count, format_share
 from etprof.cli import run_command_line
-from etprof.registry import find_model_folders
+from etprof.model_registry.registry import find_model_folders
 from etprof.run.load import Run
 from etprof.targets.peaks import with_peaks
 

@@ -40,7 +40,7 @@ of 512 (1 MB a layer) do not, and their ratio depended on who else used the shar
 SECONDS = 0.1
 _MODEL = """
 import torch
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 class Layers(EagerModelBase):
     def get_eager_model(self):

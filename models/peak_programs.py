@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 if TYPE_CHECKING:
-    from etprof.export.eager_model import Inputs
+    from etprof.model_registry.eager_model import Inputs
 
 
 class _Product(EagerModelBase):

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention, silu
 
-from etprof.export.eager_model import EagerModelBase, ExportMethod
+from etprof.model_registry.eager_model import EagerModelBase, ExportMethod
 
 _VOCABULARY, _WIDTH, _DEPTH, _HEADS, _KV_HEADS = 4096, 256, 2, 8, 4
 _HEAD_WIDTH, _HIDDEN, _CACHE, _PROMPT = 32, 704, 256, 64

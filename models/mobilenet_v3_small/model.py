@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 from ..batch_norms import settle_batch_norms
 from ..images import make_image, make_images

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 _VOCABULARY, _WIDTH, _DEPTH, _HEADS, _TOKENS = 30522, 256, 4, 4, 128
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 from ..images import make_image, make_images
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from etprof._version import __version__
+
 if TYPE_CHECKING:
     from etprof.api import ComparisonResult, Run, compare, load_run, side_by_side
 
-__version__ = "0.2.0"
 __all__ = ["ComparisonResult", "Run", "__version__", "compare", "load_run", "side_by_side"]
 
 

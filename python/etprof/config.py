@@ -35,7 +35,7 @@ from etprof.base.limits import (
 from etprof.base.records import SmeMode
 from etprof.base.text import suggest
 from etprof.export.request import USUAL_PRECISION, ExportOptions, ExportRequest, split_precision
-from etprof.registry import find_model
+from etprof.model_registry.registry import find_model
 from etprof.run.directory import runs_folder
 from etprof.run.generation import problem_of_prompt
 from etprof.run.manifest import Compared, Measurement, Seconds, Setup

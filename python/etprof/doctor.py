@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-import etprof
+from etprof._version import __version__
 from etprof.base.errors import EtprofError, UsageError
 from etprof.base.json_input import parse_json
 from etprof.base.process import run_command
@@ -57,7 +57,7 @@ def examine() -> list[Check]:
 
 
 def _check_python() -> Check:
-    detail = f"etprof {etprof.__version__} on Python {platform.python_version()}"
+    detail = f"etprof {__version__} on Python {platform.python_version()}"
     return Check("etprof", "ok", f"{detail}, {platform.system()} {platform.machine()}")
 
 

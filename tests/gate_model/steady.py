@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 
 class Network(nn.Module):

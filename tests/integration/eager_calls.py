@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.split.attribution import Attribution
     from etprof.analysis.split.operators import OperatorRow
-    from etprof.export.eager_model import ExportMethod
+    from etprof.model_registry.eager_model import ExportMethod
 
 # Kinds of XNNPACK operators, and the ATen operators that each of them may compute.
 _MOVES = {"view", "_unsafe_view", "transpose", "permute", "t", "clone", "cat", "unbind", "split"}

@@ -12,7 +12,7 @@ from models.toy_cnn.model import ToyCNN, ToyCNNModel
 from models.vit_tiny.model import ViTTiny, ViTTinyModel
 from torch import nn
 
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 
 def marked(name: str) -> str:

@@ -20,7 +20,7 @@ from tests.world.host import etprof as run_etprof
 GATE_MODEL = Path(__file__).parents[1] / "gate_model"
 MEASUREMENT = {"blocks": 6, "runs": 5, "warmup": 2, "min_seconds": 0.02, "etdump_runs": 2}
 BROKEN_MODEL = """
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 class Broken(EagerModelBase):
     def get_eager_model(self):

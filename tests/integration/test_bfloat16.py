@@ -10,8 +10,8 @@ from torch import nn
 
 from etprof.cli import main
 from etprof.export import lowering, runtime_check, upstream
-from etprof.export.eager_model import ExportMethod
 from etprof.export.request import ExportOptions
+from etprof.model_registry.eager_model import ExportMethod
 from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from etprof.base.errors import ExportError, UsageError
-from etprof.export.eager_model import EagerModelBase
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportOptions, ExportRequest
+from etprof.model_registry.eager_model import EagerModelBase
 from etprof.run.delegation import DelegationReport
 from etprof.run.program import load_export_manifest
 

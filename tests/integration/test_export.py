@@ -16,8 +16,8 @@ from etprof.cli import main
 from etprof.export import upstream
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
-from etprof.measuring.git_state import is_tracked, read_git_state
-from etprof.registry import find_model
+from etprof.model_registry.registry import find_model
+from etprof.run.git_state import is_tracked, read_git_state
 
 if TYPE_CHECKING:
     from etprof.export.request import ExportedFiles

@@ -86,7 +86,7 @@ MODELS = """
 
     class BareMethod(Base):
         def get_methods(self):
-            from etprof.export.eager_model import ExportMethod
+            from etprof.model_registry.eager_model import ExportMethod
 
             return {"forward": ExportMethod(self.network, torch.ones(1, 4, 4))}
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from etprof import registry
 from etprof.cli import run_command_line
 from etprof.export.runtime_check import execute
+from etprof.model_registry import registry
 
 
 def export(folder: Path, text: str, class_name: str, *flags: str) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_a_model_with_dynamic_shapes_takes_other_lengths(tmp_path: Path) -> None
 TWO_METHODS = """
     import torch
     from torch import nn
-    from etprof.export.eager_model import EagerModelBase, ExportMethod
+    from etprof.model_registry.eager_model import EagerModelBase, ExportMethod
 
     class Model(EagerModelBase):
         def get_eager_model(self):

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from etprof.export.eager_model import EagerModelBase
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportRequest
+from etprof.model_registry.eager_model import EagerModelBase
 from etprof.run.program import load_export_manifest
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from torch import nn
 
 from etprof.export import lowering, runtime_check, upstream
 from etprof.export.changes import half_sums
-from etprof.export.eager_model import ExportMethod
 from etprof.export.request import ExportOptions
+from etprof.model_registry.eager_model import ExportMethod
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 
 from etprof.base.errors import EtprofError
 from etprof.cli import run_command_line
-from etprof.run.instructions import InstructionCounts, read_instructions
+from etprof.run.kernel_trace import InstructionCounts, read_instructions
 from etprof.run.load import Run
 from etprof.targets.emulator.installation import locate
 

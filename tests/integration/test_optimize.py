@@ -17,7 +17,7 @@ from etprof.export.exporter import export_model
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.optimize.optimizing import Optimizer
 from etprof.optimize.recipe import write_recipe
-from etprof.optimize.trial import Optimization
+from etprof.run.optimization import Optimization
 from etprof.run.program import load_export_manifest
 from etprof.targets.emulator.installation import locate
 from tests.world.host import etprof, simulated_host

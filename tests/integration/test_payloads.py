@@ -111,7 +111,7 @@ def test_a_loader_that_asks_for_whole_pickles_gets_none(tmp_path: Path, mark: Pa
     """As ExecuTorch's llama3_2_vision asks: torch.load(…, weights_only=False)."""
     write_checkpoint(tmp_path / "w.pth", mark)
     code = (
-        "import torch; from etprof.export.llm.child import read_tensors_alone; "
+        "import torch; from etprof.export_llm.child import read_tensors_alone; "
         "read_tensors_alone(); torch.load('w.pth', weights_only=False)"
     )
     environment = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}

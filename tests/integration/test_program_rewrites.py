@@ -13,8 +13,8 @@ from etprof.backends.registry import BY_NAME, DEFAULT
 from etprof.base.upstream_noise import quiet_upstream
 from etprof.export import lowering
 from etprof.export.changes.rewriting import Rewriting, find_missed
-from etprof.export.eager_model import ExportMethod
 from etprof.export.request import ExportOptions, parse_precision
+from etprof.model_registry.eager_model import ExportMethod
 from tests.integration.test_rewrites import (
     KNOWN,
     Call,

@@ -16,9 +16,9 @@ from etprof.base.records import read_record
 from etprof.base.upstream_noise import quiet_upstream
 from etprof.export import delegation, lowering, upstream
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, sound_rewrites
-from etprof.export.eager_model import ExportMethod
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportOptions, ExportRequest, parse_precision
+from etprof.model_registry.eager_model import ExportMethod
 from etprof.run.delegation import DelegationReport
 from etprof.run.program import load_export_manifest
 

@@ -11,9 +11,9 @@ from torch import nn
 
 from etprof.base.errors import UsageError
 from etprof.cli import main
-from etprof.export.eager_model import EagerModelBase
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportOptions, ExportRequest
+from etprof.model_registry.eager_model import EagerModelBase
 from etprof.run.delegation import DelegationReport
 from etprof.run.program import load_export_manifest
 

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from etprof.export import lowering, upstream
-from etprof.export.eager_model import ExportMethod
 from etprof.export.request import ExportOptions
+from etprof.model_registry.eager_model import ExportMethod
 
 
 class Remember(nn.Module):

@@ -14,7 +14,7 @@ import torch
 from etprof.analysis.assessment import assess_run
 from etprof.analysis.run_analysis import analyze_run
 from etprof.cli import main
-from etprof.export.llm.text_quality import OWN_TEXT, READ, load_text, perplexity, round_weights
+from etprof.export.quality.text_quality import OWN_TEXT, READ, load_text, perplexity, round_weights
 from etprof.export.request import PRECISIONS
 from etprof.run.load import Run
 from etprof.tables.quality import GENERATION
@@ -22,7 +22,7 @@ from etprof.tables.quality import GENERATION
 MODELS = """
     import torch
     from torch import nn
-    from etprof.export.llm.text_quality import OWN_TEXT
+    from etprof.export.quality.text_quality import OWN_TEXT
 
     class Net(nn.Module):
         '''Knows which byte follows which in the text.'''

@@ -10,7 +10,7 @@ import pytest
 
 from etprof.base.process import run_command
 from etprof.cli import COMMANDS
-from etprof.registry import find_models
+from etprof.model_registry.registry import find_models
 from tests import etdump_writer as writer
 from tests.world.host import etprof
 

@@ -44,7 +44,7 @@ def make_toy() -> tuple[nn.Module, tuple[Any, ...]]:
     """The zoo's smallest model and its inputs, in single precision."""
     import torch
 
-    from etprof.registry import load_model
+    from etprof.model_registry.registry import load_model
 
     model = load_model("toy_cnn")
     return model.get_eager_model().eval(), tuple(

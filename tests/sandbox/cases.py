@@ -19,7 +19,7 @@ from tests.hostile.stand_ins import install
 
 MODEL: Final = """
 import torch
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 class Net(EagerModelBase):
     def get_eager_model(self):

@@ -28,8 +28,7 @@ from etprof.bench.summary import (
     summary_table,
 )
 from etprof.history.ingest import read_run_directory
-from etprof.run.accuracy import Verdict
-from etprof.run.quality import TextQuality
+from etprof.run.accuracy import TextQuality, Verdict
 from etprof.views.cells import shown_columns
 from etprof.views.terminal import terminal_table
 from tests.known_runs import Experiment, Run, write_run

@@ -13,9 +13,9 @@ import torch
 
 from etprof.base.errors import BuildError, ExportError, UsageError
 from etprof.cli import main
-from etprof.export.families import FAMILIES, Family, find_family, load_class
 from etprof.export.request import ExportRequest
-from etprof.registry import find_model, load_model
+from etprof.model_registry.families import FAMILIES, Family, find_family, load_class
+from etprof.model_registry.registry import find_model, load_model
 
 BERT = {
     "model_type": "bert",

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from etprof.base.process import run_command
-from etprof.measuring.git_state import is_tracked, read_git_state
 from etprof.measuring.pipeline import measure
 from etprof.measuring.plan import Experiment, Settings, plan
+from etprof.run.git_state import is_tracked, read_git_state
 from etprof.run.manifest import GitState, load_manifest
 from etprof.run.program import Program
 from tests.world.sim_target import SimTarget

@@ -20,7 +20,7 @@ from etprof.targets.emulator.instructions import Functions, Log, find_base, name
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.run.instructions import InstructionCounts
+    from etprof.run.kernel_trace import InstructionCounts
 
 BASE = 0x5_5670_0000
 ENTRY, CLOCK, WORK, PACK = 0x100, 0x110, 0x120, 0x130

@@ -13,9 +13,9 @@ import pytest
 
 from etprof.base import process
 from etprof.base.errors import EtprofError, UsageError
-from etprof.export.llm import exporting, planning, schema
-from etprof.export.llm.planning import LlmRequest, plan_export
-from etprof.export.llm.uses import USES
+from etprof.export_llm import exporting, planning, schema
+from etprof.export_llm.planning import LlmRequest, plan_export
+from etprof.export_llm.uses import USES
 from tests.world.host import etprof
 
 GOOD = "base:\n  model_class: llama3\n  params: p.json\n"
@@ -204,7 +204,7 @@ def test_checking_loads_no_pytorch(tmp_path: Path) -> None:
 
     plan(tmp_path, GOOD)
     code = (
-        "import sys; from pathlib import Path; from etprof.export.llm.planning import *; "
+        "import sys; from pathlib import Path; from etprof.export_llm.planning import *; "
         "plan_export(LlmRequest(Path('c.yaml'))); print('torch' in sys.modules)"
     )
     done = run_command([sys.executable, "-c", code], folder=tmp_path, timeout_s=60)

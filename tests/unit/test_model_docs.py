@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etprof.registry import find_model_folders
+from etprof.model_registry.registry import find_model_folders
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "models.md"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from etprof.optimize.optimizing import find_others
-from etprof.optimize.trial import Gain, Optimization, Step, Trial, on_front
+from etprof.run.optimization import Gain, Optimization, Step, Trial, on_front
 from etprof.run.program import AppliedRewrite
 from etprof.tables.optimize import headline, programs_of, sections
 from etprof.views.charts import dots_of

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from etprof.export.request import ExportedFiles, ExportRequest
 from etprof.optimize.optimizing import Optimizer
 from etprof.optimize.search import Search, choose_layers
-from etprof.optimize.trial import Counted, Gain, Trial, compare, describe_trial
 from etprof.run.delegation import DelegationReport, MethodReport, MethodSummary
+from etprof.run.optimization import Counted, Gain, Trial, compare, describe_trial
 from etprof.run.program import (
     AppliedRewrite,
     CheckedOutput,

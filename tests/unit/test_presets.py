@@ -255,7 +255,7 @@ def test_cmake_and_python_read_one_pin(tmp_path: Path) -> None:
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "CMakeLists.txt", tmp_path)
     (tmp_path / "python" / "etprof").mkdir(parents=True)
-    shutil.copy(ROOT / "python/etprof/__init__.py", tmp_path / "python/etprof")
+    shutil.copy(ROOT / "python/etprof/_version.py", tmp_path / "python/etprof")
     text = (ROOT / "pyproject.toml").read_text()
     assert text.count(f'"{pin}"') == 1
     (tmp_path / "pyproject.toml").write_text(text.replace(pin, "executorch==9.8.7"))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import etprof
-from etprof import registry
 from etprof.base.errors import ExportError
 from etprof.cli import main
 from etprof.export.exporter import find_export
 from etprof.export.request import ExportOptions, ExportRequest
+from etprof.model_registry import registry
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from etprof import registry
 from etprof.base.errors import EtprofError, ExportError, UsageError
 from etprof.export.request import ExportRequest
 from etprof.export.session import describe_source
+from etprof.model_registry import registry
+from etprof.model_registry.eager_model import EagerModelBase
 from etprof.run.program import ExportManifest
 
 MODEL = """
@@ -185,3 +188,10 @@ def test_commands_find_the_model_under_the_name_that_findings_give_it(
     )  # fmt: skip
     assert registry.find_model(exported.asked_as).origin == registry.find_model(named).origin
     assert ExportRequest(exported.asked_as).model_name() == exported.model
+
+
+def test_the_earlier_name_of_the_interface_warns_and_is_the_same_class() -> None:
+    sys.modules.pop("etprof.export.eager_model", None)
+    with pytest.warns(DeprecationWarning, match="model_registry.eager_model"):
+        earlier = importlib.import_module("etprof.export.eager_model")
+    assert earlier.EagerModelBase is EagerModelBase

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 import torch
 
-from etprof.export.llm import text_quality
+from etprof.export.quality import text_quality
 from etprof.export.request import Quantization
 
 Granularity = Literal["per_channel", "per_tensor", "per_block"]

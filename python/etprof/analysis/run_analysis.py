@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from etprof.analysis.split.executions import Delegates
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import ExperimentMetrics
-    from etprof.run.instructions import InstructionCounts
-    from etprof.run.kernel_trace import KernelTrace
+    from etprof.run.kernel_trace import InstructionCounts, KernelTrace
     from etprof.run.load import Place, Run
     from etprof.run.manifest import Imported, LaunchRecord, Manifest
     from etprof.run.program import LoadedProgram

@@ -17,8 +17,8 @@ from typing import Final
 from etprof.base.errors import InputFileError
 from etprof.base.files import MOST_PROGRAM_BYTES
 from etprof.export.request import ExportedFiles
-from etprof.measuring.git_state import read_git_state
 from etprof.run.directory import set_aside
+from etprof.run.git_state import read_git_state
 from etprof.run.manifest import MANIFEST, load_manifest, save_manifest
 
 MOST_MEMBERS: Final = 100_000

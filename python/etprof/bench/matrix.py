@@ -44,7 +44,7 @@ from etprof.config import (
     read_config_text,
 )
 from etprof.export.request import parse_precision
-from etprof.registry import find_model
+from etprof.model_registry.registry import find_model
 from etprof.run.directory import safe_name
 from etprof.run.manifest import Cpus, Inferences, Warmup
 from etprof.targets.registry import kind_of

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from etprof.bench.prompt_work import PromptWork
     from etprof.bench.session import Kept
     from etprof.history.schema import Metric, Run
-    from etprof.run.quality import TextQuality
+    from etprof.run.accuracy import TextQuality
     from etprof.statistics.effect import Effect
 
 LLM_METRICS: Final = ("prefill_tokens_per_second", "decode_tokens_per_second")

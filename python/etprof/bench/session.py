@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from etprof.bench.prompt_work import PromptWork
     from etprof.history.schema import Run
     from etprof.history.store import Store
-    from etprof.run.quality import TextQuality
+    from etprof.run.accuracy import TextQuality
 
 
 @dataclass(frozen=True)

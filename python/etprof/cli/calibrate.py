@@ -139,7 +139,7 @@ def _run_peaks(arguments: argparse.Namespace) -> int:
     from etprof.measuring import peaks
     from etprof.measuring.configured import measure_config
     from etprof.measuring.plan import make_target
-    from etprof.registry import find_model_folders
+    from etprof.model_registry.registry import find_model_folders
     from etprof.run.directory import runs_folder
     from etprof.run.peaks import PEAKS as PEAKS_FILE
     from etprof.tables.brief import listed

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from etprof.export.llm.planning import LlmPlan
+    from etprof.export_llm.planning import LlmPlan
 
 EXAMPLES = """\
 examples:
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Exports and shows what came out."""
     from etprof.base.records import read_record
     from etprof.cli.export import StageProgress, show_export
-    from etprof.export.llm.exporting import export_llm
-    from etprof.export.llm.planning import LlmRequest, plan_export
+    from etprof.export_llm.exporting import export_llm
+    from etprof.export_llm.planning import LlmRequest, plan_export
     from etprof.run.delegation import DelegationReport
     from etprof.run.program import ExportManifest
 

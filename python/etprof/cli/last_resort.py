@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import etprof
+from etprof._version import __version__
 from etprof.base.errors import OutputError
 from etprof.base.text import clean, clean_lines
 
@@ -76,7 +76,7 @@ def write_report(told: str, words: Sequence[str]) -> Path:
     secrets = [word for word, shown in zip(words, _shown(words), strict=True) if shown != word]
     text = "\n".join(
         [
-            f"etprof {etprof.__version__}, {now.isoformat(timespec='seconds')}",
+            f"etprof {__version__}, {now.isoformat(timespec='seconds')}",
             f"Python {platform.python_version()}, {platform.platform()}",
             *(f"{name} {_version(name)}" for name in _PACKAGES),
             f"command: {shlex.join(['etprof', *_shown(words)])}",

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the list."""
-    from etprof.export.families import FAMILIES
     from etprof.export.model_loading import describe_models
+    from etprof.model_registry.families import FAMILIES
     from etprof.tables import machine
     from etprof.tables.brief import listed
 

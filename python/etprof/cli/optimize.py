@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import argparse
 
     from etprof.export.request import ExportRequest
-    from etprof.optimize.trial import Optimization
+    from etprof.run.optimization import Optimization
 
 EXAMPLES = """\
 examples:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import etprof
+from etprof._version import __version__
 from etprof.base.atomic import write_bytes, write_json, write_text
 from etprof.base.errors import OutputError
 from etprof.dashboard.addresses import ExportedLinks, make_address
@@ -113,7 +113,7 @@ def _write_site(
         shutil.copyfile(folder / first, folder / "index.html")
         counts = (written, len(kept), catalogue.run_count)
     facts = dict(zip(("pages", "runs_with_page", "runs"), counts, strict=True))
-    write_json(folder / MARKER, {"schema_version": 1, "etprof": etprof.__version__, **facts})
+    write_json(folder / MARKER, {"schema_version": 1, "etprof": __version__, **facts})
     return counts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-import etprof
+from etprof._version import __version__
 from etprof.base.html_template import read_package_file, template_environment
 from etprof.base.units import count_of, format_range, format_value
 from etprof.dashboard.addresses import Address, make_address, pages
@@ -62,7 +62,7 @@ def _render(
             menu=_menu(address, links),
             policy=POLICY,
             run_count="" if runs is None else count_of(runs, "run"),
-            version=etprof.__version__,
+            version=__version__,
         )
     )
 

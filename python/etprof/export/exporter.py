@@ -7,12 +7,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import etprof
-from etprof import registry
+from etprof._version import __version__
 from etprof.base.errors import EtprofError, InputFileError
 from etprof.base.files import hash_file
 from etprof.export.request import ExportOptions, ExportRequest
 from etprof.export.stages import StageClock
+from etprof.model_registry import registry
 from etprof.run.program import load_export_manifest, refuse_inaccurate
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def find_export(request: ExportRequest, *, any_options: bool = False) -> ExportM
 
 def _is_of_these_tools(manifest: ExportManifest) -> bool:
     """Whether the same versions would export; those of wheels for other CPUs are the same."""
-    now = {"etprof": etprof.__version__}
+    now = {"etprof": __version__}
     for tool in _TOOLS:
         try:
             now[tool] = version(tool)

@@ -9,13 +9,13 @@ import traceback
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-import etprof
 from etprof.backends.registry import BY_NAME
 from etprof.base.errors import EtprofError, ExportError, first_line
 from etprof.export import operators, tensors, upstream
@@ -23,8 +23,8 @@ from etprof.export.changes import half_constants, half_sums
 from etprof.export.changes.embeddings import fuse_look_ups
 from etprof.export.changes.rewriting import count_lowered, find_missed
 from etprof.export.changes.scopes import find_deciding
-from etprof.export.eager_model import checked_inputs
 from etprof.export.request import BLOCK_MULTIPLE, parse_precision
+from etprof.model_registry.eager_model import checked_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from etprof.backends.backend import Backend
     from etprof.export.changes.rewriting import Rewriting
     from etprof.export.changes.scopes import Scope
-    from etprof.export.eager_model import ExportMethod, Inputs
     from etprof.export.operators import LoweredMethod
     from etprof.export.request import ExportOptions, Precision, Quantization
+    from etprof.model_registry.eager_model import ExportMethod, Inputs
 
 
-_PACKAGE = str(Path(etprof.__file__).parent)
+_PACKAGE = str(Path(str(files("etprof"))))
 
 EXTERNAL_TAG = "weights"
 """What ExecuTorch calls the file of external constants before it gets its final name."""

@@ -10,18 +10,18 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from etprof import registry
 from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import open_regular
 from etprof.export import tensors
-from etprof.export.eager_model import checked_inputs, collect_constants, collect_methods
 from etprof.export.operators import MacCounter
+from etprof.model_registry import registry
+from etprof.model_registry.eager_model import checked_inputs, collect_constants, collect_methods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from etprof.export.eager_model import EagerModelBase, ExportMethod
+    from etprof.model_registry.eager_model import EagerModelBase, ExportMethod
 
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "module")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from etprof.backends.registry import BACKENDS, BY_NAME, DEFAULT
 from etprof.base.errors import UsageError
-from etprof.export import families
 from etprof.export.changes.scopes import parse_scopes
+from etprof.model_registry import families
 from etprof.run.accuracy import find_floors
 
 if TYPE_CHECKING:

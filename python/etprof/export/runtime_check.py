@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from etprof.base.process import Completed
-    from etprof.export.eager_model import ExportMethod
+    from etprof.model_registry.eager_model import ExportMethod
     from etprof.run.accuracy import Floors
     from etprof.statistics.likeness import Parity
 

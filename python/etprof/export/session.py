@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-import etprof
+from etprof._version import __version__
 from etprof.backends.registry import BY_NAME
 from etprof.base.atomic import staged_folder, write_json, write_text
 from etprof.base.errors import ExportError, first_line
@@ -32,11 +32,11 @@ from etprof.export import (
 from etprof.export.changes.embeddings import quantize_embeddings
 from etprof.export.changes.rewriting import Rewriting, left_out_rewrites, plan_rewriting
 from etprof.export.changes.scopes import check_names
-from etprof.export.eager_model import ExportMethod
-from etprof.export.llm.text_quality import TextReader, load_text
-from etprof.measuring.git_state import is_tracked, read_git_state
-from etprof.registry import find_model
+from etprof.export.quality.text_quality import TextReader, load_text
+from etprof.model_registry.eager_model import ExportMethod
+from etprof.model_registry.registry import find_model
 from etprof.run.delegation import DelegationReport
+from etprof.run.git_state import is_tracked, read_git_state
 from etprof.run.manifest import FileIdentity, identify
 from etprof.run.program import (
     ExportCheck,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from etprof.export.lowering import Lowered, QuantizationReport
     from etprof.export.request import ExportedFiles, ExportOptions, ExportRequest, Precision
     from etprof.export.stages import StageClock
+    from etprof.run.accuracy import TextQuality
     from etprof.run.program import ScopeCatch
-    from etprof.run.quality import TextQuality
 
 
 SEED = 0
@@ -447,7 +447,7 @@ def _write_value(index: int, value: object, path: Path) -> TensorFile:
 def tool_versions() -> dict[str, str]:
     """Returns the versions that decide what an export contains."""
     return {
-        "etprof": etprof.__version__,
+        "etprof": __version__,
         "executorch": upstream.EXECUTORCH_VERSION,
         "executorch_revision": upstream.EXECUTORCH_REVISION,
         "torch": upstream.TORCH_VERSION,

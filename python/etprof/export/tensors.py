@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
-    from etprof.export.eager_model import ExportMethod
+    from etprof.model_registry.eager_model import ExportMethod
 
 
 def cast_floating(tree: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any nesting of tensors

@@ -24,7 +24,7 @@ from etprof.history.schema import FAILED, OK, full_hash, make_run, short_hash
 from etprof.run.accuracy import export_place
 from etprof.run.directory import METRICS as METRICS_FILE
 from etprof.run.directory import safe_name
-from etprof.run.instructions import BEFORE
+from etprof.run.kernel_trace import BEFORE
 from etprof.run.load import Run as LoadedRun
 from etprof.run.manifest import MANIFEST, Experiment
 from etprof.statistics.order_statistics import median_interval
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from etprof.history.schema import Run
     from etprof.run.accuracy import Verdict
     from etprof.run.directory import BlockMetrics, ExperimentMetrics
-    from etprof.run.instructions import InstructionCounts
+    from etprof.run.kernel_trace import InstructionCounts
     from etprof.run.manifest import Manifest, MeasuredProgram
 
 _KEPT_IN_RAW: Final = re.compile(r".*(_b\d+_result\.json|\.log|\.csv|\.html|\.md)")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import etprof
+from etprof._version import __version__
 from etprof.base.atomic import json_bytes, write_bytes
 from etprof.base.errors import UsageError
 from etprof.base.files import MOST_PROGRAM_BYTES, read_input
@@ -149,7 +149,7 @@ class _Maker:
         self._manifest = Manifest(
             run_id=new_run_id(),
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            etprof_version=etprof.__version__,
+            etprof_version=__version__,
             command=tuple(sys.argv),
             platform=platform,
             times_are_meaningful=proves_times(platform),

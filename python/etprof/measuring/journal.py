@@ -14,11 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import etprof
+from etprof._version import __version__
 from etprof.base.atomic import json_bytes, write_bytes
 from etprof.base.files import read_input
 from etprof.base.json_input import MOST_JSON_BYTES
-from etprof.measuring.git_state import read_git_state
 from etprof.run.directory import (
     DELEGATION_REPORT,
     METRICS,
@@ -26,6 +25,7 @@ from etprof.run.directory import (
     kind_of,
     name_of_program,
 )
+from etprof.run.git_state import read_git_state
 from etprof.run.manifest import (
     LaunchRecord,
     Manifest,
@@ -206,7 +206,7 @@ def describe_session() -> Session:
     """Says who measures now."""
     return Session(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        etprof_version=etprof.__version__,
+        etprof_version=__version__,
         command=tuple(sys.argv),
         git=read_git_state(Path.cwd()),
         pins={name: _installed_version(name) for name in _PINS},

@@ -26,10 +26,10 @@ from etprof.numerics import taps
 
 if TYPE_CHECKING:
     from etprof.analysis.numeric_gap import Explained, Gap
-    from etprof.export.eager_model import ExportMethod
     from etprof.export.request import ExportRequest, Precision
     from etprof.export.session import Prepared
     from etprof.export.stages import StageListener
+    from etprof.model_registry.eager_model import ExportMethod
     from etprof.numerics.taps import Tap
     from etprof.targets import Target
 

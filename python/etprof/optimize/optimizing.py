@@ -12,16 +12,18 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-import etprof
+from etprof._version import __version__
 from etprof.base.atomic import write_json, write_text
 from etprof.base.errors import EtprofError, ExportError, InputFileError
 from etprof.base.files import hash_file
 from etprof.base.records import read_record
 from etprof.export.exporter import export_model
 from etprof.export.request import ExportedFiles, parse_precision
+from etprof.model_registry.registry import find_model
 from etprof.optimize.recipe import write_recipe
 from etprof.optimize.search import Search, choose_layers
-from etprof.optimize.trial import (
+from etprof.run.delegation import DelegationReport
+from etprof.run.optimization import (
     FLOAT_LAYERS,
     Candidate,
     Optimization,
@@ -30,8 +32,6 @@ from etprof.optimize.trial import (
     Trial,
     describe_trial,
 )
-from etprof.registry import find_model
-from etprof.run.delegation import DelegationReport
 from etprof.run.program import ExportManifest
 from etprof.targets.local import LocalTarget
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from etprof.export.request import ExportRequest
     from etprof.optimize.proving import Prover
-    from etprof.optimize.trial import Gain
+    from etprof.run.optimization import Gain
 
 PROGRAM: Final = "optimized.pte"
 BASELINE: Final = "baseline.pte"
@@ -404,6 +404,6 @@ def identify_subject(request: ExportRequest) -> str:
         "precision": request.precision,
         "least": dict(request.least),
         "options": options,
-        "tools": [etprof.__version__, version("executorch"), version("torch")],
+        "tools": [__version__, version("executorch"), version("torch")],
     }
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()

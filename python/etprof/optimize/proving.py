@@ -11,10 +11,10 @@ from etprof.base.errors import TargetError
 from etprof.base.records import SME_ON
 from etprof.config import Config
 from etprof.measuring.configured import measure_config
-from etprof.optimize.trial import Counted, Gain
 from etprof.report_files import write_report_files
 from etprof.run.accuracy import AT_EXPORT
 from etprof.run.load import Run
+from etprof.run.optimization import Counted, Gain
 from etprof.targets.registry import proves_times
 
 if TYPE_CHECKING:

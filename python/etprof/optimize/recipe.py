@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-import etprof
+from etprof._version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ def write_recipe(request: ExportRequest) -> str:
         model=request.model,
         precision=precision.name,
         backend=request.backend,
-        version=etprof.__version__,
+        version=__version__,
         rewrites=_listed(tuple(dict.fromkeys((*request.precision_rewrites(), *options.rewrites)))),
         scopes=scopes if options.scopes else "",
         weights=None if weights is None else str(weights),

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from etprof.base.units import format_value
-from etprof.optimize.trial import Step, Trial, compare, judge_gains
+from etprof.run.optimization import Step, Trial, compare, judge_gains
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from etprof.optimize.trial import Comparison, Gain
+    from etprof.run.optimization import Comparison, Gain
 
 _OF_FIGURES: Final = {
     "better": "without it the program is worse",

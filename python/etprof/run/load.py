@@ -29,8 +29,7 @@ from etprof.run.directory import (
     runs_folder,
     way_to_one,
 )
-from etprof.run.instructions import read_instructions
-from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.manifest import MANIFEST, WAY_OUT, is_untimed, parse_manifest
 from etprof.run.program import ExportManifest, LoadedProgram
 from etprof.run.runner_result import read_result
@@ -39,8 +38,7 @@ from etprof.run.tensors import load_tensor
 if TYPE_CHECKING:
     from etprof.etdump.reader import ETDump, LongETDump
     from etprof.run.directory import ExperimentMetrics, Metrics
-    from etprof.run.instructions import InstructionCounts
-    from etprof.run.kernel_trace import KernelTrace
+    from etprof.run.kernel_trace import InstructionCounts, KernelTrace
     from etprof.run.manifest import Experiment, Manifest, MeasuredProgram, Purpose
     from etprof.run.peaks import Peaks
     from etprof.run.program import TensorFile

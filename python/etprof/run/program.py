@@ -12,7 +12,7 @@ from pydantic import Field
 from etprof.base.errors import ExportError, InputFileError, UsageError
 from etprof.base.files import hash_file
 from etprof.base.records import CleanData, Count, Name, Named, Record, read_record
-from etprof.run.accuracy import WAY_TO_RIGHT, Floors, Verdict
+from etprof.run.accuracy import WAY_TO_RIGHT, Floors, TextQuality, Verdict
 from etprof.run.directory import (
     DELEGATION_REPORT,
     EXPORT_MANIFEST,
@@ -20,7 +20,6 @@ from etprof.run.directory import (
     safe_name,
 )
 from etprof.run.manifest import FileIdentity, GitState
-from etprof.run.quality import TextQuality
 
 if TYPE_CHECKING:
     from etprof.run.delegation import MethodReport

@@ -28,8 +28,7 @@ from etprof.run.directory import (
     list_files,
     load_metrics,
 )
-from etprof.run.instructions import read_instructions
-from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.kernel_trace import read_instructions, read_kernel_trace
 from etprof.run.load import Run, read_export
 from etprof.run.manifest import MANIFEST, Manifest, MeasuredFile, load_manifest, way_on
 from etprof.run.runner_result import RunnerResult, read_result

@@ -21,6 +21,7 @@ from etprof.tables.table import Column, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from etprof.run.accuracy import TextQuality
     from etprof.run.delegation import (
         DelegationReport,
         GraphOperator,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         SourceLine,
     )
     from etprof.run.program import BundleCheck, ExportCheck, ExportManifest, MethodFiles
-    from etprof.run.quality import TextQuality
 
 UNDELEGATED: Final = Table(
     "undelegated",

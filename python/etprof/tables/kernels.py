@@ -10,7 +10,7 @@ from etprof.analysis.split.evidence import GRADES, align_modes, pair_phases
 from etprof.analysis.split.work import add_work, load_bytes, packing_bytes, tile_share, tile_uses
 from etprof.backends.kernel_names import LEVELS, is_packing_function, size_arguments
 from etprof.base.units import count_of, format_count
-from etprof.run.instructions import BEFORE
+from etprof.run.kernel_trace import BEFORE
 from etprof.tables.table import Column, Section, Table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         OperatorEvidence,
     )
     from etprof.analysis.split.work import Work
-    from etprof.run.instructions import InstructionCounts
+    from etprof.run.kernel_trace import InstructionCounts
     from etprof.tables.table import Place
 
 _SHOWN_FUNCTIONS: Final = 3

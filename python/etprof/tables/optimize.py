@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from etprof.base.units import format_value
-from etprof.optimize.trial import least_gain, on_front
+from etprof.run.optimization import least_gain, on_front
 from etprof.tables.table import Column, Place, Section, Table, speed_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from etprof.optimize.trial import Candidate, Gain, Optimization, Trial
+    from etprof.run.optimization import Candidate, Gain, Optimization, Trial
 
 
 def _figures(

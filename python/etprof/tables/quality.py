@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from etprof.analysis.generation import StepTraffic
     from etprof.analysis.insight import ExperimentInsight
-    from etprof.run.quality import TextQuality
+    from etprof.run.accuracy import TextQuality
 
 ANSWER_STYLES: Final = {"passed": "green", "failed": "bold red", "unknown": "yellow"}
 

@@ -10,7 +10,7 @@ from etprof.views.formats.html import render_sections
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etprof.optimize.trial import Optimization
+    from etprof.run.optimization import Optimization
 
 
 def optimize_page(found: Optimization, others: Sequence[Optimization]) -> str:

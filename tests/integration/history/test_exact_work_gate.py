@@ -25,7 +25,7 @@ MODEL = '''
 """A net of two convolutions and a linear layer."""
 import torch
 from torch import nn
-from etprof.export.eager_model import EagerModelBase
+from etprof.model_registry.eager_model import EagerModelBase
 
 class Net(nn.Module):
     def __init__(self):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from etprof.export.changes.scopes import Scope
-    from etprof.export.eager_model import ExportMethod
+    from etprof.model_registry.eager_model import ExportMethod
 
 _KEPT: Final = ("nn_module_stack", "stack_trace", "source_fn_stack", "debug_handle", "from_node")
 _LOOK_UP: Final = re.compile(r"embedding\b|embedding_(byte|[24]bit)\b")

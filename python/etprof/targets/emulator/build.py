@@ -10,10 +10,10 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import etprof
 from etprof.base.errors import BuildError
 from etprof.base.files import read_bounded
 from etprof.base.process import run_command
@@ -53,7 +53,7 @@ def check_compiler() -> None:
 
 def find_sources() -> Path:
     """Returns etprof's C++ sources: the checkout's, or those installed with the package."""
-    package = Path(etprof.__file__).parent
+    package = Path(str(files("etprof")))
     for folder in (package.parents[1], package / "source"):
         if (folder / "CMakePresets.json").is_file() and (folder / "cpp").is_dir():
             return folder

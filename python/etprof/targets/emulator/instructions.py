@@ -27,7 +27,7 @@ from etprof.backends.registry import BACKENDS
 from etprof.base.atomic import scratch_folder
 from etprof.base.errors import BuildError, TargetError
 from etprof.base.files import hash_file
-from etprof.run.instructions import InstructionCounts, OperatorInstructions
+from etprof.run.kernel_trace import InstructionCounts, OperatorInstructions
 
 if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile

@@ -14,8 +14,7 @@ from etprof.base.errors import TargetError
 from etprof.base.files import read_input
 from etprof.base.process import run_command
 from etprof.base.records import SmeInForce
-from etprof.run.instructions import write_instructions
-from etprof.run.kernel_trace import read_kernel_trace
+from etprof.run.kernel_trace import read_kernel_trace, write_instructions
 from etprof.targets.emulator import instructions
 from etprof.targets.emulator.installation import locate
 from etprof.targets.emulator.qemu import read_version

@@ -6,7 +6,7 @@ import hashlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-import etprof
+from etprof._version import __version__
 from etprof.base.html_template import hash_script, read_package_file, template_environment
 from etprof.run.manifest import MANIFEST
 from etprof.tables.alternatives import side_by_side
@@ -59,7 +59,7 @@ def render_html(assessments: Sequence[Assessment]) -> str:
         script=script,
         # Only this very script may run, whatever a name from a file may contain.
         script_hash=hash_script(script),
-        version=etprof.__version__,
+        version=__version__,
     )
 
 
@@ -75,7 +75,7 @@ def render_sections(title: str, sections: Sequence[Section]) -> str:
         title=title,
         sections=[_section_view(section) for section in sections],
         style=_asset("report.css"),
-        version=etprof.__version__,
+        version=__version__,
     )
 
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final, cast
 from etprof.base.errors import ExportError, UsageError
 from etprof.base.files import hash_file
 from etprof.base.units import count_of
-from etprof.export import families
+from etprof.model_registry import families
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import ModuleType
 
-    from etprof.export.eager_model import EagerModelBase
+    from etprof.model_registry.eager_model import EagerModelBase
 
 ENTRY_POINT_GROUP = "etprof.models"
 PATH_VARIABLE = "ETPROF_MODEL_PATH"

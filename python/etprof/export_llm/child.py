@@ -1,6 +1,6 @@
 """Runs ExecuTorch's own export of a language model, as a program of its own.
 
-`python -m etprof.export.llm.child CONFIG.yaml` is `python -m executorch.extension.llm.export.export_llm
+`python -m etprof.export_llm.child CONFIG.yaml` is `python -m executorch.extension.llm.export.export_llm
 --config CONFIG.yaml`. With `PARAMS.json WEIGHTS` after it, weights of such a network are drawn first,
 always with the same seed, and written to WEIGHTS: ExecuTorch would download those of most models.
 A process of its own because the export changes the state of PyTorch and of its logs, and may be ended

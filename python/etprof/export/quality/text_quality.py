@@ -25,18 +25,17 @@ from etprof.base.process import run_command
 from etprof.base.text import clean
 from etprof.base.units import format_value
 from etprof.export import lowering, tensors
-from etprof.export.llm import reading
-from etprof.run.accuracy import judge_text
+from etprof.export.quality import reading
+from etprof.run.accuracy import LayerLoss, TextQuality, judge_text
 from etprof.run.generation import parse_ids
-from etprof.run.quality import LayerLoss, TextQuality
 from etprof.run.tokenizer import encode_prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from etprof.export.eager_model import ExportMethod
-    from etprof.export.llm.reading import Scorer
+    from etprof.export.quality.reading import Scorer
     from etprof.export.request import Quantization
+    from etprof.model_registry.eager_model import ExportMethod
 
 READ, PROMPT, NEW = 128, 32, 32
 """Tokens that are scored, of a prompt, and new ones after it; fewer where the cache is smaller."""

@@ -13,9 +13,9 @@ from etprof.base.errors import UsageError
 from etprof.base.files import check_regular, expand_home, read_input
 from etprof.base.json_input import parse_json, read_json
 from etprof.base.text import clean, suggest
-from etprof.export.llm.schema import Settings, read_settings
-from etprof.export.llm.uses import LIBRARY, TASK_NAME
 from etprof.export.request import ExportedFiles
+from etprof.export_llm.schema import Settings, read_settings
+from etprof.export_llm.uses import LIBRARY, TASK_NAME
 from etprof.run.directory import safe_name
 from etprof.run.manifest import FileIdentity, identify
 

@@ -21,7 +21,7 @@ import yaml
 from etprof.base.errors import BuildError, UsageError
 from etprof.base.files import read_input
 from etprof.base.text import clean, suggest
-from etprof.export.llm.uses import Use, find_use
+from etprof.export_llm.uses import Use, find_use
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -26,9 +26,9 @@ from etprof.run.program import ExportManifest, MethodFiles, ModelCode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etprof.export.llm.planning import LlmPlan
     from etprof.export.request import ExportedFiles
     from etprof.export.stages import StageListener
+    from etprof.export_llm.planning import LlmPlan
     from etprof.run.delegation import DelegationReport
 
 TOKENIZER_METHOD: Final = "get_tokenizer_sha256"
@@ -79,7 +79,7 @@ def _run_upstream(plan: LlmPlan, folder: Path) -> None:
     config, log = work / "config.yaml", folder / files.log.name
     # JSON is YAML too.
     write_text(config, json.dumps(_config(plan, work)))
-    words: list[str | Path] = [sys.executable, "-P", "-m", "etprof.export.llm.child", config]
+    words: list[str | Path] = [sys.executable, "-P", "-m", "etprof.export_llm.child", config]
     if plan.weights == "random":
         words += [plan.paths["base.params"], work / "weights.pth"]
     # To a file, not a pipe: it is read while the export runs, and stays when that is stopped.

@@ -26,7 +26,7 @@ from etprof.base.units import format_number
 if TYPE_CHECKING:
     import torch
 
-    from etprof.export.eager_model import EagerModelBase, Inputs
+    from etprof.model_registry.eager_model import EagerModelBase, Inputs
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 _MOST_PARAMETERS: Final = 10**9
@@ -85,7 +85,7 @@ def short_name(name: str) -> str:
 
 def load_class(name: str) -> type[EagerModelBase]:
     """Returns a class for the model; raises BuildError for a package that is missing."""
-    from etprof.export.eager_model import EagerModelBase
+    from etprof.model_registry.eager_model import EagerModelBase
 
     found = find_family(name)
     if found is None:

@@ -1,6 +1,6 @@
 """Has ExecuTorch's Python runtime read a text with a language model, token by token.
 
-`python -m etprof.export.llm.reading PROGRAM.pte ASKED.json SCORES.bin` writes the scores after each
+`python -m etprof.export.quality.reading PROGRAM.pte ASKED.json SCORES.bin` writes the scores after each
 token as float32 and prints a JSON object. It is a process of its own because ExecuTorch ends the
 process for some programs that it does not like.
 """

@@ -1,0 +1,1 @@
+"""What a language model's program makes of a text: read in a process of its own, and judged."""
