@@ -202,7 +202,7 @@ HOST: dict[str, Row] = {
     "numerics toy_cnn": Row("host"),
     "numerics MODEL --dtype PRECISION": Row("host", "numerics toy_cnn --dtype int8"),
     "numerics MODEL --dtype 8da4w_channel": Row(
-        "host", "numerics toy_transformer --dtype 8da4w_channel"
+        "host", "numerics transformer_encoder --dtype 8da4w_channel"
     ),
     "numerics out_toy_cnn/artifacts/toy_cnn_xnnpack_fp16.pte": Row("host"),
     "numerics FILE.pte": Row("host", "numerics out_toy_cnn/artifacts/toy_cnn_xnnpack_fp16.pte"),
