@@ -97,3 +97,17 @@ def test_another_program_aligns_without_instructions(tmp_path: Path) -> None:
         "same",
         "same",
     ]
+
+
+def test_one_name_in_two_delegate_calls_is_two_operators(tmp_path: Path) -> None:
+    """Of one program: what the first call has lost is not what the second has got."""
+    add, copy = "Add (ND, F32) #1", "Copy (NC, X32) #1"
+    relu = Op("native_call_relu.out", 1, 1)
+    before = [Op(add, 5, 0), Op(copy, 1, 0), relu, Op(copy, 1, 2)]
+    after = [Op(copy, 1, 0), relu, Op(add, 5, 2), Op(copy, 1, 2)]
+    pairs = align(tmp_path, before, after)
+    assert sorted(pair[2] for pair in pairs if pair[2] != "same" and pair[2]) == [
+        "baseline only", "candidate only",
+    ]  # fmt: skip
+    assert (add, None, "baseline only") in pairs
+    assert (None, add, "candidate only") in pairs

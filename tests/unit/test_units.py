@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from etprof.base.units import (
+    MISSING,
     format_change,
     format_count,
+    format_delta,
     format_duration,
     format_interval,
     format_rate,
@@ -71,3 +73,11 @@ def test_both_ends_of_an_interval_have_one_unit() -> None:
 )
 def test_other_numbers(text: str, expected: str) -> None:
     assert text == expected
+
+
+@pytest.mark.parametrize(
+    ("delta_ns", "text"),
+    [(0, "0 ns"), (0.0, "0 ns"), (-1830000, "−1.83 ms"), (2, "+2.00 ns"), (None, MISSING)],
+)
+def test_a_difference_has_a_sign_where_there_is_one(delta_ns: float | None, text: str) -> None:
+    assert format_delta(delta_ns) == text
