@@ -18,12 +18,15 @@ from etprof.base.process import run_command
 USER_ID: Final = 1000
 HOME: Final = Path("/home/newcomer")
 _NAMESPACES: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL")
+# With pivot_root in place of chroot alone, users inside may make namespaces, as on a machine.
 # The exit in the last line keeps the shell as first process: as another user, chroot in its stead
 # would lose what ends it with `unshare`.
 _ENTER: Final = """
 set -e
 root=$1 log=$2 user=$3
 shift 3
+exec 3>"$log"
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
@@ -33,7 +36,11 @@ while [ "$1" != -- ]; do
     shift 3
 done
 shift
-chroot --userspec="$user" --groups= "$root" "$@" >"$log" 2>&1 </dev/null
+cd "$root"
+pivot_root . .
+umount -l .
+PATH=$PATH:/usr/sbin:/sbin
+chroot --userspec="$user" --groups= / "$@" >&3 2>&1 </dev/null
 exit $?
 """
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")

@@ -256,7 +256,8 @@ def test_a_disk_that_fills_up_is_left_as_it_was(programs: Path, tmp_path: Path) 
         "-c",
         f"cd {shlex.quote(str(disk))}; {script}",
     )
-    if run("--version", before=in_disk).exit_code == 99:
+    # Not even namespaces are to be had inside of a chroot.
+    if run("--version", before=in_disk).exit_code != 0:
         pytest.skip("may not mount a file system")
     # WHEN
     flags = ("--model", programs / "mlp.pte", "--iterations=500", "--outputs", "o")

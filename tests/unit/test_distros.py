@@ -159,6 +159,7 @@ def test_a_user_inside_has_his_own_terminal_and_no_mounts_stay(root: Root, tmp_p
         "a b 7 sub 1000\n",
     )
     assert type_line("exit 5")[0] == 5
+    assert type_line("unshare --map-root-user id -u") == (0, "0\n"), "as on a machine"
     code, text = type_line("touch /usr/new")
     assert (code, "Read-only" in text) == (1, True)
     assert type_line("ls /proc | grep -c '^[0-9]*$'")[1].strip() in {"3", "4", "5", "6"}

@@ -135,7 +135,7 @@ def test_nothing_is_downloaded_without_being_told(tmp_path: Path) -> None:
 
 FAKE = """
 import os, sys, pathlib
-print("hello from the export", os.environ.get("HF_HUB_OFFLINE"))
+print("hello from the export", os.environ.get("HF_HUB_OFFLINE"), flush=True)
 {body}
 """
 
