@@ -202,7 +202,8 @@ def does_readme_hold(trial: Trial, *, more: str, left_out: list[str]) -> bool:
         follow_readme(trial, more=more, left_out=left_out)
     except StepFailedError:
         return False
-    print(f"  {time.monotonic() - begun:6.0f} s  in all; README holds", flush=True)
+    rest = ", but for what was left out" if left_out else ""
+    print(f"  {time.monotonic() - begun:6.0f} s  in all; README holds{rest}", flush=True)
     return True
 
 
