@@ -144,6 +144,7 @@ CASES: Final = (
             ("optimize net.py:Net --outdir out", 0, 6),
             ("export-llm llm.yaml --dry-run", 0),
             ("export-llm loading.yaml --dry-run", 2, 4),
+            ("export-llm loading.yaml -o out.pte", 2, 4),
             ("models", 0),
             ("doctor", 0, 3),
             ("emulator status", 0, 3),

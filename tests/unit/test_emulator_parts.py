@@ -347,9 +347,13 @@ def test_an_old_cmake_is_replaced_by_pip_s(
         return Completed(("pip",), 0, "", "")
 
     monkeypatch.setattr(build, "run_pip", run_pip)
+    # This Python's environment comes before PATH; the one that runs the tests may have both.
+    environment = tmp_path / "environment"
+    monkeypatch.setattr(build.sysconfig, "get_path", lambda _: str(environment))
     tools = build.find_build_tools(tmp_path)
     if is_taken:
-        assert (tools.cmake, tools.environment, fetched) == (cmake, {}, [])
+        assert (tools.cmake, fetched) == (cmake, [])
+        assert tools.environment == {"PATH": f"{environment}:{tmp_path / 'bin'}"}
         return
     assert tools.cmake == tmp_path / "tools/bin/cmake"
     assert tools.environment["PYTHONPATH"] == str(tmp_path / "tools")
@@ -364,6 +368,7 @@ def test_pip_that_fails_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "run_pip", lambda *_: Completed(("pip",), 1, "", ""))
+    monkeypatch.setattr(build.sysconfig, "get_path", lambda _: str(tmp_path / "environment"))
     with pytest.raises(BuildError, match=r"install cmake 3\.28 or newer, and ninja"):
         build.find_build_tools(tmp_path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,8 @@ import pytest
 from etprof.base.process import Completed, run_command
 
 ROOT = Path(__file__).parents[2]
-ETPROF = f"{sys.executable} -m etprof"
-ETDUMP = ROOT / "tests/recordings/toy_cnn.etdump"
+ETPROF = shlex.join([sys.executable, "-m", "etprof"])
+ETDUMP = shlex.quote(str(ROOT / "tests/recordings/toy_cnn.etdump"))
 in_a_namespace = pytest.mark.skipif(
     sys.platform != "linux"
     or shutil.which("unshare") is None
@@ -27,7 +28,7 @@ in_a_namespace = pytest.mark.skipif(
 def without(folder: str, command: str, tmp_path: Path) -> Completed:
     """Runs a command where an empty folder covers `folder`."""
     (tmp_path / "empty").mkdir()
-    hidden = f"mount --bind {tmp_path}/empty {folder} && {command}"
+    hidden = f"mount --bind {shlex.quote(str(tmp_path / 'empty'))} {folder} && {command}"
     return run_command(["unshare", "-m", "sh", "-c", hidden], folder=tmp_path)
 
 

@@ -62,7 +62,7 @@ def test_a_new_kind_touches_three_files(tmp_path: Path) -> None:
     package = tmp_path / "etprof"
     shutil.copytree(PACKAGE, package, symlinks=False, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "configs", package / "configs", dirs_exist_ok=True)
-    registry = package / "targets" / "model_registry/registry.py"
+    registry = package / "targets" / "registry.py"
     (package / "targets" / "toy.py").write_text(TOY)
     registry.write_text(registry.read_text().replace("TARGETS: Final = (\n", ROW))
     template = json.loads((package / "configs" / "templates" / "linux_template.json").read_text())

@@ -307,6 +307,7 @@ def _give_up_output() -> None:
             sys.stdout = nowhere
         else:
             os.dup2(nowhere.fileno(), descriptor)
+            nowhere.close()
 
 
 def _open_nowhere() -> io.TextIOBase:
